@@ -1,0 +1,42 @@
+# make test, on a machine that has Python 3.11 or newer: sets up .venv once, then runs everything.
+# VENV=folder puts the environment elsewhere, PYTHON=program chooses the interpreter.
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+export PYTHON
+
+.PHONY: demo test lint format benchmark proto clean
+
+demo: $(INSTALLED)
+	$(BIN)/python examples/demo.py
+
+test: lint
+	tools/ensure-java
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+benchmark: $(INSTALLED)
+	$(BIN)/python benchmarks/run.py
+
+proto: $(INSTALLED)
+	$(BIN)/python tools/generate_proto.py
+
+# leaves the environment alone: VENV may be anywhere
+clean:
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find olympia_cli tests tools examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(INSTALLED): pyproject.toml constraints.txt
+	tools/ensure-venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e '.[dev]'
+	touch $@

@@ -1,0 +1,1 @@
+"""The messages of proto/, as protoc writes them. Made by `make proto`."""
