@@ -1,0 +1,269 @@
+"""Every error this program raises on purpose: its meaning, its exit code, and what to do about it.
+
+One class, one meaning, one exit code. The message says what happened; the hint says what to do next.
+"""
+
+from __future__ import annotations
+
+
+class OlympiaError(Exception):
+    """The base of all of them. Never raised itself."""
+
+    exit_code = 1
+    default_hint = ""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = self.default_hint if hint is None else hint
+
+    @property
+    def code(self) -> str:
+        """The stable name that scripts match on."""
+        return type(self).__name__
+
+    def __str__(self) -> str:
+        return f"{self.message}: {self.hint}" if self.hint else self.message
+
+
+# 2: usage
+
+
+class InvalidName(OlympiaError):
+    """A namespace, table or view name that the format does not allow, or that is too long for this catalog."""
+
+    exit_code = 2
+
+
+class InvalidReference(OlympiaError):
+    """A version reference that cannot be read as one."""
+
+    exit_code = 2
+    default_hint = "use a version (12), latest, latest~3, oldest, a time, a duration ago (2h) or an export's name"
+
+
+class InvalidOption(OlympiaError):
+    """A value that makes no sense for what was asked."""
+
+    exit_code = 2
+
+
+class InvalidLocation(OlympiaError):
+    """A catalog URI that cannot be understood."""
+
+    exit_code = 2
+
+
+# 10: not found
+
+
+class CatalogNotFound(OlympiaError):
+    """There is no catalog at the location."""
+
+    exit_code = 10
+
+
+class NamespaceNotFound(OlympiaError):
+    """No such namespace in this version."""
+
+    exit_code = 10
+
+
+class TableNotFound(OlympiaError):
+    """No such table in this version."""
+
+    exit_code = 10
+
+
+class ViewNotFound(OlympiaError):
+    """No such view in this version."""
+
+    exit_code = 10
+
+
+class VersionNotFound(OlympiaError):
+    """The version does not exist: not yet, or no longer."""
+
+    exit_code = 10
+
+
+class ExportNotFound(OlympiaError):
+    """No export of that name is recorded."""
+
+    exit_code = 10
+
+
+class TransactionNotFound(OlympiaError):
+    """No distributed transaction of that id."""
+
+    exit_code = 10
+
+
+class PathMissing(OlympiaError):
+    """A file that was asked for is not in the store."""
+
+    exit_code = 10
+
+
+# 11: exists
+
+
+class CatalogExists(OlympiaError):
+    """There is a catalog at the location already."""
+
+    exit_code = 11
+
+
+class LocationNotEmpty(OlympiaError):
+    """The location holds files that are not a catalog's."""
+
+    exit_code = 11
+    default_hint = "choose an empty folder or prefix"
+
+
+class NamespaceExists(OlympiaError):
+    """The namespace exists already."""
+
+    exit_code = 11
+
+
+class NamespaceNotEmpty(OlympiaError):
+    """The namespace still holds tables or views."""
+
+    exit_code = 11
+    default_hint = "drop what is in it first, or drop with cascade"
+
+
+class TableExists(OlympiaError):
+    """The table exists already."""
+
+    exit_code = 11
+
+
+class ViewExists(OlympiaError):
+    """The view exists already."""
+
+    exit_code = 11
+
+
+class PathTaken(OlympiaError):
+    """An exclusive creation lost: the path holds somebody else's content."""
+
+    exit_code = 11
+
+
+# 12: refused
+
+
+class ExclusiveCreateUnsupported(OlympiaError):
+    """The store does not create files exclusively, so commits on it could overwrite each other."""
+
+    exit_code = 12
+    default_hint = "put the catalog on a store that honours conditional writes or hard links"
+
+
+class TransactionTooLarge(OlympiaError):
+    """More actions than one commit may hold."""
+
+    exit_code = 12
+    default_hint = "commit in steps, or lift the bound for this one commit"
+
+
+class TransactionExpired(OlympiaError):
+    """The transaction lived longer than the catalog allows."""
+
+    exit_code = 12
+    default_hint = "begin a new transaction"
+
+
+class TransactionClosed(OlympiaError):
+    """The transaction was committed or aborted already."""
+
+    exit_code = 12
+    default_hint = "begin a new transaction"
+
+
+# 20, 21: other writers
+
+
+class CommitConflict(OlympiaError):
+    """Another writer changed what this transaction changed or relied on."""
+
+    exit_code = 20
+    default_hint = "look at the newer versions, then run it again"
+
+
+class SavedElsewhere(OlympiaError):
+    """Another process saved this distributed transaction in the meantime."""
+
+    exit_code = 20
+    default_hint = "load it again and go on from there"
+
+
+class CommitUnknown(OlympiaError):
+    """The commit may or may not have happened; nothing was cleaned up, nothing is half-written."""
+
+    exit_code = 21
+
+
+class OutcomeUnknown(OlympiaError):
+    """A write may or may not have happened, and the store does not say."""
+
+    exit_code = 21
+    default_hint = "look at the path before writing again"
+
+
+# 30, 31: the store
+
+
+class StorageFailed(OlympiaError):
+    """The store failed."""
+
+    exit_code = 30
+    default_hint = "try again; if it persists, look at the store"
+
+
+class StorageFull(StorageFailed):
+    """No space left."""
+
+    exit_code = 30
+    default_hint = "free some space and run it again; nothing was left half-written"
+
+
+class StorageDenied(OlympiaError):
+    """No permission."""
+
+    exit_code = 31
+    default_hint = "check the credentials and the permissions"
+
+
+# 40, 41: what is there cannot be read
+
+
+class Damaged(OlympiaError):
+    """A file does not hold what the format says it must."""
+
+    exit_code = 40
+    default_hint = "run fsck to see what is hit and the last sound version"
+
+    def __init__(self, path: str, reason: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{path}: {reason}", hint=hint)
+        self.path = path
+        self.reason = reason
+
+
+class PathOutside(OlympiaError):
+    """A path, or the link that it names, leads outside the catalog; it is never followed."""
+
+    exit_code = 40
+    default_hint = "replace the link with what it points to"
+
+
+class Unsupported(OlympiaError):
+    """Sound, but of a version or with a feature that this program does not know."""
+
+    exit_code = 41
+    default_hint = "use a newer olympia"
+
+
+StoreError = PathMissing | PathTaken | StorageFailed | StorageDenied | OutcomeUnknown | PathOutside

@@ -1,0 +1,122 @@
+"""Actions: what a commit did, object by object. They are what the log shows, and what a rebase does again."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode, b64encode
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from google.protobuf.message import DecodeError, Message
+
+from olympia_cli.errors import Damaged, InvalidName
+from olympia_cli.format import definitions
+from olympia_cli.format.definitions import CLASSES, Definition
+from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
+from olympia_cli.format.pb.actions_pb2 import ActionDef, ActionType, CommitInfoDef
+from olympia_cli.format.pb.objects_pb2 import ObjectDef, ObjectType
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
+
+M = TypeVar("M", bound=Message)
+MessageClass = type[M]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One action: its type, the object it is on (None is the catalog), the definition that it leaves, and its payload.
+
+    The definition of a drop is the one that was dropped. `rest` is the parsed message, whose unknown fields survive
+    a rewrite.
+    """
+
+    type: ActionType
+    name: ObjectName | None = None
+    definition: bytes = b""
+    payload: bytes = b""
+    rest: ActionDef | None = None
+
+    @property
+    def type_name(self) -> str:
+        """The type as the log shows it; a type of a newer program is its number."""
+        return ActionType.Name(self.type) if self.type in ActionType.values() else str(int(self.type))
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.CATALOG if self.name is None else self.name.kind
+
+    def parse_definition(self) -> Definition | None:
+        """The definition, or None when the action carries none that can be read."""
+        if not self.definition:
+            return None
+        try:
+            return CLASSES[self.kind].FromString(self.definition)
+        except DecodeError:
+            return None
+
+    def parse_payload(self, cls: MessageClass[M]) -> M:
+        """The payload; an empty message when there is none that can be read."""
+        try:
+            return cls.FromString(self.payload)
+        except DecodeError:
+            return cls()
+
+    @property
+    def id(self) -> str:
+        """The id of the object, or nothing when the action does not say."""
+        definition = self.parse_definition()
+        return definition.id if definition is not None else ""
+
+
+def definition_bytes(definition: Definition) -> bytes:
+    """A definition as actions carry it: without what ties it to a file."""
+    return definitions.body(definition)
+
+
+def encode_action(action: Action, keys: KeyCodec) -> tuple[str, str]:
+    """The action's row: the object key, and the message as base64, since the column must stay valid UTF-8."""
+    message = ActionDef()
+    if action.rest is not None:
+        message.CopyFrom(action.rest)
+    message.type = action.type
+    message.object_def.type = cast(ObjectType, int(action.kind))
+    setattr(message.object_def, "def", action.definition)
+    if action.name is not None:
+        message.object_def.namespaceName = action.name.namespace
+        message.object_def.namespaceObjectName = action.name.name
+    setattr(message, "def", action.payload)
+    key = CATALOG_DEF if action.name is None else keys.encode(action.name)
+    return key, b64encode(message.SerializeToString(deterministic=True)).decode("ascii")
+
+
+def decode_action(key: str, value: str, path: str) -> Action:
+    """The action of a row in the file `path`."""
+    try:
+        message = ActionDef.FromString(b64decode(value, validate=True))
+        name = _name(message.object_def)
+    except (binascii.Error, DecodeError, InvalidName, ValueError):
+        raise Damaged(path, f"its action row for {key.strip()[:60]!a} cannot be decoded") from None
+    return Action(
+        type=message.type,
+        name=name,
+        definition=getattr(message.object_def, "def"),
+        payload=getattr(message, "def"),
+        rest=message,
+    )
+
+
+def _name(found: ObjectDef) -> ObjectName | None:
+    if found.type == ObjectType.NAMESPACE:
+        return NamespaceName(found.namespaceName)
+    if found.type == ObjectType.TABLE:
+        return TableName(found.namespaceName, found.namespaceObjectName)
+    if found.type == ObjectType.VIEW:
+        return ViewName(found.namespaceName, found.namespaceObjectName)
+    return None
+
+
+def commit_info(actions: tuple[Action, ...]) -> CommitInfoDef | None:
+    """Who committed and why; None in versions of other programs."""
+    for action in actions:
+        if action.type == ActionType.COMMIT_INFO:
+            return action.parse_payload(CommitInfoDef)
+    return None

@@ -1,0 +1,110 @@
+"""Object keys: the type id, then each name padded with spaces to its size. Keys sort by their UTF-8 bytes.
+
+Python compares strings by code point, which is the same order, so keys stay `str` everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from olympia_cli.errors import Damaged, InvalidName
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
+
+CATALOG_DEF = "catalog_def"
+"""The key of the catalog itself, in system rows and in action rows."""
+
+_DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-"
+_ID_WIDTH = 4
+
+
+def encode_type_id(type_id: int) -> str:
+    """The type id in base 64, padded on the right with `=` to four characters."""
+    digits = ""
+    while True:
+        type_id, digit = divmod(type_id, 64)
+        digits = _DIGITS[digit] + digits
+        if not type_id:
+            return digits.ljust(_ID_WIDTH, "=")
+
+
+_PREFIXES = {kind: encode_type_id(kind) for kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW)}
+_KINDS = {prefix: kind for kind, prefix in _PREFIXES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCodec:
+    """Keys of one catalog, whose definition fixes the sizes for its whole life.
+
+    Sizes count bytes of UTF-8. The Java SDK counts UTF-16 units instead (`java`); its catalogs are read with that.
+    """
+
+    namespace_size: int
+    table_size: int
+    view_size: int
+    java: bool = False
+
+    def encode(self, name: ObjectName) -> str:
+        """The key of an object; InvalidName when a name is too long for this catalog."""
+        key = _PREFIXES[name.kind] + self._pad(name.namespace, self.namespace_size, "namespace")
+        if isinstance(name, TableName):
+            key += self._pad(name.name, self.table_size, "table")
+        elif isinstance(name, ViewName):
+            key += self._pad(name.name, self.view_size, "view")
+        return key
+
+    def prefix(self, kind: Kind, namespace: str | None = None) -> str:
+        """What all keys of a kind begin with, or all those of a kind in one namespace."""
+        prefix = _PREFIXES[kind]
+        return prefix if namespace is None else prefix + self._pad(namespace, self.namespace_size, "namespace")
+
+    def decode(self, key: str, path: str) -> ObjectName:
+        """The name behind a key that was found in the file `path`; Damaged when it is not a key of this catalog."""
+        kind = _KINDS.get(key[:_ID_WIDTH])
+        if kind is None:
+            raise Damaged(path, f"the key {key[:60]!a} is of no known type")
+        namespace, rest = self._cut(key[_ID_WIDTH:], self.namespace_size)
+        size = {Kind.NAMESPACE: 0, Kind.TABLE: self.table_size, Kind.VIEW: self.view_size}[kind]
+        name, rest = self._cut(rest, size)
+        try:
+            decoded: ObjectName
+            if kind is Kind.NAMESPACE:
+                decoded = NamespaceName(namespace)
+            else:
+                decoded = TableName(namespace, name) if kind is Kind.TABLE else ViewName(namespace, name)
+            if rest or self.encode(decoded) != key:
+                raise InvalidName("")
+        except InvalidName:
+            raise Damaged(path, f"the key {key[:60]!a} is not padded as the catalog's sizes say") from None
+        return decoded
+
+    def _pad(self, name: str, size: int, what: str) -> str:
+        missing = size - self._length(name)
+        if missing < 0:
+            shown = ascii(name if len(name) <= 60 else name[:57] + "...")
+            raise InvalidName(
+                f"the {what} name {shown} has {size - missing} bytes, and this catalog allows {size}",
+                hint="choose a shorter name",
+            )
+        return name + " " * missing
+
+    def _length(self, name: str) -> int:
+        return (
+            len(name.encode("utf-16-le", "surrogatepass")) // 2
+            if self.java
+            else len(name.encode("utf-8", "surrogatepass"))
+        )
+
+    def _cut(self, text: str, size: int) -> tuple[str, str]:
+        """The first name in the text, without its padding, and what follows it."""
+        if text.isascii():
+            return text[:size].rstrip(" "), text[size:]
+        encoding, unit = ("utf-16-le", 2) if self.java else ("utf-8", 1)
+        data = text.encode(encoding, "surrogatepass")
+        cut = size * unit
+        return data[:cut].decode(encoding, "replace").rstrip(" "), data[cut:].decode(encoding, "replace")
+
+
+def after_prefix(prefix: str) -> str:
+    """The smallest string above everything that begins with the prefix."""
+    last = ord(prefix[-1]) + 1
+    return prefix[:-1] + chr(0xE000 if last == 0xD800 else last)

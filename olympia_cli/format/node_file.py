@@ -1,0 +1,312 @@
+"""Node files: Arrow IPC bytes <-> nodes, roots and action rows. The only module that knows Arrow.
+
+A file has the columns key, value and pnode. Its rows, from top to bottom: system rows (key and value), the pivot
+table (a leftmost row without key and value, then a row for each key), and in roots the action rows. We put the
+action rows into record batches of their own, so that a search does not decode them; readers take any batches.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import pyarrow as pa
+
+from olympia_cli.errors import Damaged, Unsupported
+from olympia_cli.format.keys import CATALOG_DEF
+from olympia_cli.format.node import EMPTY, Node, Root, Sizes
+
+PREVIOUS_ROOT = "previous_root"
+ROLLBACK_FROM_ROOT = "rollback_from_root"
+CREATED_AT_MILLIS = "created_at_millis"
+N_KEYS = "n_keys"
+
+COLUMNS = ("key", "value", "pnode")
+_DIGEST = b"olympia.sha256"
+_ACTIONS_DIGEST = b"olympia.actions-sha256"
+_SIZES = b"olympia.sizes"
+_SCHEMA = pa.schema([pa.field(name, pa.string()) for name in COLUMNS])
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+
+Row = tuple[str | None, str | None, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFile:
+    """A decoded file:
+
+    its node, its system rows, and whether its digest was there and right (a wrong one is Damaged).
+    """
+
+    node: Node
+    system: dict[str, str]
+    sizes: Sizes | None
+    verified: bool
+
+
+def encode_node(node: Node, created_at_millis: int) -> bytes:
+    """A non-root node; all of its children must be paths by now."""
+    return _encode(_tree_rows(node, {CREATED_AT_MILLIS: str(created_at_millis)}), [], None)
+
+
+def encode_root(root: Root, actions: Sequence[tuple[str, str]]) -> bytes:
+    """A root with its action rows, each an object key and the action as text."""
+    system = {CATALOG_DEF: root.catalog_def, CREATED_AT_MILLIS: str(root.created_at_millis)}
+    if root.previous_root is not None:
+        system[PREVIOUS_ROOT] = root.previous_root
+    if root.rollback_from_root is not None:
+        system[ROLLBACK_FROM_ROOT] = root.rollback_from_root
+    rows: list[Row] = [(key, value, None) for key, value in actions]
+    return _encode(_tree_rows(root.node, system), rows, root.sizes)
+
+
+def decode_node(data: bytes, path: str, java: bool = False) -> NodeFile:
+    """The node in the file `path`; rows after its pivot table are action rows, which only roots have.
+
+    The Java SDK counts `n_keys` in several ways, writes nothing behind the pivot table, leaves single pointers
+    NULL, and sorts by UTF-16 units.
+    """
+    rows = _Rows(data, path)
+    return _decode_java(rows, path) if java else _decode(rows, path)
+
+
+def decode_root(data: bytes, path: str, java: bool = False) -> Root:
+    """The root in the file `path`, without its action rows."""
+    file = decode_node(data, path, java)
+    system = file.system
+    catalog_def = system.get(CATALOG_DEF)
+    if catalog_def is None:
+        raise Damaged(path, "it names no catalog definition, so it is not a root")
+    return Root(
+        node=file.node,
+        catalog_def=catalog_def,
+        created_at_millis=_number(system, CREATED_AT_MILLIS, path),
+        previous_root=system.get(PREVIOUS_ROOT),
+        rollback_from_root=system.get(ROLLBACK_FROM_ROOT),
+        sizes=file.sizes,
+    )
+
+
+def decode_action_rows(data: bytes, path: str) -> list[tuple[str, str]]:
+    """The action rows of a root: object keys and actions as text, in the order in which they were done."""
+    rows = _Rows(data, path)
+    end = rows.tree_end()
+    found = list(rows.from_row(end))
+    if rows.actions_digest is not None and digest(found) != rows.actions_digest:
+        raise Damaged(path, "its action rows are not what their digest says")
+    actions = []
+    for key, value, pnode in found:
+        if key is None and value is None and pnode is None:
+            continue
+        if key is None or value is None or pnode is not None:
+            raise Damaged(path, "a row after the pivot table is not an action row")
+        actions.append((key, value))
+    return actions
+
+
+def digest(rows: Sequence[Row]) -> str:
+    """The SHA-256 of rows, so that any program can recompute it whatever its Arrow library does with bytes.
+
+    The number of rows; then for each column its lengths, NULL as -1, and its UTF-8 bytes one after the
+    other. Numbers are 32-bit little-endian.
+    """
+    hashed = sha256(struct.pack("<i", len(rows)))
+    for column in zip(*rows, strict=True) if rows else ((), (), ()):
+        encoded = [None if value is None else value.encode() for value in column]
+        lengths = [-1 if value is None else len(value) for value in encoded]
+        hashed.update(struct.pack(f"<{len(lengths)}i", *lengths))
+        hashed.update(b"".join(value for value in encoded if value is not None))
+    return hashed.hexdigest()
+
+
+def _tree_rows(node: Node, system: dict[str, str]) -> list[Row]:
+    rows: list[Row] = [(key, value, None) for key, value in system.items()]
+    rows.append((N_KEYS, str(len(node.keys)), None))
+    if not node.children:
+        rows.append((None, None, None))
+        rows.extend((key, value, None) for key, value in zip(node.keys, node.values, strict=True))
+        return rows
+    paths = [child for child in node.children if isinstance(child, str)]
+    if len(paths) != len(node.keys) + 1:
+        raise ValueError("a node is encoded after its children have paths")
+    rows.append((None, None, paths[0]))
+    rows.extend(zip(node.keys, node.values, paths[1:], strict=True))
+    return rows
+
+
+def _encode(tree: list[Row], actions: list[Row], sizes: Sizes | None) -> bytes:
+    metadata = {_DIGEST: digest(tree)}
+    if sizes is not None:
+        fields = {
+            "order": sizes.order,
+            "namespace": sizes.namespace,
+            "table": sizes.table,
+            "view": sizes.view,
+        }
+        metadata[_SIZES] = json.dumps(fields, separators=(",", ":"))
+    if actions:
+        metadata[_ACTIONS_DIGEST] = digest(actions)
+    schema = _SCHEMA.with_metadata(metadata)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema, options=_OPTIONS) as writer:
+        for rows in (tree, actions):
+            if rows:
+                columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+                writer.write_batch(pa.record_batch(columns, schema=schema))
+    return bytes(sink.getvalue())
+
+
+class _Rows:
+    """The rows of a file, decoded batch by batch as far as they are asked for."""
+
+    def __init__(self, data: bytes, path: str) -> None:
+        self._path = path
+        try:
+            self._reader = pa.ipc.open_file(pa.py_buffer(data))
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise Damaged(path, _not_arrow(data, error)) from None
+        schema = self._reader.schema
+        names = tuple(schema.names)
+        if set(names) > set(COLUMNS):
+            extra = ", ".join(sorted(set(names) - set(COLUMNS)))
+            raise Unsupported(f"{path} has columns that this program does not know: {extra!a}")
+        if names != COLUMNS or any(field.type != pa.string() for field in schema):
+            raise Damaged(path, "it is an Arrow file, but its columns are not key, value and pnode")
+        metadata: dict[bytes, bytes] = schema.metadata or {}
+        self.digest = _text(metadata.get(_DIGEST))
+        self.actions_digest = _text(metadata.get(_ACTIONS_DIGEST))
+        self.sizes = _decode_sizes(metadata.get(_SIZES), path)
+        self._batches = 0
+        self._rows: list[Row] = []
+
+    def row(self, at: int) -> Row | None:
+        """Row `at`, or None past the end."""
+        while at >= len(self._rows) and self._next_batch():
+            pass
+        return self._rows[at] if at < len(self._rows) else None
+
+    def rows(self, start: int, end: int) -> list[Row]:
+        """The rows from start up to end, or as many as there are."""
+        if end > start:
+            self.row(end - 1)
+        return self._rows[start:end]
+
+    def from_row(self, start: int) -> Iterator[Row]:
+        """All rows from start to the end of the file."""
+        while self._next_batch():
+            pass
+        return iter(self._rows[start:])
+
+    def system(self) -> dict[str, str]:
+        """The rows before the first NULL key."""
+        system: dict[str, str] = {}
+        while True:
+            row = self.row(len(system))
+            if row is None:
+                raise Damaged(self._path, "it ends before its pivot table")
+            key, value, _ = row
+            if key is None:
+                return system
+            if value is None or key in system:
+                raise Damaged(self._path, f"its system row {key[:60]!a} is empty or there twice")
+            system[key] = value
+
+    def tree_end(self) -> int:
+        """The row behind the pivot table."""
+        system = self.system()
+        return len(system) + 1 + _number(system, N_KEYS, self._path)
+
+    def _next_batch(self) -> bool:
+        try:
+            if self._batches >= self._reader.num_record_batches:
+                return False
+            batch = self._reader.get_batch(self._batches)
+            # offsets that lead out of the buffers are found here, before they are followed
+            batch.validate(full=True)
+            columns: list[list[Any]] = [column.to_pylist() for column in batch.columns]
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise Damaged(self._path, f"its record batch {self._batches} cannot be read: {_line(error)}") from None
+        self._batches += 1
+        self._rows.extend(zip(*columns, strict=True))
+        return True
+
+
+def _decode(rows: _Rows, path: str) -> NodeFile:
+    system = rows.system()
+    n_keys = _number(system, N_KEYS, path)
+    start, end = len(system), len(system) + 1 + n_keys
+    pivot = rows.rows(start, end)
+    if len(pivot) != n_keys + 1:
+        raise Damaged(path, f"its pivot table has {len(pivot) - 1} keys, but n_keys says {n_keys}")
+    if rows.digest is not None and digest(rows.rows(0, end)) != rows.digest:
+        raise Damaged(path, "its rows are not what its digest says")
+    keys, values, children = zip(*pivot, strict=True)
+    if values[0] is not None or None in keys[1:]:
+        raise Damaged(path, "its pivot table is not a leftmost row and rows with keys")
+    keys, values = keys[1:], values[1:]
+    if not all(map(operator.lt, keys, keys[1:])):
+        raise Damaged(path, "its keys are not in order")
+    if None in children:
+        if any(child is not None for child in children):
+            raise Damaged(path, "some of its rows point to a child and some do not")
+        children = ()
+    return NodeFile(Node(keys, values, children), system, rows.sizes, rows.digest is not None)
+
+
+def _decode_java(rows: _Rows, path: str) -> NodeFile:
+    system = rows.system()
+    pivot = list(rows.from_row(len(system)))
+    if any(key is None for key, _, _ in pivot[1:]) or pivot[0][1] is not None:
+        raise Damaged(path, "its pivot table is not a leftmost row and rows with keys")
+    if all(child is None for _, _, child in pivot):
+        pivot[1:] = sorted(pivot[1:], key=lambda row: row[0] or "")
+    keys, values, children = zip(*pivot, strict=True)
+    keys, values = keys[1:], values[1:]
+    if not all(map(operator.lt, keys, keys[1:])):
+        raise Damaged(path, "its keys are not in order")
+    inner = any(child is not None for child in children)
+    children = tuple(EMPTY if child is None else child for child in children) if inner else ()
+    return NodeFile(Node(keys, values, children), system, None, False)
+
+
+def _number(system: dict[str, str], key: str, path: str) -> int:
+    text = system.get(key)
+    if text is None:
+        raise Damaged(path, f"it has no system row {key}")
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise Damaged(path, f"its {key} is {text[:40]!a}, not a number")
+    return int(text)
+
+
+def _decode_sizes(text: bytes | None, path: str) -> Sizes | None:
+    if text is None:
+        return None
+    try:
+        fields = json.loads(text)
+        sizes = Sizes(*(int(fields[name]) for name in ("order", "namespace", "table", "view")))
+    except (ValueError, KeyError, TypeError):
+        raise Damaged(path, "its sizes cannot be read") from None
+    return sizes
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("ascii", "replace")
+
+
+def _not_arrow(data: bytes, error: Exception) -> str:
+    if not data:
+        return "it is empty"
+    if not data.startswith(b"ARROW1"):
+        return "it is not an Arrow file"
+    if not data.endswith(b"ARROW1"):
+        return f"it is cut short after {len(data):,} bytes"
+    return f"it cannot be read as an Arrow file: {_line(error)}"
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,124 @@
+"""Where things are below the catalog prefix."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from enum import Enum
+from urllib.parse import quote
+
+from olympia_cli.errors import Damaged, InvalidOption
+from olympia_cli.names import Kind, ObjectName
+
+LATEST = "vn/latest"
+OLDEST = "vn/oldest"
+
+WIDTH = 32
+"""Characters in the name of a root: the version's bits, lowest first."""
+
+JAVA_WIDTH = 64
+"""What the Java SDK writes instead; such catalogs are read only."""
+
+MAX_VERSION = 2**WIDTH - 1
+MAX_FILE_NAME_BYTES = 255
+DEFINITION_FOLDERS = {Kind.CATALOG: "catalog", Kind.NAMESPACE: "ns", Kind.TABLE: "table", Kind.VIEW: "view"}
+
+
+def root_path(version: int, width: int = WIDTH) -> str:
+    """The path of a version's root: the version in binary, reversed, so that neighbours spread over an object store."""
+    if not 0 <= version <= MAX_VERSION:
+        raise InvalidOption(f"version {version} is out of range", hint=f"versions are 0 to {MAX_VERSION}")
+    return "vn/" + format(version, f"0{width}b")[::-1]
+
+
+def parse_root_path(path: str) -> int | None:
+    """The version that a path is the root of, or None when it is not a root's path."""
+    name = path.removeprefix("vn/")
+    if len(name) == len(path) or len(name) not in (WIDTH, JAVA_WIDTH) or name.strip("01"):
+        return None
+    return int(name[::-1], 2)
+
+
+def new_node_path() -> str:
+    return f"node/{uuid.uuid4()}.arrow"
+
+
+def new_definition_path(kind: Kind, name: ObjectName | None) -> str:
+    """A fresh path for a definition. The names in it are for people who look at a listing; nobody parses them."""
+    stem = str(uuid.uuid4())
+    if name is not None:
+        parts = (name.namespace, name.name) if name.name else (name.namespace,)
+        stem += "-" + "-".join(quote(part, safe="") for part in parts)
+    stem = stem[: MAX_FILE_NAME_BYTES - len(".binpb")]
+    # a cut must not leave half of a percent escape, which some tools refuse
+    stem = re.sub(r"%[0-9A-F]?$", "", stem)
+    return f"def/{DEFINITION_FOLDERS[kind]}/{stem}.binpb"
+
+
+def transaction_path(transaction: str) -> str:
+    """The hint to a distributed transaction's latest save."""
+    return f"dtxn/{transaction}.binpb"
+
+
+def transaction_save_path(transaction: str, save: int) -> str:
+    return f"dtxn/{transaction}.{save}.binpb"
+
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def check_pointer(pointer: str, holder: str) -> str:
+    """A pointer found in the file `holder`, or Damaged when following it could lead out of the catalog."""
+    if (
+        _SCHEME.match(pointer)
+        or "\\" in pointer
+        or "\0" in pointer
+        or any(part in ("", ".", "..") for part in pointer.split("/"))
+    ):
+        raise Damaged(holder, f"it points outside the catalog: {pointer[:200]!a}")
+    return pointer
+
+
+class FileKind(Enum):
+    """What a file below the prefix is, by its name alone."""
+
+    ROOT = "root"
+    HINT = "hint"
+    NODE = "node"
+    DEFINITION = "definition"
+    TRANSACTION = "transaction"
+    OPERATION = "operation"
+    TEMPORARY = "temporary"
+    UNKNOWN = "unknown"
+
+
+_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_TRANSACTION = re.compile(rf"dtxn/({_UUID})(?:\.([0-9]+))?\.binpb")
+_KINDS = (
+    (FileKind.NODE, re.compile(rf"node/{_UUID}\.arrow")),
+    (
+        FileKind.DEFINITION,
+        re.compile(rf"def/(?:catalog/{_UUID}|(?:ns|table|view)/{_UUID}(?:-[^/]*)?)\.binpb"),
+    ),
+    (FileKind.TRANSACTION, _TRANSACTION),
+    (FileKind.TRANSACTION, re.compile(r"def/dtxn/[^/]+\.binpb")),
+    (FileKind.OPERATION, re.compile(rf"ops/expire/[0-9]+-{_UUID}\.json|ops/last-(?:fsck|expire)\.json")),
+    (FileKind.TEMPORARY, re.compile(rf"(?:[^/]+/)*\.tmp-{_UUID}")),
+)
+
+
+def file_kind(path: str) -> FileKind:
+    """What the file is; names that the format does not define are UNKNOWN, and nobody touches those."""
+    if path in (LATEST, OLDEST):
+        return FileKind.HINT
+    if parse_root_path(path) is not None:
+        return FileKind.ROOT
+    return next((kind for kind, pattern in _KINDS if pattern.fullmatch(path)), FileKind.UNKNOWN)
+
+
+def parse_transaction_path(path: str) -> tuple[str, int | None] | None:
+    """The transaction id and the number of the save (None for the hint), or None when it is neither."""
+    found = _TRANSACTION.fullmatch(path)
+    if not found:
+        return None
+    return found[1], None if found[2] is None else int(found[2])

@@ -1,0 +1,248 @@
+"""Names of objects and references to versions, parsed once, at the edge."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import IntEnum
+
+from olympia_cli.errors import InvalidName, InvalidReference
+
+
+class Kind(IntEnum):
+    """The types of object; the numbers are the format's type ids."""
+
+    CATALOG = 0
+    NAMESPACE = 1
+    TABLE = 2
+    VIEW = 3
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NamespaceName:
+    """A namespace. Its name is taken literally: dots and quotes are ordinary characters."""
+
+    namespace: str
+
+    def __post_init__(self) -> None:
+        check_name(self.namespace, "namespace")
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.NAMESPACE
+
+    @property
+    def name(self) -> str:
+        """Empty: a namespace has no name beside its own."""
+        return ""
+
+    def __str__(self) -> str:
+        return self.namespace
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableName:
+    """A table in a namespace."""
+
+    namespace: str
+    name: str
+
+    def __post_init__(self) -> None:
+        check_name(self.namespace, "namespace")
+        check_name(self.name, "table")
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.TABLE
+
+    def __str__(self) -> str:
+        return f"{quote_part(self.namespace)}.{quote_part(self.name)}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ViewName:
+    """A view in a namespace."""
+
+    namespace: str
+    name: str
+
+    def __post_init__(self) -> None:
+        check_name(self.namespace, "namespace")
+        check_name(self.name, "view")
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.VIEW
+
+    def __str__(self) -> str:
+        return f"{quote_part(self.namespace)}.{quote_part(self.name)}"
+
+
+ObjectName = NamespaceName | TableName | ViewName
+
+_FORBIDDEN = re.compile(r"[\x00-\x20\x7f]")
+
+
+def check_name(name: str, what: str) -> None:
+    """Raise InvalidName unless the format allows the name. Its length is the catalog's to judge."""
+    if not name:
+        raise InvalidName(f"a {what} name must not be empty", hint="")
+    found = _FORBIDDEN.search(name)
+    if found:
+        raise InvalidName(
+            f"the {what} name {_shown(name)} holds the character U+{ord(found[0]):04X}",
+            hint="spaces and control characters are not allowed in names",
+        )
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise InvalidName(f"the {what} name {_shown(name)} is not valid Unicode", hint="") from None
+
+
+def parse_table(text: str) -> TableName:
+    """`ns.table`, a part with a dot or a double quote in double quotes, the quote doubled."""
+    return TableName(*_split(text, "table"))
+
+
+def parse_view(text: str) -> ViewName:
+    """`ns.view`, quoted as a table is."""
+    return ViewName(*_split(text, "view"))
+
+
+def quote_part(part: str) -> str:
+    """One part of a full name, quoted only when it must be."""
+    return '"' + part.replace('"', '""') + '"' if "." in part or '"' in part else part
+
+
+_PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
+
+
+def _split(text: str, what: str) -> tuple[str, str]:
+    parts: list[str] = []
+    at = 0
+    while True:
+        found = _PART.match(text, at)
+        if not found:
+            break
+        parts.append(found[1].replace('""', '"') if found[1] is not None else found[2])
+        at = found.end()
+        if at == len(text) or text[at] != ".":
+            break
+        at += 1
+    if at != len(text) or len(parts) != 2:
+        raise InvalidName(
+            f"{_shown(text)} is not the full name of a {what}",
+            hint=f"write namespace.{what}; a part that holds a dot or a quote goes in double quotes",
+        )
+    return parts[0], parts[1]
+
+
+def _shown(text: str) -> str:
+    return ascii(text if len(text) <= 60 else text[:57] + "...")
+
+
+# References to versions
+
+
+@dataclass(frozen=True, slots=True)
+class AtVersion:
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    back: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Oldest:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ago:
+    millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtExport:
+    name: str
+
+
+Reference = AtVersion | Latest | Oldest | AtTime | Ago | AtExport
+
+_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_VERSION = re.compile(r"v?([0-9]+)")
+_BACK = re.compile(r"latest~([0-9]+)")
+_DURATION = re.compile(r"([0-9]+)(ms|min|s|m|h|d|w)")
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].*)?", re.IGNORECASE)
+
+
+def parse_reference(text: str) -> Reference:
+    """A version reference as a person writes it; what reads as none of the others is an export's name."""
+    if found := _VERSION.fullmatch(text):
+        return AtVersion(_number(found[1], text))
+    if text == "latest":
+        return Latest()
+    if found := _BACK.fullmatch(text):
+        return Latest(_number(found[1], text))
+    if text == "oldest":
+        return Oldest()
+    if _DURATION.fullmatch(text):
+        return Ago(parse_duration(text))
+    if _TIME.fullmatch(text):
+        return AtTime(parse_time(text))
+    if not text or _FORBIDDEN.search(text):
+        raise InvalidReference(f"{_shown(text)} is not a version reference")
+    return AtExport(text)
+
+
+def parse_duration(text: str) -> int:
+    """A duration such as `2h`, `3d` or `1w`, in milliseconds."""
+    found = _DURATION.fullmatch(text)
+    if not found:
+        raise InvalidReference(
+            f"{_shown(text)} is not a duration", hint="write a number and s, m, h, d or w: 2h, 3d, 1w"
+        )
+    return _number(found[1], text) * _UNITS[found[2]]
+
+
+def parse_time(text: str) -> int:
+    """An RFC 3339 time or date, in milliseconds since 1970; no zone means UTC, a date is 00:00."""
+    try:
+        time = datetime.fromisoformat(text.upper())
+    except ValueError:
+        raise InvalidReference(
+            f"{_shown(text)} is not a time", hint="write 2026-11-15 or 2026-11-15T20:04:00Z"
+        ) from None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    since = time - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000 + since.microseconds // 1_000
+
+
+def check_export_name(name: str) -> None:
+    """Raise InvalidName for a name that would read as another reference, or that no reference could name."""
+    try:
+        reference = parse_reference(name)
+    except InvalidReference:
+        raise InvalidName(f"{_shown(name)} cannot name an export", hint="use letters, digits and dashes") from None
+    if not isinstance(reference, AtExport):
+        raise InvalidName(f"{_shown(name)} cannot name an export: it reads as another reference", hint="choose a word")
+
+
+def _number(digits: str, text: str) -> int:
+    # a number longer than any version or sane duration is a mistake, and int() of millions of digits is slow
+    if len(digits) > 12:
+        raise InvalidReference(f"the number in {_shown(text)} is too large")
+    return int(digits)
