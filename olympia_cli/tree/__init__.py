@@ -1,0 +1,1 @@
+"""The tree of node files: the format over a store."""

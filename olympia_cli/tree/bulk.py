@@ -1,0 +1,95 @@
+"""Building a tree bottom-up from keys in order: each node is written once, and only a path of the tree is in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from olympia_cli.errors import InvalidOption
+from olympia_cli.format.node import Child, Node
+from olympia_cli.tree.edit import max_keys, min_keys
+
+WriteNode = Callable[[Node], str]
+
+
+def bulk_load(items: Iterable[tuple[str, str]], order: int, write: WriteNode, fill: float = 1.0) -> Node:
+    """The root of a new tree. `write` is given every other node, children before parents, and returns its path.
+
+    `fill` is how full nodes are left, as a share of the most keys that the order allows.
+    """
+    if not 0 < fill <= 1:
+        raise InvalidOption(f"a fill factor of {fill} makes no sense", hint="choose one above 0 and up to 1")
+    target = max(min_keys(order), min(max_keys(order), round(fill * max_keys(order))), 1)
+    leaves = _Level(order, target, write)
+    last: str | None = None
+    for key, value in items:
+        if last is not None and key <= last:
+            raise InvalidOption(f"bulk loading needs keys in order, and {key[:60]!a} is not above its predecessor")
+        last = key
+        leaves.add_key(key, value)
+    return leaves.finish()
+
+
+class _Level:
+    """One level under construction. The last finished node is held back, since the end may have to share with it."""
+
+    def __init__(self, order: int, target: int, write: WriteNode) -> None:
+        self._order = order
+        self._target = target
+        self._write = write
+        self._keys: list[str] = []
+        self._values: list[str | None] = []
+        self._children: list[Child] = []
+        self._held: tuple[Node, str, str | None] | None = None
+        self._parent: _Level | None = None
+
+    def add_child(self, path: str) -> None:
+        self._children.append(path)
+
+    def add_key(self, key: str, value: str | None) -> None:
+        if len(self._keys) < self._target:
+            self._keys.append(key)
+            self._values.append(value)
+            return
+        self._hand_up()
+        self._held = (self._take(), key, value)
+
+    def finish(self) -> Node:
+        """Close this level and those above it; the root."""
+        node = self._take()
+        if self._held is not None:
+            node = self._balance_end(*self._held, node)
+        if self._parent is None:
+            return node
+        self._parent.add_child(self._write(node))
+        return self._parent.finish()
+
+    def _balance_end(self, left: Node, key: str, value: str | None, right: Node) -> Node:
+        """Deal the held node and the last one out so that neither has too few keys; the last of them."""
+        if len(right.keys) >= min_keys(self._order):
+            self._hand_up()
+            return right
+        keys = (*left.keys, key, *right.keys)
+        values = (*left.values, value, *right.values)
+        children = left.children + right.children
+        if len(keys) <= max_keys(self._order):
+            return Node(keys, values, children)
+        at = len(keys) // 2
+        self._held = (Node(keys[:at], values[:at], children[: at + 1]), keys[at], values[at])
+        self._hand_up()
+        return Node(keys[at + 1 :], values[at + 1 :], children[at + 1 :])
+
+    def _hand_up(self) -> None:
+        """Write the held node and give it and the key behind it to the level above."""
+        if self._held is None:
+            return
+        node, key, value = self._held
+        self._held = None
+        if self._parent is None:
+            self._parent = _Level(self._order, self._target, self._write)
+        self._parent.add_child(self._write(node))
+        self._parent.add_key(key, value)
+
+    def _take(self) -> Node:
+        node = Node(tuple(self._keys), tuple(self._values), tuple(self._children))
+        self._keys, self._values, self._children = [], [], []
+        return node

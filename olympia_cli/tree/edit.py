@@ -1,0 +1,223 @@
+"""Changing a tree: copy-on-write. An edit returns new nodes, shares the untouched ones, and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from olympia_cli.format.node import EMPTY, Child, Node
+from olympia_cli.tree.load import NodeReader, bounds, check_depth, check_level, check_range
+
+T = TypeVar("T")
+
+
+def max_keys(order: int) -> int:
+    return order - 1
+
+
+def min_keys(order: int) -> int:
+    """The fewest keys that we leave in any node but the root; the format asks it of inner nodes only."""
+    return (order + 1) // 2 - 1
+
+
+def edit(reader: NodeReader, root: Node, changes: Mapping[str, str | None], order: int) -> Node:
+    """The tree with the keys set to their new values, or removed where the value is None."""
+    editor = _Editor(_load_paths(reader, root, changes), reader, order)
+    for key in sorted(changes):
+        value = changes[key]
+        root = editor.remove(root, key) if value is None else editor.put(root, key, value)
+    return root
+
+
+def _load_paths(reader: NodeReader, root: Node, changes: Mapping[str, str | None]) -> dict[str, Node]:
+    """Read every node on the way to a changed key, a level at a time, so that each level is one round trip."""
+    loaded: dict[str, Node] = {}
+    level: list[tuple[Node, list[str], str | None, str | None]] = [(root, sorted(changes), None, None)]
+    depth = 0
+    while level:
+        wanted: dict[tuple[int, int], tuple[Node, int, list[str], str | None, str | None]] = {}
+        for node, keys, low, high in level:
+            if node.is_leaf:
+                continue
+            for key in keys:
+                at, found = node.find(key)
+                if not found or changes[key] is None:
+                    # a removed key of an inner node is replaced by its predecessor, which lies to its left
+                    wanted.setdefault((id(node), at), (node, at, [], low, high))[2].append(key)
+        ways = list(wanted.values())
+        children = [node.children[at] for node, at, *_ in ways]
+        level = []
+        depth += 1
+        for (node, at, keys, low, high), child, found_node in zip(ways, children, reader.nodes(children), strict=True):
+            check_depth(depth, child)
+            child_low, child_high = bounds(node, at, low, high)
+            check_range(found_node, child, child_low, child_high)
+            if isinstance(child, str):
+                loaded[child] = found_node
+            level.append((found_node, keys, child_low, child_high))
+    return loaded
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    left: Node
+    key: str
+    value: str | None
+    right: Node
+
+
+class _Editor:
+    def __init__(self, loaded: dict[str, Node], reader: NodeReader, order: int) -> None:
+        self._loaded = loaded
+        self._reader = reader
+        self._max = max_keys(order)
+        self._min = min_keys(order)
+
+    def put(self, root: Node, key: str, value: str) -> Node:
+        result = self._put(root, key, value)
+        if isinstance(result, _Split):
+            return Node((result.key,), (result.value,), (result.left, result.right))
+        return result
+
+    def remove(self, root: Node, key: str) -> Node:
+        root = self._remove(root, key)
+        # an inner root without keys has a single child, which takes its place
+        while not root.keys and root.children:
+            root = self._node(root.children[0])
+        return root if root.keys else EMPTY
+
+    def _node(self, child: Child) -> Node:
+        if isinstance(child, Node):
+            return child
+        node = self._loaded.get(child)
+        if node is None:
+            node = self._loaded[child] = self._reader.node(child)
+        return node
+
+    def _put(self, node: Node, key: str, value: str) -> Node | _Split:
+        at, found = node.find(key)
+        if found:
+            if node.values[at] == value:
+                return node
+            return Node(node.keys, _replace(node.values, at, value), node.children)
+        if node.is_leaf:
+            return self._split_if_full(Node(_insert(node.keys, at, key), _insert(node.values, at, value)))
+        child = self._node(node.children[at])
+        result = self._put(child, key, value)
+        if result is child:
+            return node
+        if isinstance(result, Node):
+            return Node(node.keys, node.values, _replace(node.children, at, result))
+        children = (*node.children[:at], result.left, result.right, *node.children[at + 1 :])
+        return self._split_if_full(
+            Node(_insert(node.keys, at, result.key), _insert(node.values, at, result.value), children)
+        )
+
+    def _split_if_full(self, node: Node) -> Node | _Split:
+        if len(node.keys) <= self._max:
+            return node
+        at = len(node.keys) // 2
+        left = Node(node.keys[:at], node.values[:at], node.children[: at + 1])
+        right = Node(node.keys[at + 1 :], node.values[at + 1 :], node.children[at + 1 :])
+        return _Split(left, node.keys[at], node.values[at], right)
+
+    def _remove(self, node: Node, key: str) -> Node:
+        """The node without the key; it may have one key too few, which its parent mends."""
+        at, found = node.find(key)
+        if node.is_leaf:
+            return Node(_without(node.keys, at), _without(node.values, at)) if found else node
+        child = self._node(node.children[at])
+        if found:
+            child, last_key, last_value = self._pop_last(child)
+            node = Node(
+                _replace(node.keys, at, last_key),
+                _replace(node.values, at, last_value),
+                _replace(node.children, at, child),
+            )
+        else:
+            smaller = self._remove(child, key)
+            if smaller is child:
+                return node
+            node = Node(node.keys, node.values, _replace(node.children, at, smaller))
+        return self._mend(node, at)
+
+    def _pop_last(self, node: Node) -> tuple[Node, str, str | None]:
+        """The node without its last key, and that key with its value."""
+        if node.is_leaf:
+            return Node(node.keys[:-1], node.values[:-1]), node.keys[-1], node.values[-1]
+        last = len(node.children) - 1
+        child, key, value = self._pop_last(self._node(node.children[last]))
+        return (
+            self._mend(Node(node.keys, node.values, _replace(node.children, last, child)), last),
+            key,
+            value,
+        )
+
+    def _mend(self, node: Node, at: int) -> Node:
+        """Give child `at` a key from a neighbour when it has too few, or merge it with one."""
+        child = self._node(node.children[at])
+        if len(child.keys) >= self._min or not node.keys:
+            return node
+        left = self._node(node.children[at - 1]) if at else None
+        if left is not None:
+            check_level(left, node.children[at - 1], child)
+        if left is not None and len(left.keys) > self._min:
+            return self._rotate_right(node, at - 1, left, child)
+        right = self._node(node.children[at + 1]) if at < len(node.keys) else None
+        if right is not None:
+            check_level(right, node.children[at + 1], child)
+        if right is not None and len(right.keys) > self._min:
+            return self._rotate_left(node, at, child, right)
+        if left is not None:
+            return self._merge(node, at - 1, left, child)
+        assert right is not None, "an inner node with a key has two children"
+        return self._merge(node, at, child, right)
+
+    def _rotate_right(self, node: Node, at: int, left: Node, right: Node) -> Node:
+        """Move the last key of the left child up, and the key between them down into the right child."""
+        right = Node(
+            (node.keys[at], *right.keys),
+            (node.values[at], *right.values),
+            (*left.children[-1:], *right.children),
+        )
+        key, value = left.keys[-1], left.values[-1]
+        left = Node(left.keys[:-1], left.values[:-1], left.children[:-1])
+        return self._with_pair(node, at, left, key, value, right)
+
+    def _rotate_left(self, node: Node, at: int, left: Node, right: Node) -> Node:
+        """Move the first key of the right child up, and the key between them down into the left child."""
+        left = Node(
+            (*left.keys, node.keys[at]),
+            (*left.values, node.values[at]),
+            (*left.children, *right.children[:1]),
+        )
+        key, value = right.keys[0], right.values[0]
+        right = Node(right.keys[1:], right.values[1:], right.children[1:])
+        return self._with_pair(node, at, left, key, value, right)
+
+    def _with_pair(self, node: Node, at: int, left: Node, key: str, value: str | None, right: Node) -> Node:
+        children = (*node.children[:at], left, right, *node.children[at + 2 :])
+        return Node(_replace(node.keys, at, key), _replace(node.values, at, value), children)
+
+    def _merge(self, node: Node, at: int, left: Node, right: Node) -> Node:
+        """Make one child of two and the key between them."""
+        merged = Node(
+            (*left.keys, node.keys[at], *right.keys),
+            (*left.values, node.values[at], *right.values),
+            left.children + right.children,
+        )
+        children = (*node.children[:at], merged, *node.children[at + 2 :])
+        return Node(_without(node.keys, at), _without(node.values, at), children)
+
+
+def _insert(items: tuple[T, ...], at: int, item: T) -> tuple[T, ...]:
+    return (*items[:at], item, *items[at:])
+
+
+def _replace(items: tuple[T, ...], at: int, item: T) -> tuple[T, ...]:
+    return (*items[:at], item, *items[at + 1 :])
+
+
+def _without(items: tuple[T, ...], at: int) -> tuple[T, ...]:
+    return items[:at] + items[at + 1 :]

@@ -1,0 +1,87 @@
+"""Reading nodes from a store, and the checks that keep a damaged tree from leading a reader astray."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from olympia_cli.errors import Damaged, PathMissing
+from olympia_cli.format.node import Child, Node
+from olympia_cli.format.node_file import decode_node
+from olympia_cli.format.paths import check_pointer
+from olympia_cli.storage.protocol import Store
+
+MAX_DEPTH = 64
+"""No tree of this format is deeper; a chain of nodes that is must lead in a circle."""
+
+
+class NodeReader:
+    """Nodes by path. Node files never change, so the last few hundred are kept."""
+
+    def __init__(self, store: Store, *, keep: int = 256, java: bool = False) -> None:
+        self._store = store
+        self._java = java
+        self._keep = keep
+        self._nodes: dict[str, Node] = {}
+
+    def node(self, child: Child) -> Node:
+        """The node behind a child pointer."""
+        return next(self.nodes([child]))
+
+    def nodes(self, children: Sequence[Child]) -> Iterator[Node]:
+        """The nodes behind child pointers, in order, read in parallel where the store can."""
+        # taken now: what is kept may be gone by the time its turn comes
+        known = {child: self._nodes[child] for child in children if isinstance(child, str) and child in self._nodes}
+        missing = [child for child in children if isinstance(child, str) and child not in known]
+        for path in missing:
+            check_pointer(path, path)
+        read = iter(self._store.read_many(missing))
+        for child in children:
+            if isinstance(child, Node):
+                yield child
+            elif child in known:
+                yield known[child]
+            else:
+                path, data = next(read)
+                if isinstance(data, PathMissing):
+                    raise Damaged(path, "a node of the tree is missing") from None
+                if isinstance(data, Exception):
+                    raise data
+                yield self.keep(path, data)
+
+    def keep(self, path: str, data: bytes) -> Node:
+        """Decode a node that was read by other means, and remember it."""
+        node = decode_node(data, path, self._java).node
+        if self._keep:
+            while len(self._nodes) >= self._keep:
+                self._nodes.pop(next(iter(self._nodes)))
+            self._nodes[path] = node
+        return node
+
+
+def check_range(node: Node, child: Child, low: str | None, high: str | None) -> None:
+    """Raise Damaged unless all keys lie between the neighbours of the pointer that led here.
+
+    A pointer back to an ancestor always breaks this, so no reader goes round in circles.
+    """
+    if node.keys and ((low is not None and node.keys[0] <= low) or (high is not None and node.keys[-1] >= high)):
+        raise Damaged(
+            child if isinstance(child, str) else "a new node",
+            "its keys lie outside the range that its parent gives it",
+        )
+
+
+def bounds(node: Node, at: int, low: str | None, high: str | None) -> tuple[str | None, str | None]:
+    """The keys between which all keys of child `at` must lie."""
+    return (node.keys[at - 1] if at else low), (node.keys[at] if at < len(node.keys) else high)
+
+
+def check_depth(depth: int, child: Child) -> None:
+    """Raise Damaged when a path through the tree does not end."""
+    if depth > MAX_DEPTH:
+        raise Damaged(child if isinstance(child, str) else "a new node", f"the tree is deeper than {MAX_DEPTH} levels")
+
+
+def check_level(node: Node, child: Child, neighbour: Node) -> None:
+    """Raise Damaged when of two neighbours one is a leaf and the other is not."""
+    if node.is_leaf != neighbour.is_leaf:
+        raise Damaged(child if isinstance(child, str) else "a new node", "it is not on the level of its neighbours")

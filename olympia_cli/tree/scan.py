@@ -1,0 +1,40 @@
+"""Going through keys in order, reading only the nodes that can hold them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from olympia_cli.format.keys import after_prefix
+from olympia_cli.format.node import Node
+from olympia_cli.tree.load import NodeReader, bounds, check_depth, check_range
+
+
+def scan(reader: NodeReader, root: Node, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Keys that begin with the prefix, and their values, in order. Tombstones are left out."""
+    high = after_prefix(prefix) if prefix else None
+    for key, value in _scan(reader, root, prefix, high, None, None, 1):
+        if value is not None:
+            yield key, value
+
+
+def _scan(
+    reader: NodeReader, node: Node, start: str, end: str | None, low: str | None, high: str | None, depth: int
+) -> Iterator[tuple[str, str | None]]:
+    first = bisect_left(node.keys, start)
+    last = len(node.keys) if end is None else bisect_left(node.keys, end)
+    if node.is_leaf:
+        yield from zip(node.keys[first:last], node.values[first:last], strict=True)
+        return
+    # when the start is a key of this very node, the child to its left lies wholly before it
+    skipped = first < len(node.keys) and node.keys[first] == start
+    if skipped:
+        yield start, node.values[first]
+    begin = first + skipped
+    check_depth(depth, node.children[begin])
+    for at, child in enumerate(reader.nodes(node.children[begin : last + 1]), begin):
+        child_low, child_high = bounds(node, at, low, high)
+        check_range(child, node.children[at], child_low, child_high)
+        yield from _scan(reader, child, start, end, child_low, child_high, depth + 1)
+        if at < last:
+            yield node.keys[at], node.values[at]
