@@ -1,0 +1,1 @@
+"""Versions, snapshots and transactions."""

@@ -1,0 +1,200 @@
+"""A catalog at a location: create it, open it, look at any version of it, change it."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from olympia_cli.catalog.clock import Clock, SystemClock
+from olympia_cli.catalog.commit import Author, Committed, check_writable, commit
+from olympia_cli.catalog.references import resolve
+from olympia_cli.catalog.snapshot import MAJOR_VERSION, REQUIRED_FEATURES, Snapshot
+from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.catalog.versions import read_latest, write_latest
+from olympia_cli.errors import CatalogExists, InvalidOption, LocationNotEmpty, PathTaken
+from olympia_cli.format import definitions
+from olympia_cli.format.actions import Action, encode_action
+from olympia_cli.format.keys import KeyCodec
+from olympia_cli.format.node import EMPTY, Root, Sizes
+from olympia_cli.format.node_file import encode_root
+from olympia_cli.format.paths import (
+    MAX_FILE_NAME_BYTES,
+    FileKind,
+    file_kind,
+    new_definition_path,
+    new_node_path,
+    root_path,
+)
+from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
+from olympia_cli.format.pb.objects_pb2 import CatalogDef, IsolationLevel
+from olympia_cli.names import Kind, Latest, Reference
+from olympia_cli.storage.exclusive import check_exclusive_create
+from olympia_cli.storage.protocol import Store
+
+DAY_MILLIS = 86_400_000
+
+
+class Catalog:
+    """A catalog. It keeps no state between calls but the nodes it has read, which never change."""
+
+    def __init__(self, store: Store, clock: Clock | None = None) -> None:
+        self.store = store
+        self.clock: Clock = clock if clock is not None else SystemClock()
+
+    @classmethod
+    def open(cls, store: Store, clock: Clock | None = None) -> Catalog:
+        """The catalog at a store; CatalogNotFound when there is none."""
+        catalog = cls(store, clock)
+        catalog.snapshot()
+        return catalog
+
+    @classmethod
+    def create(
+        cls,
+        store: Store,
+        *,
+        order: int = 128,
+        namespace_name_max_bytes: int = 100,
+        table_name_max_bytes: int = 100,
+        view_name_max_bytes: int = 100,
+        node_file_max_bytes: int = 1_048_576,
+        txn_ttl_millis: int = 3 * DAY_MILLIS,
+        isolation: IsolationLevel = IsolationLevel.SNAPSHOT,
+        properties: Mapping[str, str] | None = None,
+        author: Author | None = None,
+        clock: Clock | None = None,
+    ) -> Catalog:
+        """Create a catalog as version 0. The store is asked once whether it really creates files exclusively."""
+        definition = CatalogDef(
+            id=str(uuid.uuid4()),
+            major_version=MAJOR_VERSION,
+            order=_in_range("order", order, 3, 2**20),
+            namespace_name_max_size_bytes=_in_range("namespace name size", namespace_name_max_bytes, 1, 2**16),
+            table_name_max_size_bytes=_in_range("table name size", table_name_max_bytes, 1, 2**16),
+            view_name_max_size_bytes=_in_range("view name size", view_name_max_bytes, 1, 2**16),
+            node_file_max_size_bytes=_in_range("node file size", node_file_max_bytes, 1, 2**31),
+            properties=properties,
+            txn_ttl_millis=_in_range("transaction lifetime", txn_ttl_millis, 1, 2**53),
+            txn_isolation_level=isolation,
+        )
+        if REQUIRED_FEATURES in definition.properties:
+            raise InvalidOption(f"{REQUIRED_FEATURES} is not a property to set by hand", hint="")
+        _check_node_size(definition)
+        catalog = cls(store, clock)
+        _check_free(store)
+        check_exclusive_create(store)
+        catalog._write_first(definition, author if author is not None else Author(by=who()))
+        return catalog
+
+    def snapshot(self, reference: Reference | None = None) -> Snapshot:
+        """A version: the latest, or the one that a reference means."""
+        latest = Snapshot(self.store, read_latest(self.store))
+        return resolve(reference if reference is not None else Latest(), latest, self.clock.now_millis())
+
+    def begin(self, isolation: IsolationLevel | None = None) -> Transaction:
+        """A transaction on the latest version."""
+        base = self.snapshot()
+        check_writable(base)
+        return Transaction(base, self.clock, isolation=isolation)
+
+    def commit(
+        self,
+        transaction: Transaction,
+        message: str = "",
+        *,
+        by: str | None = None,
+        retry_for: float = 60.0,
+        atomic: bool = False,
+    ) -> Committed:
+        """Commit a transaction that this catalog began."""
+        author = Author(by=who() if by is None else by, message=message)
+        return commit(transaction, author, retry_for=retry_for, atomic=atomic)
+
+    @contextmanager
+    def transaction(self, message: str = "", isolation: IsolationLevel | None = None) -> Iterator[Transaction]:
+        """A transaction that is committed at the end of the block, and dropped when the block fails."""
+        transaction = self.begin(isolation)
+        yield transaction
+        self.commit(transaction, message)
+
+    def _write_first(self, definition: CatalogDef, author: Author) -> None:
+        """1 the definition; 2 root 0, created exclusively: the catalog exists; 3 vn/latest."""
+        content = definitions.body(definition)
+        path = new_definition_path(Kind.CATALOG, None)
+        sizes = Sizes(
+            definition.order,
+            definition.namespace_name_max_size_bytes,
+            definition.table_name_max_size_bytes,
+            definition.view_name_max_size_bytes,
+        )
+        keys = KeyCodec(sizes.namespace, sizes.table, sizes.view)
+        info = CommitInfoDef(
+            transaction_id=str(uuid.uuid4()),
+            by=author.by,
+            program=author.program,
+            program_version=author.program_version,
+            message=author.message,
+        )
+        actions = [
+            Action(ActionType.CATALOG_CREATE, None, content),
+            Action(ActionType.COMMIT_INFO, None, b"", info.SerializeToString()),
+        ]
+        root = Root(EMPTY, path, self.clock.now_millis(), sizes=sizes)
+        data = encode_root(root, [encode_action(action, keys) for action in actions])
+        self.store.create(path, definitions.encode(content, path))
+        try:
+            self.store.create(root_path(0), data)
+        except PathTaken:
+            raise _catalog_exists(self.store) from None
+        write_latest(self.store, 0)
+
+
+def who() -> str:
+    """Who runs this program, as user@host."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+def _check_free(store: Store) -> None:
+    """Raise unless a catalog may be created here. What a crashed init left behind is no obstacle."""
+    # the one file that decides is asked for first: listing a large catalog would take long
+    if store.exists(root_path(0)):
+        raise _catalog_exists(store)
+    for file in store.list():
+        kind = file_kind(file.path)
+        if kind is FileKind.ROOT:
+            raise _catalog_exists(store)
+        if kind is FileKind.UNKNOWN:
+            raise LocationNotEmpty(f"{store.uri} holds files that are not a catalog's, such as {file.path!a}")
+
+
+def _catalog_exists(store: Store) -> CatalogExists:
+    return CatalogExists(f"there is a catalog at {store.uri} already", hint="open it, or choose another location")
+
+
+def _check_node_size(definition: CatalogDef) -> None:
+    """Refuse an order whose widest full node would not fit: the tree looks at the order only."""
+    names = definition.namespace_name_max_size_bytes + max(
+        definition.table_name_max_size_bytes, definition.view_name_max_size_bytes
+    )
+    value = len("def/catalog/") + MAX_FILE_NAME_BYTES
+    widest = 4 + names + value + len(new_node_path()) + 3 * 4
+    needed = (definition.order - 1) * widest + 8192
+    if needed > definition.node_file_max_size_bytes:
+        raise InvalidOption(
+            f"a full node of order {definition.order} may need {needed:,} bytes, "
+            f"more than the {definition.node_file_max_size_bytes:,} allowed",
+            hint="choose a lower order, shorter names or larger node files",
+        )
+
+
+def _in_range(what: str, value: int, low: int, high: int) -> int:
+    if not low <= value <= high:
+        raise InvalidOption(f"a {what} of {value} is out of range", hint=f"choose {low} to {high}")
+    return value

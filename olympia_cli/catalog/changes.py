@@ -1,0 +1,34 @@
+"""What changed between two versions, told as actions: for versions that do not say it themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.format.actions import Action
+from olympia_cli.format.pb.actions_pb2 import ActionType
+from olympia_cli.names import Kind
+from olympia_cli.tree.diff import diff
+
+T = ActionType
+_TYPES = {
+    Kind.NAMESPACE: (T.NAMESPACE_CREATE, T.NAMESPACE_ALTER, T.NAMESPACE_DROP),
+    Kind.TABLE: (T.TABLE_CREATE, T.TABLE_ALTER, T.TABLE_DROP),
+    Kind.VIEW: (T.VIEW_CREATE, T.VIEW_REPLACE, T.VIEW_DROP),
+}
+
+
+def tree_changes(old: Snapshot, new: Snapshot) -> Iterator[Action]:
+    """The creates, alters and drops that lead from one version to the other.
+
+    They carry no definitions; a rename shows as a drop and a create.
+    """
+    if old.root.catalog_def != new.root.catalog_def:
+        yield Action(T.CATALOG_ALTER)
+    for change in diff(old.reader, old.root.node, new.reader, new.root.node):
+        name = new.keys.decode(change.key, new.file.path)
+        created, altered, dropped = _TYPES[name.kind]
+        if change.old is None:
+            yield Action(created, name)
+        else:
+            yield Action(dropped if change.new is None else altered, name)

@@ -1,0 +1,31 @@
+"""The clocks that a catalog looks at, as one value, so that a test can hold them still or turn them back."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now_millis(self) -> int:
+        """The time of day. It may jump, forwards or backwards."""
+        ...
+
+    def elapsed_millis(self) -> int:
+        """Time that only goes forward, and goes on while the machine is suspended."""
+        ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    def now_millis(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def elapsed_millis(self) -> int:
+        # only this clock counts the time that a laptop's lid was closed; where there is none, the monotonic one must do
+        clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+        return time.clock_gettime_ns(clock) // 1_000_000
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)

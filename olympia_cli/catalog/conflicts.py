@@ -1,0 +1,247 @@
+"""Which actions of concurrent commits go together. Pure rules: two actions and an isolation level in, a verdict out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from olympia_cli.catalog.redo import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES, RESTORES, renamed
+from olympia_cli.format.actions import Action
+from olympia_cli.format.pb.actions_pb2 import (
+    ActionType,
+    AlterDef,
+    ExportDef,
+    NamespaceSetPropertiesDef,
+    NamespaceUnsetPropertiesDef,
+)
+from olympia_cli.format.pb.objects_pb2 import IsolationLevel
+from olympia_cli.names import Kind, NamespaceName, ObjectName
+
+T = ActionType
+
+
+class Verdict(Enum):
+    CLEAR = "clear"
+    """Both stand; the pending action is done again on the newer version."""
+    MERGED = "merged"
+    """The committed action did already what the pending one wants."""
+    CONFLICT = "conflict"
+
+
+_SILENT = EXPIRES | {T.COMMIT_INFO, T.CATALOG_COMPACT}
+"""Commits of these never stand in anybody's way:
+
+expire checks its own conditions, and compacting changes no content.
+"""
+
+_SWEEPING = frozenset({T.CATALOG_ROLLBACK, T.CATALOG_REPAIR, T.CATALOG_CREATE})
+"""These replace the whole tree, so they go together with no write."""
+
+_CATALOG_WRITES = frozenset({T.CATALOG_ALTER, T.CATALOG_EXPORT})
+_EXISTENCE = CREATES | RESTORES | DROPS | RENAMES
+_OBJECT_READS = frozenset(
+    {
+        T.NAMESPACE_EXISTS,
+        T.NAMESPACE_DESCRIBE,
+        T.TABLE_EXISTS,
+        T.TABLE_DESCRIBE,
+        T.TABLE_SELECT,
+        T.VIEW_EXISTS,
+        T.VIEW_DESCRIBE,
+    }
+)
+
+
+def judge(pending: Action, committed: Action, level: IsolationLevel) -> Verdict:
+    """Whether a pending action goes together with one that another writer committed since it began."""
+    if committed.type in _SILENT or committed.type in READS or pending.type in _SILENT - {T.CATALOG_COMPACT}:
+        return Verdict.CLEAR
+    if pending.type in READS:
+        return _judge_read(pending, committed) if level == IsolationLevel.SERIALIZABLE else Verdict.CLEAR
+    if pending.type in _SWEEPING or committed.type in _SWEEPING:
+        # a compact is redone on whatever tree there is, a rolled-back one too
+        return Verdict.CLEAR if pending.type == T.CATALOG_COMPACT else Verdict.CONFLICT
+    if pending.type == T.CATALOG_COMPACT:
+        return Verdict.CLEAR
+    if not (_known(pending) and _known(committed)):
+        return _judge_unknown(pending, committed)
+    if pending.name is None or committed.name is None:
+        both = pending.name is None and committed.name is None
+        return _merge_alters(pending, committed) if both else Verdict.CLEAR
+    creates = CREATES | RESTORES
+    if pending.type in creates and committed.type in creates and pending.id and pending.id == committed.id:
+        return Verdict.CONFLICT
+    if pending.type in DROPS and pending.type == committed.type and pending.name == committed.name:
+        return _judge_drops(pending, committed)
+    if _touched(pending) & _touched(committed):
+        return _merge_alters(pending, committed)
+    return _judge_namespaces(pending, pending.name, committed, committed.name)
+
+
+def _judge_read(pending: Action, committed: Action) -> Verdict:
+    """Under SERIALIZABLE: whether the committed write would have changed what was read."""
+    if committed.type in _SWEEPING or not _known(committed):
+        return Verdict.CONFLICT
+    if committed.name is None:
+        return Verdict.CLEAR
+    if pending.type in _OBJECT_READS and pending.name is not None:
+        touched = _touched(committed)
+        # an object goes with the namespace that is renamed around it
+        moved = committed.type == T.NAMESPACE_RENAME and NamespaceName(pending.name.namespace) in touched
+        return Verdict.CONFLICT if pending.name in touched or moved else Verdict.CLEAR
+    if committed.type not in _EXISTENCE:
+        return Verdict.CLEAR
+    if pending.type == T.CATALOG_SNOW_NAMESPACES:
+        return Verdict.CONFLICT if committed.kind is Kind.NAMESPACE else Verdict.CLEAR
+    shown = Kind.TABLE if pending.type == T.NAMESPACE_SHOW_TABLES else Kind.VIEW
+    namespaces = {name.namespace for name in _touched(committed)}
+    in_range = pending.name is None or pending.name.namespace in namespaces
+    return Verdict.CONFLICT if in_range and committed.kind in (shown, Kind.NAMESPACE) else Verdict.CLEAR
+
+
+def _judge_unknown(pending: Action, committed: Action) -> Verdict:
+    """An action of a newer program is taken for a write of its object, and of everything if it names none."""
+    if pending.name is None or committed.name is None:
+        return Verdict.CONFLICT
+    touched = _touched(pending) & _touched(committed)
+    around = {pending.name.namespace} & {committed.name.namespace}
+    holds = Kind.NAMESPACE in (pending.kind, committed.kind)
+    return Verdict.CONFLICT if touched or (around and holds) else Verdict.CLEAR
+
+
+def _judge_drops(pending: Action, committed: Action) -> Verdict:
+    same = not pending.id or not committed.id or pending.id == committed.id
+    return Verdict.MERGED if same else Verdict.CONFLICT
+
+
+def _judge_namespaces(
+    pending: Action, pending_name: ObjectName, committed: Action, committed_name: ObjectName
+) -> Verdict:
+    """The rules between a namespace and what is in it, whichever was committed first."""
+    if pending.kind is Kind.NAMESPACE and committed.kind is Kind.NAMESPACE:
+        return Verdict.CLEAR
+    if committed.kind is Kind.NAMESPACE:
+        gone = _namespaces_taken(committed)
+        if pending.type in DROPS:
+            # what a cascade dropped is dropped; what a rename moved is elsewhere now
+            return Verdict.CONFLICT if committed.type in RENAMES and pending_name.namespace in gone else Verdict.CLEAR
+        inside = {name.namespace for name in _touched(pending)}
+        return Verdict.CONFLICT if inside & gone else Verdict.CLEAR
+    if pending.kind is Kind.NAMESPACE:
+        if committed.type in DROPS:
+            return Verdict.CLEAR
+        inside = {name.namespace for name in _touched(committed)}
+        if committed.type in RENAMES and pending.type in DROPS:
+            # what was renamed out of the namespace is no longer in the way of dropping it
+            inside = {renamed(committed).namespace}
+        return Verdict.CONFLICT if inside & _namespaces_taken(pending) else Verdict.CLEAR
+    return Verdict.CLEAR
+
+
+def _namespaces_taken(action: Action) -> set[str]:
+    """The namespaces that an action drops or renames, or renames to."""
+    if action.type in DROPS | RENAMES:
+        return {name.namespace for name in _touched(action)}
+    return set()
+
+
+def _touched(action: Action) -> set[ObjectName]:
+    """The objects that an action writes: a rename counts for both names."""
+    if action.name is None:
+        return set()
+    return {action.name, renamed(action)} if action.type in RENAMES else {action.name}
+
+
+def _merge_alters(pending: Action, committed: Action) -> Verdict:
+    """Two writes of one object go together only when both say what they change, and it is not the same."""
+    a, b = _changed_parts(pending), _changed_parts(committed)
+    return Verdict.CLEAR if a and b and not a & b else Verdict.CONFLICT
+
+
+def _changed_parts(action: Action) -> set[str]:
+    """The properties and fields that an action changes; empty when it may change anything."""
+    if action.type == T.NAMESPACE_ALTER_SET_PROPERTIES:
+        return {f"property {key}" for key in action.parse_payload(NamespaceSetPropertiesDef).keys}
+    if action.type == T.NAMESPACE_ALTER_UNSET_PROPERTIES:
+        return {f"property {key}" for key in action.parse_payload(NamespaceUnsetPropertiesDef).keys}
+    if action.type == T.CATALOG_EXPORT:
+        return {f"property olympia.export.{action.parse_payload(ExportDef).name}"}
+    if action.type in ALTERS or action.type == T.CATALOG_ALTER:
+        change = action.parse_payload(AlterDef)
+        keys = {f"property {key}" for key in (*change.set_properties, *change.unset_properties)}
+        return keys | {f"field {field}" for field in change.fields}
+    return set()
+
+
+def _known(action: Action) -> bool:
+    return action.type in ALTERS | _EXISTENCE | _CATALOG_WRITES | _SWEEPING | _SILENT | READS
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """The two actions that do not go together, and where the committed one is in the list of commits."""
+
+    pending: Action
+    committed: Action
+    index: int
+
+
+def settle(
+    pending: Sequence[Action],
+    commits: Iterable[Sequence[Action]],
+    level: IsolationLevel,
+    reapplies: Callable[[Action, Action], bool] = lambda pending, committed: False,
+) -> list[Action] | Clash:
+    """The pending actions that still have to be done after the commits, or the first clash.
+
+    `reapplies` tells of a clash that whoever staged the action can resolve by doing it again on the newer definition.
+    """
+    left = dict(enumerate(pending))
+    facing = _Index(pending)
+    for index, actions in enumerate(commits):
+        for committed in actions:
+            for at in facing.candidates(committed):
+                action = left.get(at)
+                if action is None:
+                    continue
+                verdict = judge(action, committed, level)
+                if verdict is Verdict.CONFLICT and not reapplies(action, committed):
+                    return Clash(action, committed, index)
+                if verdict is Verdict.MERGED:
+                    del left[at]
+    return list(left.values())
+
+
+class _Index:
+    """The pending actions by what they touch, so that large transactions are not compared pair by pair."""
+
+    def __init__(self, pending: Sequence[Action]) -> None:
+        self._all = range(len(pending))
+        self._catalog: list[int] = []
+        self._names: dict[ObjectName, list[int]] = {}
+        self._namespaces: dict[str, list[int]] = {}
+        self._ids: dict[str, list[int]] = {}
+        for at, action in enumerate(pending):
+            if action.name is None:
+                self._catalog.append(at)
+            for name in _touched(action):
+                self._names.setdefault(name, []).append(at)
+                self._namespaces.setdefault(name.namespace, []).append(at)
+            if action.type in CREATES | RESTORES:
+                self._ids.setdefault(action.id, []).append(at)
+
+    def candidates(self, committed: Action) -> Iterable[int]:
+        """Where the pending actions are that may not go together with a committed one; the others always do."""
+        if committed.name is None:
+            return self._all
+        found = set(self._catalog)
+        for name in _touched(committed):
+            if isinstance(name, NamespaceName):
+                found.update(self._namespaces.get(name.namespace, ()))
+            else:
+                found.update(self._names.get(name, ()))
+                found.update(self._names.get(NamespaceName(name.namespace), ()))
+        if committed.type in CREATES | RESTORES:
+            found.update(self._ids.get(committed.id, ()))
+        return sorted(found)

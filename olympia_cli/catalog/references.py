@@ -1,0 +1,114 @@
+"""From a reference, as a person gives it, to the version that it means."""
+
+from __future__ import annotations
+
+import json
+
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.versions import first_version, read_hints, read_root
+from olympia_cli.errors import ExportNotFound, VersionNotFound
+from olympia_cli.format.paths import root_path
+from olympia_cli.names import AtExport, AtTime, AtVersion, Latest, Oldest, Reference
+
+OLDEST_PROPERTY = "olympia.expire.oldest"
+EXPORT_PROPERTY = "olympia.export."
+
+
+def resolve(reference: Reference, latest: Snapshot, now_millis: int) -> Snapshot:
+    """The version that a reference means, seen from the latest one."""
+    if isinstance(reference, Latest) and reference.back == 0:
+        return latest
+    if isinstance(reference, AtExport):
+        version = _exported_version(reference.name, latest)
+    elif isinstance(reference, AtVersion):
+        version = reference.version
+    elif isinstance(reference, Latest):
+        version = latest.version - reference.back
+    elif isinstance(reference, Oldest):
+        version = oldest_version(latest)
+    else:
+        millis = reference.millis if isinstance(reference, AtTime) else now_millis - reference.millis
+        return _at_time(millis, latest)
+    return at_version(version, latest)
+
+
+def at_version(version: int, latest: Snapshot) -> Snapshot:
+    """The version of that number, if it counts."""
+    if version == latest.version:
+        return latest
+    if version > latest.version:
+        raise VersionNotFound(f"version {version} does not exist: the latest is {latest.version}", hint="")
+    oldest = oldest_version(latest)
+    if version < oldest:
+        raise VersionNotFound(
+            f"version {version} does not exist any more: the oldest is {oldest}"
+            if version >= 0
+            else f"there is no version {-version} before version 0",
+            hint="",
+        )
+    return _open(version, latest)
+
+
+def oldest_version(latest: Snapshot) -> int:
+    """The oldest version that counts.
+
+    The catalog definition holds the truth where an expire has run; the hint follows it and may lag, so what it
+    names may be gone.
+    """
+    text = latest.definition.properties.get(OLDEST_PROPERTY, "")
+    store, width = latest.store, latest.file.width
+    if text.isascii() and text.isdigit() and len(text) <= 10:
+        oldest = int(text)
+    else:
+        oldest = min(read_hints(store).oldest or 0, latest.version)
+    if oldest >= latest.version or store.exists(root_path(oldest, width)):
+        return min(oldest, latest.version)
+    return first_version(store, oldest, latest.version, width)
+
+
+def _at_time(millis: int, latest: Snapshot) -> Snapshot:
+    """The newest version created at or before a time. Times never decrease from version to version, so bisect."""
+    if latest.created_at_millis <= millis:
+        return latest
+    low = oldest_version(latest)
+    first = at_version(low, latest)
+    if first.created_at_millis > millis:
+        raise VersionNotFound(f"the oldest version, {low}, was created after that time", hint="choose a later time")
+    if latest.file.java:
+        return _walk_back(millis, latest)
+    found, high = first, latest.version
+    while high - found.version > 1:
+        middle = at_version((found.version + high) // 2, latest)
+        if middle.created_at_millis <= millis:
+            found = middle
+        else:
+            high = middle.version
+    return found
+
+
+def _walk_back(millis: int, latest: Snapshot) -> Snapshot:
+    """As the format's text does it, for a program whose clock may have run backwards."""
+    found = latest
+    while found.created_at_millis > millis:
+        found = _open(found.version - 1, latest)
+    return found
+
+
+def _exported_version(name: str, latest: Snapshot) -> int:
+    if name not in latest.definition.exported_snapshots:
+        raise ExportNotFound(
+            f"{name!a} is neither a version reference nor the name of an export",
+            hint="use a version, latest~1, a time, 2h, or an export's name",
+        )
+    record = latest.definition.properties.get(EXPORT_PROPERTY + name, "")
+    try:
+        return int(json.loads(record)["version"])
+    except (ValueError, KeyError, TypeError):
+        raise ExportNotFound(
+            f"the record of the export {name} does not say its version",
+            hint="open the export at its own location",
+        ) from None
+
+
+def _open(version: int, latest: Snapshot) -> Snapshot:
+    return Snapshot(latest.store, read_root(latest.store, version, latest.file.width), latest.reader)

@@ -1,0 +1,245 @@
+"""A read view of one version. It never changes, whatever others commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Generic, TypeVar, cast
+
+from olympia_cli.catalog.versions import RootFile
+from olympia_cli.errors import (
+    Damaged,
+    NamespaceNotFound,
+    PathMissing,
+    TableNotFound,
+    Unsupported,
+    ViewNotFound,
+)
+from olympia_cli.format.actions import Action, decode_action
+from olympia_cli.format.definitions import CLASSES, decode
+from olympia_cli.format.keys import KeyCodec
+from olympia_cli.format.node import Sizes
+from olympia_cli.format.node_file import decode_action_rows, decode_root
+from olympia_cli.format.paths import check_pointer
+from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef, TableDef, ViewDef
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.storage.protocol import Store
+from olympia_cli.tree.load import NodeReader
+from olympia_cli.tree.scan import scan
+from olympia_cli.tree.search import search
+
+MAJOR_VERSION = 0
+"""The newest major version of the format that this program knows."""
+
+REQUIRED_FEATURES = "olympia.required-features"
+KNOWN_FEATURES: frozenset[str] = frozenset()
+
+ObjectDefinition = NamespaceDef | TableDef | ViewDef
+D = TypeVar("D", bound=ObjectDefinition, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogObject(Generic[D]):
+    """An object as a version has it: its name, the path of its definition, and the definition."""
+
+    name: ObjectName
+    path: str
+    definition: D
+
+    @property
+    def id(self) -> str:
+        return self.definition.id
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return dict(self.definition.properties)
+
+
+class Snapshot:
+    """One version of a catalog."""
+
+    def __init__(self, store: Store, file: RootFile, reader: NodeReader | None = None) -> None:
+        self.store = store
+        self.file = file
+        self.root = decode_root(file.data, file.path, file.java)
+        self.reader = reader if reader is not None else NodeReader(store, java=file.java)
+        self._definition: CatalogDef | None = None
+        self._keys: KeyCodec | None = None
+
+    @property
+    def version(self) -> int:
+        return self.file.version
+
+    @property
+    def created_at_millis(self) -> int:
+        return self.root.created_at_millis
+
+    @property
+    def definition(self) -> CatalogDef:
+        """The catalog's own definition."""
+        if self._definition is None:
+            self._load_definition(None)
+        assert self._definition is not None
+        return self._definition
+
+    @property
+    def sizes(self) -> Sizes:
+        """Order and name sizes; from the root when it has them, so that a search need not wait for the definition."""
+        return self.root.sizes if self.root.sizes is not None else _sizes(self.definition)
+
+    @property
+    def keys(self) -> KeyCodec:
+        if self._keys is None:
+            sizes = self.sizes
+            self._keys = KeyCodec(sizes.namespace, sizes.table, sizes.view, java=self.file.java)
+        return self._keys
+
+    def actions(self) -> tuple[Action, ...]:
+        """What the commit of this version did; empty for versions of other programs."""
+        if self.file.java:
+            return ()
+        rows = decode_action_rows(self.file.data, self.file.path)
+        return tuple(decode_action(key, value, self.file.path) for key, value in rows)
+
+    # One object
+
+    def find(self, name: ObjectName) -> str | None:
+        """The path of the object's definition, or None."""
+        key = self.keys.encode(name)
+        if self._definition is None:
+            at, found = self.root.node.find(key)
+            child = None if found or self.root.node.is_leaf else self.root.node.children[at]
+            self._load_definition(child if isinstance(child, str) else None)
+        return search(self.reader, self.root.node, key)
+
+    def namespace(self, name: NamespaceName) -> CatalogObject[NamespaceDef]:
+        found = self.get(name)
+        if found is None:
+            raise namespace_not_found(name.namespace, self.version)
+        return cast("CatalogObject[NamespaceDef]", found)
+
+    def table(self, name: TableName) -> CatalogObject[TableDef]:
+        found = self.get(name)
+        if found is None:
+            raise TableNotFound(
+                f"there is no table {name} in version {self.version}",
+                hint="list the tables to see what there is",
+            )
+        return cast("CatalogObject[TableDef]", found)
+
+    def view(self, name: ViewName) -> CatalogObject[ViewDef]:
+        found = self.get(name)
+        if found is None:
+            raise ViewNotFound(
+                f"there is no view {name} in version {self.version}",
+                hint="list the views to see what there is",
+            )
+        return cast("CatalogObject[ViewDef]", found)
+
+    def get(self, name: ObjectName) -> CatalogObject[ObjectDefinition] | None:
+        """The object with its definition, or None."""
+        path = self.find(name)
+        if path is None:
+            return None
+        check_pointer(path, self.file.path)
+        try:
+            return read_object(name, path, self.store.read(path))
+        except PathMissing:
+            raise Damaged(path, f"the definition of {name.kind.word} {name} is missing") from None
+
+    # Many objects
+
+    def namespaces(self) -> Iterator[NamespaceName]:
+        return (cast(NamespaceName, name) for name, _ in self.entries(Kind.NAMESPACE))
+
+    def tables(self, namespace: str | None = None) -> Iterator[TableName]:
+        return (cast(TableName, name) for name, _ in self.entries(Kind.TABLE, namespace))
+
+    def views(self, namespace: str | None = None) -> Iterator[ViewName]:
+        return (cast(ViewName, name) for name, _ in self.entries(Kind.VIEW, namespace))
+
+    def entries(self, kind: Kind, namespace: str | None = None) -> Iterator[tuple[ObjectName, str]]:
+        """Names and definition paths of a kind, in key order;
+
+        NamespaceNotFound when asked for a namespace that is not there.
+        """
+        if namespace is not None and self.find(NamespaceName(namespace)) is None:
+            raise namespace_not_found(namespace, self.version)
+        return self.scan(kind, namespace)
+
+    def scan(self, kind: Kind, namespace: str | None = None) -> Iterator[tuple[ObjectName, str]]:
+        """As `entries`, whether or not the namespace exists."""
+        _ = self.definition
+        for key, value in scan(self.reader, self.root.node, self.keys.prefix(kind, namespace)):
+            yield self.keys.decode(key, self.file.path), value
+
+    def objects(self, kind: Kind, namespace: str | None = None) -> Iterator[CatalogObject[ObjectDefinition]]:
+        """The objects of a kind with their definitions, read in parallel, in key order."""
+        entries = self.entries(kind, namespace)
+        while batch := list(islice(entries, 1024)):
+            for _, path in batch:
+                check_pointer(path, self.file.path)
+            for (name, path), (_, data) in zip(batch, self.store.read_many([path for _, path in batch]), strict=True):
+                if isinstance(data, PathMissing):
+                    raise Damaged(path, f"the definition of {name.kind.word} {name} is missing") from None
+                if isinstance(data, Exception):
+                    raise data
+                yield read_object(name, path, data)
+
+    def _load_definition(self, beside: str | None) -> None:
+        """Read the catalog definition, and in the same round trip the node that the caller needs next."""
+        path = check_pointer(self.root.catalog_def, self.file.path)
+        wanted = [path] if beside is None else [path, check_pointer(beside, self.file.path)]
+        results = dict(self.store.read_many(wanted))
+        data = results[path]
+        if isinstance(data, PathMissing):
+            raise Damaged(path, f"the catalog definition of version {self.version} is missing") from None
+        if isinstance(data, Exception):
+            raise data
+        definition = decode(CatalogDef, data, path)
+        check_supported(definition, path)
+        if self.root.sizes is not None and self.root.sizes != _sizes(definition):
+            raise Damaged(self.file.path, f"its sizes are not those of the catalog definition {path}")
+        self._definition = definition
+        node = results[beside] if beside is not None else None
+        # an error here is met again, and explained, by whoever reads the node
+        if beside is not None and isinstance(node, bytes):
+            self.reader.keep(beside, node)
+
+
+def read_object(name: ObjectName, path: str, data: bytes) -> CatalogObject[ObjectDefinition]:
+    """The object whose definition file holds the bytes."""
+    definition = cast(ObjectDefinition, decode(CLASSES[name.kind], data, path))
+    return CatalogObject(name, path, definition)
+
+
+def check_supported(definition: CatalogDef, path: str) -> None:
+    """Raise Unsupported for a catalog that a newer program made."""
+    if definition.major_version > MAJOR_VERSION:
+        raise Unsupported(
+            f"{path}: the catalog has format version {definition.major_version}; "
+            f"this program knows up to {MAJOR_VERSION}"
+        )
+    features = {name.strip() for name in definition.properties.get(REQUIRED_FEATURES, "").split(",")} - {""}
+    if unknown := features - KNOWN_FEATURES:
+        names = ", ".join(sorted(unknown))
+        raise Unsupported(f"{path}: the catalog needs features that this program does not know: {names!a}")
+    if definition.order < 3:
+        raise Damaged(path, f"the order of the tree is {definition.order}, and no tree has an order below 3")
+
+
+def namespace_not_found(namespace: str, version: int) -> NamespaceNotFound:
+    return NamespaceNotFound(
+        f"there is no namespace {namespace} in version {version}",
+        hint="list the namespaces to see what there is",
+    )
+
+
+def _sizes(definition: CatalogDef) -> Sizes:
+    return Sizes(
+        order=definition.order,
+        namespace=definition.namespace_name_max_size_bytes,
+        table=definition.table_name_max_size_bytes,
+        view=definition.view_name_max_size_bytes,
+    )

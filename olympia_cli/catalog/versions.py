@@ -1,0 +1,164 @@
+"""Which versions there are: from a reference to a root. The only reader of vn/latest and vn/oldest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from olympia_cli.errors import CatalogNotFound, PathMissing, VersionNotFound
+from olympia_cli.format.paths import (
+    JAVA_WIDTH,
+    LATEST,
+    MAX_VERSION,
+    OLDEST,
+    WIDTH,
+    parse_root_path,
+    root_path,
+)
+from olympia_cli.storage.protocol import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What the hint files say; None where one is missing or garbage."""
+
+    latest: int | None
+    oldest: int | None
+
+    @property
+    def start(self) -> int:
+        """Where to begin looking for the latest version."""
+        if self.latest is not None and (self.oldest is None or self.latest > self.oldest):
+            return self.latest
+        return self.oldest or 0
+
+
+@dataclass(frozen=True, slots=True)
+class RootFile:
+    """The bytes of a version's root."""
+
+    version: int
+    width: int
+    data: bytes
+
+    @property
+    def path(self) -> str:
+        return root_path(self.version, self.width)
+
+    @property
+    def java(self) -> bool:
+        return self.width == JAVA_WIDTH
+
+
+def read_hints(store: Store) -> Hints:
+    """Both hints, in one round trip."""
+    found: list[int | None] = []
+    for _, data in store.read_many([LATEST, OLDEST]):
+        if isinstance(data, PathMissing):
+            found.append(None)
+        elif isinstance(data, Exception):
+            raise data
+        else:
+            found.append(_parse_hint(data))
+    return Hints(*found)
+
+
+def write_latest(store: Store, version: int) -> None:
+    """Tell readers where to look first; best effort."""
+    store.write_hint(LATEST, str(version).encode())
+
+
+def read_latest(store: Store) -> RootFile:
+    """The root of the latest version.
+
+    Versions are contiguous, so O(log gap) probes find the end from any version that exists; the hint is where to
+    start, never the end. When the start is missing, an expire may have moved under us, or the hints are wrong: ask
+    again, then try ever surer places.
+    """
+    first = read_hints(store)
+    root = _climb(store, first.start, WIDTH)
+    if root is not None:
+        return root
+    again = read_hints(store)
+    for width in (WIDTH, JAVA_WIDTH):
+        for start in dict.fromkeys((again.start, again.oldest or 0, 0)):
+            # a start that is missing bounds the search from a lower one
+            ceiling = again.start if start < again.start else None
+            root = _climb(store, start, width, ceiling)
+            if root is not None:
+                return root
+    return _read_listed(store)
+
+
+def read_root(store: Store, version: int, width: int = WIDTH) -> RootFile:
+    """The root of a version; VersionNotFound when it does not exist."""
+    try:
+        return RootFile(version, width, store.read(root_path(version, width)))
+    except PathMissing:
+        raise VersionNotFound(
+            f"version {version} does not exist in {store.uri}", hint="see which versions there are in the log"
+        ) from None
+
+
+def last_version(store: Store, start: int, width: int = WIDTH, ceiling: int | None = None) -> int:
+    """The last version that exists, given one that does, and perhaps one that does not."""
+    low, high, step = start, ceiling, 1
+    while high is None:
+        probe = min(start + step, MAX_VERSION)
+        if probe == low:
+            return low
+        if store.exists(root_path(probe, width)):
+            low, step = probe, step * 2
+        else:
+            high = probe
+    while high - low > 1:
+        middle = (low + high) // 2
+        if store.exists(root_path(middle, width)):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def first_version(store: Store, missing: int, existing: int, width: int = WIDTH) -> int:
+    """The first version that exists, between one that no longer does and one that does."""
+    while existing - missing > 1:
+        middle = (missing + existing) // 2
+        if store.exists(root_path(middle, width)):
+            existing = middle
+        else:
+            missing = middle
+    return existing
+
+
+def _climb(store: Store, start: int, width: int, ceiling: int | None = None) -> RootFile | None:
+    """The latest root, found from `start`; None when `start` does not exist."""
+    if ceiling is not None and not store.exists(root_path(start, width)):
+        return None
+    version = last_version(store, start, width, ceiling)
+    try:
+        return RootFile(version, width, store.read(root_path(version, width)))
+    except PathMissing:
+        return None
+
+
+def _read_listed(store: Store) -> RootFile:
+    """The latest root by listing all of them: the last resort when no hint leads to one."""
+    found = {}
+    for file in store.list("vn/"):
+        version = parse_root_path(file.path)
+        if version is not None:
+            found[file.path] = (len(file.path) - len("vn/") == WIDTH, version)
+    if not found:
+        raise CatalogNotFound(f"there is no catalog at {store.uri}", hint="check the location, or create one with init")
+    path = max(found, key=lambda path: found[path])
+    ours, version = found[path]
+    width = WIDTH if ours else JAVA_WIDTH
+    return read_root(store, last_version(store, version, width), width)
+
+
+def _parse_hint(data: bytes) -> int | None:
+    text = data.strip()
+    if not text.isdigit() or len(text) > 10:
+        return None
+    version = int(text)
+    return version if version <= MAX_VERSION else None
