@@ -233,7 +233,7 @@ class _Index:
 
     def candidates(self, committed: Action) -> Iterable[int]:
         """Where the pending actions are that may not go together with a committed one; the others always do."""
-        if committed.name is None:
+        if committed.name is None or not _known(committed):
             return self._all
         found = set(self._catalog)
         for name in _touched(committed):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TypeVar, cast
 
 from olympia_cli.catalog.draft import Draft
-from olympia_cli.catalog.snapshot import ObjectDefinition, Snapshot, namespace_not_found
+from olympia_cli.catalog.snapshot import ObjectDefinition, Snapshot, expired_before, namespace_not_found
 from olympia_cli.catalog.versions import read_root
 from olympia_cli.errors import (
     InvalidOption,
@@ -20,6 +20,7 @@ from olympia_cli.errors import (
     TableExists,
     TableNotFound,
     Unsupported,
+    VersionNotFound,
     ViewExists,
     ViewNotFound,
 )
@@ -30,6 +31,7 @@ from olympia_cli.format.pb.actions_pb2 import (
     NamespaceSetPropertiesDef,
     NamespaceUnsetPropertiesDef,
     RenameDef,
+    RestoreDef,
     RollbackDef,
 )
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef, TableDef, ViewDef
@@ -148,6 +150,8 @@ def _create(action: Action, name: ObjectName, draft: Draft) -> Action:
     if definition is None:
         raise Unsupported(f"the action {action.type_name} of {name} carries no definition")
     present = draft.get(name)
+    if action.type in RESTORES:
+        _check_kept(action.parse_payload(RestoreDef).from_version, draft)
     if present is not None and (action.type in CREATES or present.id != definition.id):
         raise exists(name)
     draft.put(name, cast(ObjectDefinition, definition))
@@ -193,6 +197,7 @@ def _alter(action: Action, name: ObjectName, draft: Draft) -> Action:
 
 def _roll_back(action: Action, draft: Draft) -> None:
     target = action.parse_payload(RollbackDef).to_version
+    _check_kept(target, draft)
     snapshot = Snapshot(draft.base.store, read_root(draft.base.store, target))
     today = draft.catalog
     draft.take_tree(snapshot)
@@ -205,6 +210,13 @@ def _roll_back(action: Action, draft: Draft) -> None:
         del definition.properties[key]
     definition.properties.update({key: value for key, value in today.properties.items() if key.startswith(kept)})
     draft.put_catalog(definition)
+
+
+def _check_kept(version: int, draft: Draft) -> None:
+    """Refuse to revive what an expire has taken out of history: its files may be gone at any moment."""
+    oldest = expired_before(draft.catalog)
+    if version < oldest:
+        raise VersionNotFound(f"version {version} does not exist any more: the oldest is {oldest}", hint="")
 
 
 def _need(name: ObjectName, draft: Draft) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 
-from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
 from olympia_cli.catalog.versions import first_version, read_hints, read_root
 from olympia_cli.errors import ExportNotFound, VersionNotFound
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import AtExport, AtTime, AtVersion, Latest, Oldest, Reference
 
-OLDEST_PROPERTY = "olympia.expire.oldest"
 EXPORT_PROPERTY = "olympia.export."
 
 
@@ -55,10 +54,9 @@ def oldest_version(latest: Snapshot) -> int:
     The catalog definition holds the truth where an expire has run; the hint follows it and may lag, so what it
     names may be gone.
     """
-    text = latest.definition.properties.get(OLDEST_PROPERTY, "")
     store, width = latest.store, latest.file.width
-    if text.isascii() and text.isdigit() and len(text) <= 10:
-        oldest = int(text)
+    if EXPIRE_OLDEST in latest.definition.properties:
+        oldest = expired_before(latest.definition)
     else:
         oldest = min(read_hints(store).oldest or 0, latest.version)
     if oldest >= latest.version or store.exists(root_path(oldest, width)):

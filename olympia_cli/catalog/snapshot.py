@@ -33,6 +33,7 @@ MAJOR_VERSION = 0
 """The newest major version of the format that this program knows."""
 
 REQUIRED_FEATURES = "olympia.required-features"
+EXPIRE_OLDEST = "olympia.expire.oldest"
 KNOWN_FEATURES: frozenset[str] = frozenset()
 
 ObjectDefinition = NamespaceDef | TableDef | ViewDef
@@ -227,6 +228,12 @@ def check_supported(definition: CatalogDef, path: str) -> None:
         raise Unsupported(f"{path}: the catalog needs features that this program does not know: {names!a}")
     if definition.order < 3:
         raise Damaged(path, f"the order of the tree is {definition.order}, and no tree has an order below 3")
+
+
+def expired_before(definition: CatalogDef) -> int:
+    """The oldest version that counts, as the last expire committed it; 0 when there was none."""
+    text = definition.properties.get(EXPIRE_OLDEST, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else 0
 
 
 def namespace_not_found(namespace: str, version: int) -> NamespaceNotFound:

@@ -20,6 +20,7 @@ from olympia_cli.errors import (
     NamespaceNotEmpty,
     OlympiaError,
     TransactionClosed,
+    VersionNotFound,
 )
 from olympia_cli.format.actions import Action, definition_bytes
 from olympia_cli.format.pb.actions_pb2 import (
@@ -293,6 +294,9 @@ class Transaction:
         for action in actions:
             try:
                 done.append(self._redo_on(action, draft))
+            except VersionNotFound:
+                # an expire took the source away meanwhile: not a clash, but gone
+                raise
             except OlympiaError as error:
                 what = f"{action.type_name} {action.name or 'the catalog'}"
                 raise CommitConflict(f"{what} no longer fits version {base.version}: {error.message}") from error
