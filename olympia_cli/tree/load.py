@@ -34,7 +34,7 @@ class NodeReader:
         missing = [child for child in children if isinstance(child, str) and child not in known]
         for path in missing:
             check_pointer(path, path)
-        read = iter(self._store.read_many(missing))
+        read = iter(self._store.read_many(missing) if missing else ())
         for child in children:
             if isinstance(child, Node):
                 yield child
