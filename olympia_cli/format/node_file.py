@@ -31,7 +31,9 @@ _DIGEST = b"olympia.sha256"
 _ACTIONS_DIGEST = b"olympia.actions-sha256"
 _SIZES = b"olympia.sizes"
 _SCHEMA = pa.schema([pa.field(name, pa.string()) for name in COLUMNS])
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+# a node is too small for threads to pay: handing work over costs more than the work
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
 Row = tuple[str | None, str | None, str | None]
 
@@ -117,10 +119,14 @@ def digest(rows: Sequence[Row]) -> str:
     """
     hashed = sha256(struct.pack("<i", len(rows)))
     for column in zip(*rows, strict=True) if rows else ((), (), ()):
-        encoded = [None if value is None else value.encode() for value in column]
-        lengths = [-1 if value is None else len(value) for value in encoded]
+        text = "".join([value for value in column if value is not None])
+        data = text.encode()
+        if len(data) == len(text):
+            lengths = [-1 if value is None else len(value) for value in column]
+        else:
+            lengths = [-1 if value is None else len(value.encode()) for value in column]
         hashed.update(struct.pack(f"<{len(lengths)}i", *lengths))
-        hashed.update(b"".join(value for value in encoded if value is not None))
+        hashed.update(data)
     return hashed.hexdigest()
 
 
@@ -167,7 +173,7 @@ class _Rows:
     def __init__(self, data: bytes, path: str) -> None:
         self._path = path
         try:
-            self._reader = pa.ipc.open_file(pa.py_buffer(data))
+            self._reader = pa.ipc.open_file(pa.py_buffer(data), options=_READ_OPTIONS)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise Damaged(path, _not_arrow(data, error)) from None
         schema = self._reader.schema
