@@ -1,0 +1,288 @@
+"""Google Cloud Storage, over gcsfs.
+
+gcsfs brings the credentials and the session. The requests are made here, one each and tried once: gcsfs tries
+six times over a minute before it lets go, hides the HTTP status, and needs several requests to see whether a
+file exists.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import os
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+# zonal buckets are reached over gRPC, and asking whether a bucket is one takes an emulator a minute
+os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+
+import aiohttp
+import gcsfs.core
+from google.auth.exceptions import GoogleAuthError
+from yarl import URL
+
+from olympia_cli.errors import (
+    InvalidOption,
+    PathMissing,
+    PathTaken,
+    StorageDenied,
+    StorageFailed,
+    StorageFull,
+)
+from olympia_cli.storage.objects import Entry, ObjectStore, run_within
+from olympia_cli.storage.settle import TIME_ALLOWED, Failure, Fate
+
+_PAGE = 1000
+# answers that the same request gets again; of those not named here nothing is known
+_REFUSED_STATUSES = {400, 405, 411, 413, 414, 416, 501}
+_RATE_LIMITS = ("rateLimitExceeded", "userRateLimitExceeded")
+
+T = TypeVar("T")
+
+
+class GcsStore(ObjectStore):
+    """A Store in a Cloud Storage bucket. `options` are gcsfs's; without a token in them Google's own chain
+    finds the credentials, except for an emulator, which needs none.
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str = "",
+        options: Mapping[str, object] | None = None,
+        *,
+        time_allowed: float = TIME_ALLOWED,
+    ) -> None:
+        settings = _settings(options or {}, time_allowed)
+        super().__init__(_GcsBucket(bucket, settings), prefix, time_allowed=time_allowed)
+
+
+class _Answer(Exception):
+    """An answer that is an error."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        self.status = status
+        self.message = ""
+        self.reason = ""
+        try:
+            error = json.loads(body)["error"]
+            self.message = str(error.get("message", ""))
+            self.reason = str(error["errors"][0].get("reason", ""))
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+            self.message = self.message or body[:200].decode(errors="replace").strip()
+        super().__init__(f"{status} {self.reason}: {self.message}")
+
+
+class _GcsBucket:
+    """See objects.Bucket."""
+
+    # no bulk deletion but for batches of 100, which count as 100 requests; in parallel they are as fast
+    delete_batch = 1
+
+    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
+        self._name = name
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._fs: Any = None
+
+    @property
+    def uri(self) -> str:
+        return f"gs://{self._name}"
+
+    def get(self, key: str, seconds: float | None) -> bytes:
+        return self._run(lambda fs: self._get(fs, key), key, seconds)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        wanted = {"Range": f"bytes={start}-{start + length - 1}"}
+        try:
+            found = self._run(lambda fs: self._get(fs, key, wanted), key)
+        except Failure as failure:
+            if isinstance(failure.__cause__, _Answer) and failure.__cause__.status == 416:
+                return b""  # the file ends before the range begins
+            raise
+        return found[:length]
+
+    def put(self, key: str, data: bytes, *, exclusive: bool, seconds: float) -> None:
+        # one request whatever the size: nothing to resume, and nothing half done to clean up
+        params = {"uploadType": "media", "name": key} | ({"ifGenerationMatch": "0"} if exclusive else {})
+        headers = {"Content-Type": "application/octet-stream"}
+
+        async def put(fs: Any) -> None:
+            await _ask(fs, "POST", f"upload/storage/v1/b/{_quoted(self._name)}/o", params, headers, data)
+
+        self._run(put, key, seconds)
+
+    def head(self, key: str) -> Entry:
+        async def head(fs: Any) -> Entry:
+            _, body = await _ask(fs, "GET", self._object(key), {"fields": "name,size,updated"})
+            return _entry(json.loads(body))
+
+        return self._run(head, key)
+
+    def page(self, prefix: str, token: str | None) -> tuple[list[Entry], str | None]:
+        params = {
+            "prefix": prefix,
+            "maxResults": str(_PAGE),
+            "fields": "nextPageToken,items(name,size,updated)",
+        }
+        if token:
+            params["pageToken"] = token
+
+        async def page(fs: Any) -> dict[str, Any]:
+            _, body = await _ask(fs, "GET", f"storage/v1/b/{_quoted(self._name)}/o", params)
+            return dict(json.loads(body))
+
+        found = self._run(page, prefix)
+        return [_entry(item) for item in found.get("items", ())], found.get("nextPageToken")
+
+    def delete(self, keys: list[str]) -> dict[str, Failure]:
+        failed = {}
+        for key in keys:
+            try:
+                self._delete(key)
+            except Failure as failure:
+                if failure.fate is not Fate.MISSING:
+                    failed[key] = failure
+        return failed
+
+    def close(self) -> None:
+        with self._lock:
+            fs, self._fs = self._fs, None
+        if fs is not None and fs._session is not None:
+            run_within(fs.loop, fs._session.close(), 5.0)
+
+    def _delete(self, key: str) -> None:
+        self._run(lambda fs: _ask(fs, "DELETE", self._object(key)), key)
+
+    def _object(self, key: str) -> str:
+        return f"storage/v1/b/{_quoted(self._name)}/o/{_quoted(key)}"
+
+    async def _get(self, fs: Any, key: str, headers: Mapping[str, str] | None = None) -> bytes:
+        # aiohttp raises when fewer bytes come than the header promises
+        found, data = await _ask(fs, "GET", self._object(key), {"alt": "media"}, headers or {})
+        stored = found.get("X-Goog-Stored-Content-Length")
+        if headers and "Content-Range" not in found:
+            raise aiohttp.ClientPayloadError("the server sent the whole file where a range was asked for")
+        plain = found.get("X-Goog-Stored-Content-Encoding", "identity") == "identity"
+        if not headers and stored and plain and int(stored) != len(data):
+            raise aiohttp.ClientPayloadError(f"{len(data)} of {stored} bytes came")
+        return data
+
+    def _run(self, work: Callable[[Any], Awaitable[T]], key: str, seconds: float | None = None) -> T:
+        """Do the request on the client's loop, within the time; whatever goes wrong is a Failure."""
+        ready = False
+
+        async def run() -> T:
+            nonlocal ready
+            await fs._set_session()
+            ready = True
+            return await work(fs)
+
+        try:
+            fs = self._client()
+            return run_within(fs.loop, run(), seconds)
+        except Exception as error:
+            # what fails before the client is ready may show a token in its text
+            raise self._explain(error, key, ready) from (error if ready else None)
+
+    def _client(self) -> Any:
+        with self._lock:
+            if self._fs is None:
+                self._fs = gcsfs.core.GCSFileSystem(**self._settings)
+            return self._fs
+
+    def _explain(self, error: Exception, key: str, ready: bool) -> Failure:
+        where = f"{self.uri}/{key}"
+        if isinstance(error, _Answer):
+            return self._meaning(error, where)
+        if isinstance(error, GoogleAuthError):
+            hint = "run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS"
+            return Failure(Fate.REFUSED, StorageDenied(f"no usable Google credentials for {self.uri}", hint=hint))
+        if isinstance(error, aiohttp.ClientConnectorError):
+            # aiohttp does not send a POST twice, so this is the whole story
+            hint = "check the endpoint and the network"
+            endpoint = urlsplit(str(self._settings.get("endpoint_url") or "https://storage.googleapis.com"))
+            shown = f"{endpoint.scheme}://{endpoint.netloc.rpartition('@')[2]}"
+            return Failure(Fate.UNSENT, StorageFailed(f"cannot reach {shown} for {where}", hint=hint))
+        if isinstance(error, TimeoutError):
+            return Failure(Fate.UNCLEAR, StorageFailed(f"{where}: no answer in time"))
+        if isinstance(error, aiohttp.InvalidURL):
+            return Failure(Fate.REFUSED, InvalidOption(f"cannot open {self.uri}: the endpoint is not a URL"))
+        if not ready:
+            why = str(error) if isinstance(error, TypeError | ValueError) else type(error).__name__
+            return Failure(Fate.REFUSED, InvalidOption(f"cannot open {self.uri}: {why}"))
+        return Failure(Fate.UNCLEAR, StorageFailed(f"{where}: the connection failed ({type(error).__name__})"))
+
+    def _meaning(self, answer: _Answer, where: str) -> Failure:
+        status = answer.status
+        detail = " ".join(part for part in (str(status), answer.reason) if part)
+        said = f"{where}: {answer.message.rstrip('.') or 'refused'} ({detail})"
+        if status == 404 and "bucket does not exist" in answer.message:
+            hint = "create the bucket, or check its name and the endpoint"
+            return Failure(Fate.REFUSED, StorageFailed(f"there is no bucket {self._name}", hint=hint))
+        if status == 404:
+            return Failure(Fate.MISSING, PathMissing(f"no file {where}"))
+        if status in (401, 403) and answer.reason not in _RATE_LIMITS:
+            return Failure(Fate.REFUSED, StorageDenied(said))
+        if status == 507:
+            return Failure(Fate.REFUSED, StorageFull(said))
+        if status in _REFUSED_STATUSES:
+            return Failure(Fate.REFUSED, StorageFailed(said, hint="check the bucket and the options"))
+        if status == 412:
+            return Failure(Fate.UNCLEAR, PathTaken(f"{where} is taken"))
+        return Failure(Fate.UNCLEAR, StorageFailed(said))
+
+
+async def _ask(
+    fs: Any,
+    method: str,
+    path: str,
+    params: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    data: bytes | None = None,
+) -> tuple[Mapping[str, str], bytes]:
+    """One request with gcsfs's session and credentials: the answer's headers and body."""
+    url = URL(f"{fs._location}/{path}", encoded=True)
+    async with fs.session.request(
+        method,
+        url,
+        params=fs._get_params(dict(params or {})),
+        headers=fs._get_headers(dict(headers or {})),
+        data=None if data is None else io.BytesIO(data),
+        timeout=fs.requests_timeout,
+    ) as reply:
+        body = bytes(await reply.read())
+        if reply.status >= 300:
+            raise _Answer(reply.status, body)
+        return reply.headers, body
+
+
+def _settings(options: Mapping[str, object], time_allowed: float) -> dict[str, Any]:
+    """gcsfs's arguments: the options over ours, where ours leave a choice."""
+    settings: dict[str, Any] = dict(options)
+    # gcsfs itself takes and ignores what it does not know
+    unknown = sorted(set(settings) - set(inspect.signature(gcsfs.core.GCSFileSystem.__init__).parameters))
+    if unknown:
+        raise InvalidOption(f"not an option of gs://: {', '.join(unknown)}")
+    endpoint = str(settings.get("endpoint_url") or os.environ.get("STORAGE_EMULATOR_HOST") or "")
+    if endpoint and "googleapis.com" not in endpoint:
+        settings.setdefault("token", "anon")
+    if settings.get("endpoint_url"):
+        settings["endpoint_url"] = str(settings["endpoint_url"]).rstrip("/")
+    patience = aiohttp.ClientTimeout(total=None, sock_connect=min(5.0, time_allowed), sock_read=min(15.0, time_allowed))
+    settings.setdefault("requests_timeout", patience)
+    # fsspec's caches outlive the store and lie about what others write
+    return settings | {"use_listings_cache": False, "skip_instance_cache": True}
+
+
+def _entry(item: Mapping[str, Any]) -> Entry:
+    updated = datetime.fromisoformat(item["updated"])
+    return Entry(item["name"], int(item["size"]), round(updated.timestamp() * 1000))
+
+
+def _quoted(part: str) -> str:
+    return quote(part, safe="")

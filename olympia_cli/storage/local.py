@@ -1,0 +1,544 @@
+"""A store in a folder of this machine, or of a file server that has hard links.
+
+A file comes into being in this order, so that a crash at any point leaves either no file or the whole one:
+
+1. `.tmp-<uuid4>` in the same folder, written in full,
+2. fsync of that file,
+3. a hard link under its name, which fails if the name is taken: from here on the file is there,
+4. fsync of the folder,
+5. the temporary name goes.
+
+A crash between 1 and 5 leaves a `.tmp-…` behind, which readers ignore. O_EXCL on the name itself would show
+readers a file that grows, and a writer that dies would block the name for good: there is no fallback to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from olympia_cli.errors import (
+    ExclusiveCreateUnsupported,
+    OlympiaError,
+    OutcomeUnknown,
+    PathMissing,
+    PathOutside,
+    PathTaken,
+    StorageDenied,
+    StorageFailed,
+    StorageFull,
+    StoreError,
+)
+from olympia_cli.storage.protocol import TEMPORARY_PREFIX, FileInfo, check_path
+
+# O_NONBLOCK: opening a FIFO that somebody put in place of a file must not wait for its other end
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_WRITE_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_WRITE_HINT = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR})
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
+# what a filesystem answers before it changes anything; after any other error the name may be there already
+_REFUSED = (_ABSENT | _DENIED | _FULL) | {
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ENOTEMPTY,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.EINVAL,
+}
+
+# The files of a slice are written before the first of them is synced, so that one journal commit serves many.
+# Slices go to threads, because a disk joins syncs that wait at the same time. One slice needs no thread.
+_SLICE = 8
+_THREADS = 8
+_LINK_ATTEMPTS = 10
+
+
+class _Write(NamedTuple):
+    path: str
+    folder: int
+    temporary: str
+    data: bytes
+
+
+class LocalStore:
+    """Files below a folder. A root that is missing is made by the first write."""
+
+    def __init__(self, root: str | os.PathLike[str], *, durable: bool = True) -> None:
+        self._uri = os.path.abspath(os.fspath(root))
+        self._root = os.path.realpath(self._uri)
+        self._base = self._root.rstrip("/") + "/"
+        self._durable = durable
+        self._inside: set[str] = set()
+
+    @property
+    def uri(self) -> str:
+        return self._uri
+
+    # reading
+
+    def read(self, path: str) -> bytes:
+        file, size = self._open(path)
+        try:
+            # one byte more than there should be, so that a whole file takes one call
+            data = os.read(file, size + 1)
+            if len(data) == size:
+                return data
+            parts = [data]
+            while data:
+                data = os.read(file, 1 << 20)
+                parts.append(data)
+            return b"".join(parts)
+        except OSError as error:
+            raise self._failed("read", path, error) from error
+        finally:
+            os.close(file)
+
+    def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
+        # from the page cache one file after the other is faster than any pool
+        for path in paths:
+            found: bytes | StoreError
+            try:
+                found = self.read(path)
+            except (PathMissing, PathOutside, StorageFailed, StorageDenied) as error:
+                found = error
+            yield path, found
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        file, _ = self._open(path)
+        try:
+            parts = []
+            while length > 0:
+                part = os.pread(file, length, start)
+                if not part:
+                    break
+                parts.append(part)
+                start += len(part)
+                length -= len(part)
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+        except OSError as error:
+            raise self._failed("read", path, error) from error
+        finally:
+            os.close(file)
+
+    def exists(self, path: str) -> bool:
+        found = self._look(path)
+        return found is not None and stat.S_ISREG(found.st_mode)
+
+    def stat(self, path: str) -> FileInfo:
+        found = self._look(path)
+        if found is None:
+            raise self._missing(path)
+        if not stat.S_ISREG(found.st_mode):
+            raise self._no_file(path, found.st_mode)
+        return FileInfo(path, found.st_size, found.st_mtime_ns // 1_000_000)
+
+    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+        check_path(prefix + "x")
+        top = prefix.rpartition("/")[0]
+        if top:
+            self._locate(prefix + "x")
+            # what a linked folder holds is listed where it really is, and only there
+            if os.path.realpath(self._base + top) != self._base + top:
+                return
+        folders = [top + "/" if top else ""]
+        while folders:
+            folder = folders.pop()
+            try:
+                opened = os.open(self._base + folder, _FOLDER | os.O_NOFOLLOW)
+            except OSError as error:
+                if error.errno in _ABSENT or error.errno == errno.ELOOP:
+                    continue
+                raise self._failed("list", folder or "/", error) from error
+            try:
+                with os.scandir(opened) as entries:
+                    for entry in entries:
+                        path = folder + entry.name
+                        if not path.startswith(prefix):
+                            continue
+                        try:
+                            if entry.is_dir(follow_symlinks=False):
+                                folders.append(path + "/")
+                                continue
+                            if entry.name.startswith(TEMPORARY_PREFIX):
+                                continue
+                            found = entry.stat(follow_symlinks=False)
+                        except FileNotFoundError:
+                            continue
+                        yield FileInfo(path, found.st_size, found.st_mtime_ns // 1_000_000)
+            except OSError as error:
+                raise self._failed("list", folder or "/", error) from error
+            finally:
+                os.close(opened)
+
+    # writing
+
+    def create(self, path: str, data: bytes) -> None:
+        self.create_many({path: data})
+
+    def create_many(self, files: Mapping[str, bytes]) -> None:
+        for path in files:
+            self._locate(path)
+        folders: dict[str, int] = {}
+        writes: list[_Write] = []
+        try:
+            for path, data in files.items():
+                folder = path.rpartition("/")[0]
+                if folder not in folders:
+                    folders[folder] = self._open_folder(path)
+                writes.append(_Write(path, folders[folder], _temporary_name(), data))
+            self._write(writes)
+            for write in writes:
+                self._link(write)
+            for folder, opened in folders.items():
+                self._sync_folder(opened, folder)
+        finally:
+            for write in writes:
+                _remove(write)
+            for opened in folders.values():
+                os.close(opened)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        self._locate(path)
+        folder = self._open_folder(path)
+        write = _Write(path, folder, _temporary_name(), data)
+        try:
+            self._write([write])
+            try:
+                os.replace(write.temporary, _name(path), src_dir_fd=folder, dst_dir_fd=folder)
+            except OSError as error:
+                if error.errno in _REFUSED:
+                    raise self._failed("replace", path, error) from error
+                raise self._unknown(path, error) from error
+            self._sync_folder(folder, path.rpartition("/")[0])
+        except BaseException:
+            _remove(write)
+            raise
+        finally:
+            os.close(folder)
+
+    def write_hint(self, path: str, data: bytes) -> None:
+        check_path(path)
+        try:
+            full = self._locate(path)
+            try:
+                file = os.open(full, _WRITE_HINT, 0o666)
+            except FileNotFoundError:
+                os.close(self._open_folder(path))
+                file = os.open(full, _WRITE_HINT, 0o666)
+            try:
+                if not stat.S_ISREG(os.fstat(file).st_mode):
+                    return
+                # cut after writing: a reader in between sees too much rather than nothing
+                written = 0
+                while written < len(data):
+                    written += os.pwrite(file, data[written:], written)
+                os.ftruncate(file, len(data))
+            finally:
+                os.close(file)
+        except (OSError, PathOutside, StorageFailed, StorageDenied):
+            pass  # it is a hint: readers do without
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        touched: set[str] = set()
+        for path in paths:
+            full = self._locate(path)
+            try:
+                os.unlink(full)
+            except OSError as error:
+                if error.errno in _ABSENT:
+                    continue
+                # macOS says EPERM where Linux says EISDIR
+                if os.path.isdir(full) and not os.path.islink(full):
+                    raise self._no_file(path, stat.S_IFDIR) from error
+                raise self._failed("delete", path, error) from error
+            touched.add(path.rpartition("/")[0])
+        for folder in touched if self._durable else ():
+            try:
+                opened = os.open(self._base + folder, _FOLDER)
+            except OSError as error:
+                raise self._unknown(folder or "/", error) from error
+            try:
+                self._sync_folder(opened, folder)
+            finally:
+                os.close(opened)
+
+    def close(self) -> None:
+        pass
+
+    # where a path leads
+
+    def _locate(self, path: str) -> str:
+        """The path on disk; PathOutside if a folder on the way is a link that leads outside."""
+        folder = check_path(path).rpartition("/")[0]
+        if folder not in self._inside:
+            real = self._resolve(folder)
+            # a missing one is not remembered: it may yet come into being as a link
+            if os.path.isdir(real):
+                self._inside.add(folder)
+        return self._base + path
+
+    def _resolve(self, path: str) -> str:
+        """Where the path leads when its links are followed; PathOutside if that is not below the root."""
+        real = os.path.realpath(self._base + path)
+        if real != self._root and not real.startswith(self._base):
+            raise PathOutside(f"{path} in {self.uri} is a link to {real}, outside the root")
+        return real
+
+    def _open(self, path: str) -> tuple[int, int]:
+        """The file, open, and its size."""
+        full = self._locate(path)
+        try:
+            try:
+                file = os.open(full, _READ)
+            except OSError as error:
+                if error.errno != errno.ELOOP:
+                    raise
+                file = os.open(self._resolve(path), _READ)
+            found = os.fstat(file)
+        except OSError as error:
+            if error.errno in _ABSENT:
+                raise self._missing(path) from None
+            raise self._failed("read", path, error) from error
+        if not stat.S_ISREG(found.st_mode):
+            os.close(file)
+            raise self._no_file(path, found.st_mode)
+        return file, found.st_size
+
+    def _look(self, path: str) -> os.stat_result | None:
+        full = self._locate(path)
+        try:
+            found = os.lstat(full)
+            return os.lstat(self._resolve(path)) if stat.S_ISLNK(found.st_mode) else found
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return None
+            raise self._failed("look at", path, error) from error
+
+    # the steps of a write
+
+    def _open_folder(self, path: str) -> int:
+        """The folder that holds the path, made if it is missing.
+
+        It is open before anything is written, so that a folder which cannot be synced is an early error.
+        """
+        full = os.path.dirname(self._base + path)
+        try:
+            try:
+                return os.open(full, _FOLDER)
+            except FileNotFoundError:
+                self._make_folder(full)
+                return os.open(full, _FOLDER)
+        except OSError as error:
+            raise self._failed("write", path, error) from error
+
+    def _make_folder(self, full: str) -> None:
+        missing = [full]
+        while missing:
+            try:
+                os.mkdir(missing[-1], 0o777)
+            except FileNotFoundError:
+                missing.append(os.path.dirname(missing[-1]))
+                continue
+            except FileExistsError:
+                pass  # another process made it just now, and may not have synced it yet
+            made = missing.pop()
+            if self._durable:
+                # at once, before anybody relies on a file in the new folder
+                parent = os.open(os.path.dirname(made), _FOLDER)
+                try:
+                    _sync(parent)
+                finally:
+                    os.close(parent)
+
+    def _write(self, writes: Sequence[_Write]) -> None:
+        """Steps 1 and 2 for all of them. The caller removes the temporary files, however this ends."""
+        slices = [writes[at : at + _SLICE] for at in range(0, len(writes), _SLICE)]
+        if len(slices) <= 1 or not self._durable:
+            for some in slices:
+                self._write_slice(some)
+            return
+
+        import threading
+
+        todo = iter(slices)
+        lock = threading.Lock()
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                while not errors:
+                    with lock:
+                        some = next(todo, None)
+                    if some is None:
+                        return
+                    self._write_slice(some)
+            except BaseException as error:
+                errors.append(error)
+
+        threads = []
+        for _ in range(min(_THREADS, len(slices)) - 1):
+            thread = threading.Thread(target=work)
+            try:
+                thread.start()
+            except RuntimeError:
+                break  # no more threads to be had: those there are do the work
+            threads.append(thread)
+        work()
+        for thread in threads:
+            while thread.is_alive():
+                try:
+                    thread.join()
+                except BaseException as error:
+                    # an interrupt waits too: the threads use descriptors that the caller is about to close
+                    errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def _write_slice(self, writes: Sequence[_Write]) -> None:
+        opened: list[int] = []
+        write = writes[0]
+        try:
+            for write in writes:
+                file = os.open(write.temporary, _WRITE_NEW, 0o666, dir_fd=write.folder)
+                opened.append(file)
+                rest = memoryview(write.data)
+                while rest:
+                    rest = rest[os.write(file, rest) :]
+            while opened:
+                write = writes[-len(opened)]
+                if self._durable:
+                    _sync(opened[0])
+                # some file servers say only here that there is no space
+                os.close(opened.pop(0))
+        except OSError as error:
+            raise self._failed("write", write.path, error) from error
+        finally:
+            for file in opened:
+                os.close(file)
+
+    def _link(self, write: _Write) -> None:
+        """Step 3. Returns when these bytes stand under the name, and raises when they do not."""
+        for _ in range(_LINK_ATTEMPTS):
+            try:
+                os.link(write.temporary, _name(write.path), src_dir_fd=write.folder, dst_dir_fd=write.folder)
+                return
+            except FileExistsError:
+                if self._stands(write):
+                    return
+            except OSError as error:
+                if error.errno in _NO_HARD_LINKS:
+                    raise ExclusiveCreateUnsupported(
+                        f"the filesystem of {self.uri} has no hard links ({error.strerror})"
+                    ) from error
+                if error.errno in _REFUSED:
+                    raise self._failed("create", write.path, error) from error
+                self._settle(write, error)
+                return
+        raise StorageFailed(f"cannot create {write.path} in {self.uri}: a link to nothing has that name")
+
+    def _settle(self, write: _Write, error: OSError) -> None:
+        """The answer to a link request is lost. Returns when the bytes stand, as `_link` does."""
+        try:
+            # without its temporary file a request that is still under way can only fail,
+            # so what stands under the name afterwards is final
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(write.temporary, dir_fd=write.folder)
+            stands = self._stands(write)
+        except OSError as second:
+            raise self._unknown(write.path, second) from error
+        if not stands:
+            raise self._failed("create", write.path, error) from error
+
+    def _stands(self, write: _Write) -> bool:
+        """Whether these bytes stand under the name; false if nothing does, PathTaken if others do."""
+        name = _name(write.path)
+        try:
+            found = os.stat(name, dir_fd=write.folder, follow_symlinks=False)
+            if not stat.S_ISREG(found.st_mode) and not stat.S_ISLNK(found.st_mode):
+                raise self._no_file(write.path, found.st_mode)
+            # NFS answers EEXIST to the second sending of a link request that it has carried out
+            if os.path.samestat(found, os.stat(write.temporary, dir_fd=write.folder, follow_symlinks=False)):
+                return True
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise self._unknown(write.path, error) from error
+        try:
+            if self.read(write.path) == write.data:
+                return True
+        except PathMissing:
+            return False
+        except StorageFailed as error:
+            raise OutcomeUnknown(f"cannot tell whose content stands: {error.message}") from error
+        raise PathTaken(f"{write.path} in {self.uri} is taken")
+
+    def _sync_folder(self, opened: int, folder: str) -> None:
+        """Step 4."""
+        if self._durable:
+            try:
+                _sync(opened)
+            except OSError as error:
+                # some filesystems have nothing to sync in a folder, and say so
+                if error.errno != errno.EINVAL:
+                    raise self._unknown(folder or "/", error) from error
+
+    # what went wrong
+
+    def _missing(self, path: str) -> PathMissing:
+        return PathMissing(f"no file {path} in {self.uri}")
+
+    def _no_file(self, path: str, mode: int) -> StorageFailed:
+        # not PathMissing: the name is not free, so whoever found it missing could never create it
+        what = "a folder" if stat.S_ISDIR(mode) else "something that is no regular file"
+        return StorageFailed(f"{what} stands at {path} in {self.uri}", hint="move it away")
+
+    def _unknown(self, path: str, error: OSError) -> OutcomeUnknown:
+        return OutcomeUnknown(f"writing {path} in {self.uri} may not have lasted: {error.strerror}")
+
+    def _failed(self, doing: str, path: str, error: OSError) -> OlympiaError:
+        message = f"cannot {doing} {path} in {self.uri}: {error.strerror}"
+        if error.errno in _DENIED:
+            return StorageDenied(message)
+        if error.errno in _FULL:
+            return StorageFull(message)
+        if error.errno == errno.ENAMETOOLONG:
+            return StorageFailed(message, hint="use a shorter name")
+        return StorageFailed(message)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _temporary_name() -> str:
+    # a uuid4 without the import of `uuid`, which costs a start more than all of this module
+    digits = os.urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    parts = digits[:8], digits[8:12], "4" + digits[13:16], variant + digits[17:20], digits[20:]
+    return TEMPORARY_PREFIX + "-".join(parts)
+
+
+def _remove(write: _Write) -> None:
+    with contextlib.suppress(OSError):  # what is left of it is swept later
+        os.unlink(write.temporary, dir_fd=write.folder)
+
+
+def _sync(file: int) -> None:
+    if sys.platform == "darwin":
+        # there, fsync leaves the data in the drive's cache
+        import fcntl
+
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(file, fcntl.F_FULLFSYNC)
+            return
+    os.fsync(file)

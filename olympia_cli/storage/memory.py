@@ -1,0 +1,94 @@
+"""A store in this process's memory: for tests, and for trying things out."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+
+from olympia_cli.errors import PathMissing, PathOutside, PathTaken, StoreError
+from olympia_cli.storage.protocol import FileInfo, check_path, is_temporary
+
+
+class MemoryStore:
+    """Files in a dict. Two stores over the same dict are the same place."""
+
+    def __init__(self, name: str = "", files: dict[str, tuple[bytes, int]] | None = None) -> None:
+        self._name = name
+        self._files: dict[str, tuple[bytes, int]] = {} if files is None else files
+        self._lock = threading.Lock()
+
+    @property
+    def uri(self) -> str:
+        return f"memory://{self._name}"
+
+    def read(self, path: str) -> bytes:
+        found = self._files.get(check_path(path))
+        if found is None:
+            raise PathMissing(f"no file {path} in {self.uri}")
+        return found[0]
+
+    def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
+        for path in paths:
+            try:
+                yield path, self.read(path)
+            except (PathMissing, PathOutside) as error:
+                yield path, error
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        return self.read(path)[start : start + length]
+
+    def create(self, path: str, data: bytes) -> None:
+        entry = (bytes(data), _now())
+        with self._lock:
+            if self._files.setdefault(check_path(path), entry)[0] != entry[0]:
+                raise PathTaken(f"{path} in {self.uri} is taken")
+
+    def create_many(self, files: Mapping[str, bytes]) -> None:
+        for path in files:
+            check_path(path)
+        for path, data in files.items():
+            self.create(path, data)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        with self._lock:
+            self._files[check_path(path)] = (bytes(data), _now())
+
+    def write_hint(self, path: str, data: bytes) -> None:
+        self.overwrite(path, data)
+
+    def exists(self, path: str) -> bool:
+        return check_path(path) in self._files
+
+    def stat(self, path: str) -> FileInfo:
+        found = self._files.get(check_path(path))
+        if found is None:
+            raise PathMissing(f"no file {path} in {self.uri}")
+        return FileInfo(path, len(found[0]), found[1])
+
+    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+        with self._lock:
+            found = [(path, entry) for path, entry in self._files.items() if path.startswith(prefix)]
+        for path, (data, modified) in found:
+            if not is_temporary(path):
+                yield FileInfo(path, len(data), modified)
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        with self._lock:
+            for path in paths:
+                self._files.pop(check_path(path), None)
+
+    def close(self) -> None:
+        pass
+
+
+_shared: dict[str, MemoryStore] = {}
+
+
+def shared(name: str) -> MemoryStore:
+    """The store of that name in this process, so that `memory://name` means one place."""
+    return _shared.setdefault(name, MemoryStore(name))
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

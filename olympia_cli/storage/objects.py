@@ -1,0 +1,300 @@
+"""What the object stores have in common: everything but the requests themselves.
+
+A backend brings a `Bucket`, which does one request a call and tells what a failure means. Trying again,
+settling creations, running in parallel and the hints are here. The clients' own retries are switched off, so
+that the time allowed means something and no request is sent twice behind our back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any, Protocol, TypeVar
+
+from olympia_cli.errors import (
+    OutcomeUnknown,
+    PathMissing,
+    PathOutside,
+    PathTaken,
+    StorageDenied,
+    StorageFailed,
+    StoreError,
+)
+from olympia_cli.storage.protocol import FileInfo, check_path, is_temporary
+from olympia_cli.storage.settle import MOMENT, TIME_ALLOWED, Failure, Fate, pause, settle_create
+
+CONNECTIONS = 64
+_WORKERS = 32
+_TRIES = 5
+# a large file gets more time: what a slow line carries in a second
+_SLOW_BYTES = 1024 * 1024
+_HINT_SECONDS = 10.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One object as a listing or a look at it shows it."""
+
+    key: str
+    size: int
+    modified_at_millis: int
+
+
+class Bucket(Protocol):
+    """One request a call, tried once. Any failure is raised as a Failure, from the client's own exception."""
+
+    @property
+    def uri(self) -> str: ...
+
+    @property
+    def delete_batch(self) -> int:
+        """How many keys `delete` takes."""
+        ...
+
+    def get(self, key: str, seconds: float | None) -> bytes: ...
+
+    def get_range(self, key: str, start: int, length: int) -> bytes: ...
+
+    def put(self, key: str, data: bytes, *, exclusive: bool, seconds: float) -> None: ...
+
+    def head(self, key: str) -> Entry: ...
+
+    def page(self, prefix: str, token: str | None) -> tuple[list[Entry], str | None]:
+        """Up to 1,000 objects, and the token of the page after them."""
+        ...
+
+    def delete(self, keys: list[str]) -> dict[str, Failure]:
+        """Delete the keys; those that failed, and why. A missing key is no failure."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ObjectStore:
+    """A Store over a bucket and a prefix in it."""
+
+    def __init__(self, bucket: Bucket, prefix: str, *, time_allowed: float = TIME_ALLOWED) -> None:
+        self._bucket = bucket
+        self._root = f"{prefix}/" if prefix else ""
+        self._time_allowed = time_allowed
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._hint_pool: ThreadPoolExecutor | None = None
+        self._hints: dict[str, bytes] = {}
+
+    @property
+    def uri(self) -> str:
+        return f"{self._bucket.uri}/{self._root}".rstrip("/")
+
+    def read(self, path: str) -> bytes:
+        key = self._key(path)
+        return self._again(lambda: self._bucket.get(key, None))
+
+    def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
+        rest = iter(paths)
+        under_way: deque[tuple[str, Future[bytes | StoreError]]] = deque()
+        try:
+            for path in islice(rest, _WORKERS):
+                under_way.append((path, self._submit(self._read_or_error, path)))
+            while under_way:
+                path, future = under_way.popleft()
+                found = future.result()
+                for next_path in islice(rest, 1):
+                    under_way.append((next_path, self._submit(self._read_or_error, next_path)))
+                yield path, found
+        finally:
+            for _, future in under_way:
+                future.cancel()
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        key = self._key(path)
+        if length <= 0:
+            # no range says 'nothing', but a missing file is an error all the same
+            self.stat(path)
+            return b""
+        return self._again(lambda: self._bucket.get_range(key, start, length))
+
+    def create(self, path: str, data: bytes) -> None:
+        key = self._key(path)
+        content = bytes(data)
+        settle_create(
+            lambda seconds: self._bucket.put(key, content, exclusive=True, seconds=seconds),
+            lambda seconds: self._bucket.get(key, seconds),
+            content,
+            f"{self._bucket.uri}/{key}",
+            time_allowed=self._time_for(content),
+        )
+
+    def create_many(self, files: Mapping[str, bytes]) -> None:
+        for path in files:
+            check_path(path)
+        self._all(self.create, files.items())
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        key = self._key(path)
+        content = bytes(data)
+        unclear = False
+
+        def put() -> None:
+            nonlocal unclear
+            try:
+                self._bucket.put(key, content, exclusive=False, seconds=self._time_for(content))
+            except Failure as failure:
+                unclear = unclear or failure.fate is Fate.UNCLEAR
+                raise
+
+        try:
+            self._again(put)
+        except (StorageFailed, StorageDenied) as error:
+            if not unclear:
+                raise
+            raise OutcomeUnknown(
+                f"{self._bucket.uri}/{key} may or may not have been written: {error.message}"
+            ) from error
+
+    def write_hint(self, path: str, data: bytes) -> None:
+        key = self._key(path)
+        with self._lock:
+            self._hints[key] = bytes(data)
+            if self._hint_pool is None:
+                # one worker: hints for one path arrive in the order they were given
+                self._hint_pool = ThreadPoolExecutor(1, thread_name_prefix="hints")
+            self._hint_pool.submit(self._send_hint, key)
+
+    def exists(self, path: str) -> bool:
+        try:
+            self.stat(path)
+        except PathMissing:
+            return False
+        return True
+
+    def stat(self, path: str) -> FileInfo:
+        key = self._key(path)
+        entry = self._again(lambda: self._bucket.head(key))
+        return FileInfo(path, entry.size, entry.modified_at_millis)
+
+    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+        token: str | None = None
+        while True:
+            entries, token = self._again(partial(self._bucket.page, self._root + prefix, token))
+            for entry in entries:
+                path = entry.key[len(self._root) :]
+                if _names_a_file(path):
+                    yield FileInfo(path, entry.size, entry.modified_at_millis)
+            if token is None:
+                return
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        keys = (self._key(path) for path in paths)
+        batches = iter(lambda: list(islice(keys, self._bucket.delete_batch)), [])
+        self._all(self._delete, ((batch,) for batch in batches))
+
+    def close(self) -> None:
+        with self._lock:
+            pools = [pool for pool in (self._hint_pool, self._pool) if pool is not None]
+            self._hint_pool = self._pool = None
+        for pool in pools:
+            pool.shutdown(wait=True)
+        self._bucket.close()
+
+    def _key(self, path: str) -> str:
+        return self._root + check_path(path)
+
+    def _time_for(self, data: bytes) -> float:
+        return self._time_allowed + len(data) / _SLOW_BYTES
+
+    def _again(self, request: Callable[[], T]) -> T:
+        """Ask until there is an answer: for requests that do no harm when they are carried out twice."""
+        deadline = time.monotonic() + self._time_allowed
+        for attempt in range(_TRIES):
+            try:
+                return request()
+            except Failure as failure:
+                wait = pause(attempt)
+                final = failure.fate in (Fate.MISSING, Fate.REFUSED)
+                if final or attempt == _TRIES - 1 or time.monotonic() + wait + MOMENT > deadline:
+                    raise failure.error from failure.__cause__
+            time.sleep(wait)
+        raise AssertionError("unreachable")
+
+    def _read_or_error(self, path: str) -> bytes | StoreError:
+        try:
+            return self.read(path)
+        except (PathMissing, PathTaken, StorageFailed, StorageDenied, OutcomeUnknown, PathOutside) as error:
+            return error
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        left = list(keys)
+
+        def delete() -> None:
+            nonlocal left
+            failed = self._bucket.delete(left)
+            left = list(failed)
+            for failure in failed.values():
+                if failure.fate is Fate.REFUSED:
+                    raise failure
+            for failure in failed.values():
+                raise failure
+
+        self._again(delete)
+
+    def _send_hint(self, key: str) -> None:
+        with self._lock:
+            data = self._hints.pop(key, None)
+        if data is None:
+            return  # a newer hint for the same key has gone out in its place
+        with contextlib.suppress(Failure):
+            self._bucket.put(key, data, exclusive=False, seconds=min(_HINT_SECONDS, self._time_allowed))
+
+    def _all(self, work: Callable[..., None], calls: Iterable[tuple[object, ...]]) -> None:
+        """Run the calls in parallel, a bounded number at once. After an error nothing more is begun; what is
+        under way is waited for, and the first error is raised.
+        """
+        rest = iter(calls)
+        under_way: deque[Future[None]] = deque()
+        error: BaseException | None = None
+        while True:
+            while error is None and len(under_way) < _WORKERS and (call := next(rest, None)) is not None:
+                under_way.append(self._submit(work, *call))
+            if not under_way:
+                break
+            failed = under_way.popleft().exception()
+            error = error or failed
+        if error is not None:
+            raise error
+
+    def _submit(self, work: Callable[..., T], *args: object) -> Future[T]:
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="objects")
+            return self._pool.submit(work, *args)
+
+
+def run_within(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], seconds: float | None) -> T:
+    """Run it on the clients' loop, which has a thread of its own, and wait; stop it when the time is up."""
+    future = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, seconds), loop)
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def _names_a_file(path: str) -> bool:
+    """Whether a key is a file of the store: neither a write in progress nor a name that no path stands for,
+    such as a folder marker."""
+    try:
+        check_path(path)
+    except PathOutside:
+        return False
+    return not is_temporary(path)

@@ -1,0 +1,124 @@
+"""What a store is: bytes at paths. It knows nothing of the catalog format.
+
+Paths are relative, with `/` between parts, whatever the backend. No part is empty, `.` or `..`, and none
+holds a backslash or NUL: such a path raises PathOutside before anything is touched.
+
+What every backend guarantees:
+
+- **Exclusive creation.** Of all the `create` calls for one path, ever, exactly one content wins. A caller that
+  returns normally wrote the content that stands; PathTaken means that other content stands; OutcomeUnknown
+  means that the store would not say within the time allowed, and that nothing was cleaned up. A caller whose own bytes
+  stand is told that it won, however often the request was re-sent on the way: callers that must be told apart
+  write different bytes. StorageFailed and StorageDenied mean that the bytes do not stand.
+- **No partial files.** A reader sees a created or overwritten file whole, or not at all. (`write_hint` is the one
+  exception.)
+- **Durability.** When `create`, `create_many` or `overwrite` returns, the content survives a crash of the machine.
+- **Read your writes, and others'.** Reads, `exists` and listings go to the store every time; nothing is served from
+  a cache.
+- **Errors are ours.** PathMissing, PathTaken, StorageDenied, StorageFailed (StorageFull), OutcomeUnknown,
+  PathOutside. Nothing of an SDK escapes.
+
+Stores are safe to use from several threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from olympia_cli.errors import PathOutside, StoreError
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """One file as a listing shows it. The time is the store's own clock."""
+
+    path: str
+    size: int
+    modified_at_millis: int
+
+
+class Store(Protocol):
+    """See the module's text for what is guaranteed."""
+
+    @property
+    def uri(self) -> str:
+        """Where this store is, as a person would write it. Holds no secrets."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """The whole file; PathMissing if there is none."""
+        ...
+
+    def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
+        """The files in the order asked for, fetched in parallel where the store gains from it.
+
+        An error is a value here: one bad file does not hide the others. Only a bounded number of files is in
+        memory at once, however many are asked for.
+        """
+        ...
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """`length` bytes from `start`; fewer when the file ends before."""
+        ...
+
+    def create(self, path: str, data: bytes) -> None:
+        """Create exclusively; PathTaken if other content stands there."""
+        ...
+
+    def create_many(self, files: Mapping[str, bytes]) -> None:
+        """Create each file exclusively, in parallel;
+
+        all are durable when it returns. The first error is raised; files already created stay.
+        """
+        ...
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        """Replace the content atomically; the last writer wins."""
+        ...
+
+    def write_hint(self, path: str, data: bytes) -> None:
+        """Overwrite as cheaply as possible:
+
+        never raises a store's error, may return before it is done, may be lost, and a reader may see it torn.
+        """
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file at the path, in one request."""
+        ...
+
+    def stat(self, path: str) -> FileInfo:
+        """Size and time of one file; PathMissing if there is none."""
+        ...
+
+    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+        """Every file whose path begins with the prefix (a string, not a folder), in no particular order.
+
+        Writes in progress (`.tmp-…`) are not listed.
+        """
+        ...
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        """Delete the files, in batches of the backend's size. A missing one is no error."""
+        ...
+
+    def close(self) -> None:
+        """Wait for hints under way, and let go of connections. The store may be used again afterwards."""
+        ...
+
+
+TEMPORARY_PREFIX = ".tmp-"
+
+
+def check_path(path: str) -> str:
+    """Raise PathOutside unless the path stays below the store's root whatever the backend makes of it."""
+    if "\\" in path or "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
+        raise PathOutside(f"not a path inside a store: {path!r}", hint="")
+    return path
+
+
+def is_temporary(path: str) -> bool:
+    """Whether the path is that of a write in progress."""
+    return path.rpartition("/")[2].startswith(TEMPORARY_PREFIX)

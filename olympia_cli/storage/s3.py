@@ -1,0 +1,202 @@
+"""Amazon S3 and what speaks its protocol, over s3fs.
+
+Requests go through s3fs's client one by one rather than through its file interface, which looks before it
+reads, sends no condition with an empty file, and hides which keys a bulk deletion left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import aiohttp
+import s3fs
+from aiobotocore.httpsession import AIOHTTPSession  # type: ignore[import-untyped]
+
+from olympia_cli.errors import ExclusiveCreateUnsupported
+from olympia_cli.storage.objects import CONNECTIONS, Entry, ObjectStore, run_within
+from olympia_cli.storage.s3_failures import cause, explain, explain_listed, status
+from olympia_cli.storage.settle import TIME_ALLOWED, Failure, Fate
+
+PART_BYTES = 64 * 1024 * 1024
+_DELETE_BATCH = 1000
+
+T = TypeVar("T")
+
+
+class S3Store(ObjectStore):
+    """A Store in an S3 bucket. `options` are s3fs's, and `region` for short; without keys in them the SDK's
+    own chain finds the credentials.
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str = "",
+        options: Mapping[str, object] | None = None,
+        *,
+        time_allowed: float = TIME_ALLOWED,
+        part_bytes: int = PART_BYTES,
+    ) -> None:
+        settings = _settings(options or {}, time_allowed)
+        super().__init__(_S3Bucket(bucket, settings, part_bytes), prefix, time_allowed=time_allowed)
+
+
+class _SendOnce(AIOHTTPSession):  # type: ignore[misc]
+    """Sends each request once. aiohttp sends a PUT again when the connection drops, unasked, and then reports
+    the fate of the second one alone."""
+
+    async def _get_session(self, proxy_url: Any) -> Any:
+        session = await super()._get_session(proxy_url)
+        session._retry_connection = False
+        return session
+
+
+class _S3Bucket:
+    """See objects.Bucket."""
+
+    delete_batch = _DELETE_BATCH
+
+    def __init__(self, name: str, settings: Mapping[str, Any], part_bytes: int) -> None:
+        self._name = name
+        self._settings = settings
+        self._part_bytes = part_bytes
+        self._lock = threading.Lock()
+        self._fs: Any = None
+
+    @property
+    def uri(self) -> str:
+        return f"s3://{self._name}"
+
+    def get(self, key: str, seconds: float | None) -> bytes:
+        return self._run(lambda fs: self._get(fs, key), key, seconds)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        wanted = f"bytes={start}-{start + length - 1}"
+        try:
+            found = self._run(lambda fs: self._get(fs, key, Range=wanted), key)
+        except Failure as failure:
+            if status(failure.__cause__) == 416:
+                return b""  # the file ends before the range begins
+            raise
+        return found[:length]
+
+    def put(self, key: str, data: bytes, *, exclusive: bool, seconds: float) -> None:
+        condition = {"IfNoneMatch": "*"} if exclusive else {}
+        put = self._put if len(data) <= self._part_bytes else self._put_parts
+        try:
+            self._run(lambda fs: put(fs, key, data, condition), key, seconds)
+        except Failure as failure:
+            if exclusive and status(failure.__cause__) == 501:
+                unsupported = ExclusiveCreateUnsupported(f"{self.uri} does not know conditional writes")
+                raise Failure(Fate.REFUSED, unsupported) from failure.__cause__
+            raise
+
+    def head(self, key: str) -> Entry:
+        found = self._run(lambda fs: fs._call_s3("head_object", Bucket=self._name, Key=key), key)
+        return Entry(key, found["ContentLength"], _millis(found))
+
+    def page(self, prefix: str, token: str | None) -> tuple[list[Entry], str | None]:
+        after = {"ContinuationToken": token} if token else {}
+        page = self._run(lambda fs: fs._call_s3("list_objects_v2", Bucket=self._name, Prefix=prefix, **after), prefix)
+        entries = [Entry(found["Key"], found["Size"], _millis(found)) for found in page.get("Contents", ())]
+        return entries, page["NextContinuationToken"] if page.get("IsTruncated") else None
+
+    def delete(self, keys: list[str]) -> dict[str, Failure]:
+        wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        reply = self._run(
+            lambda fs: fs._call_s3("delete_objects", Bucket=self._name, Delete=wanted), f"{len(keys)} files"
+        )
+        return {
+            error["Key"]: explain_listed(error, self._name)
+            for error in reply.get("Errors", ())
+            if error.get("Code") not in ("NoSuchKey", "NoSuchVersion")
+        }
+
+    def close(self) -> None:
+        with self._lock:
+            fs, self._fs = self._fs, None
+        if fs is not None and fs._s3 is not None:
+            run_within(fs.loop, fs._s3.close(), 5.0)
+
+    async def _get(self, fs: Any, key: str, **more: str) -> bytes:
+        reply = await fs._call_s3("get_object", Bucket=self._name, Key=key, **more)
+        async with reply["Body"] as body:
+            data = bytes(await body.read())
+        expected = reply.get("ContentLength")
+        if expected is not None and len(data) != expected:
+            raise aiohttp.ClientPayloadError(f"{len(data)} of {expected} bytes came")
+        if more and "ContentRange" not in reply:
+            raise aiohttp.ClientPayloadError("the server sent the whole file where a range was asked for")
+        return data
+
+    async def _put(self, fs: Any, key: str, data: bytes, condition: Mapping[str, str]) -> None:
+        await fs._call_s3("put_object", Bucket=self._name, Key=key, Body=data, **condition)
+
+    async def _put_parts(self, fs: Any, key: str, data: bytes, condition: Mapping[str, str]) -> None:
+        """The condition goes with the completion, which is the one request that makes the file appear."""
+        target = {"Bucket": self._name, "Key": key}
+        target["UploadId"] = (await fs._call_s3("create_multipart_upload", **target))["UploadId"]
+        try:
+            parts = []
+            for number, start in enumerate(range(0, len(data), self._part_bytes), 1):
+                part = data[start : start + self._part_bytes]
+                sent = await fs._call_s3("upload_part", **target, PartNumber=number, Body=part)
+                parts.append({"PartNumber": number, "ETag": sent["ETag"]})
+            await fs._call_s3("complete_multipart_upload", **target, MultipartUpload={"Parts": parts}, **condition)
+        except Exception as error:
+            # unfinished parts cost money; but a request of unknown fate is left to take its course
+            if (status(error) or 500) < 500:
+                await asyncio.gather(fs._call_s3("abort_multipart_upload", **target), return_exceptions=True)
+            raise
+
+    def _run(self, work: Callable[[Any], Awaitable[T]], key: str, seconds: float | None = None) -> T:
+        """Do the request on the client's loop, within the time; whatever goes wrong is a Failure."""
+        ready = False
+
+        async def run() -> T:
+            nonlocal ready
+            await fs.set_session()
+            ready = True
+            return await work(fs)
+
+        try:
+            fs = self._client()
+            return run_within(fs.loop, run(), seconds)
+        except Exception as error:
+            failure = explain(error, self._name, key, str(self._settings.get("endpoint_url") or ""), ready)
+            raise failure from cause(error)
+
+    def _client(self) -> Any:
+        with self._lock:
+            if self._fs is None:
+                self._fs = s3fs.S3FileSystem(**self._settings)
+                self._fs.retries = 1
+            return self._fs
+
+
+def _settings(options: Mapping[str, object], time_allowed: float) -> dict[str, Any]:
+    """s3fs's arguments: the options over ours, where ours leave a choice."""
+    settings: dict[str, Any] = dict(options)
+    if isinstance(anon := settings.get("anon"), str):
+        settings["anon"] = anon.lower() in ("1", "true", "yes")
+    client = dict(settings.get("client_kwargs") or {})
+    if region := settings.pop("region", None):
+        client["region_name"] = region
+    config = {
+        "max_pool_connections": CONNECTIONS,
+        "connect_timeout": min(5.0, time_allowed),
+        "read_timeout": min(15.0, time_allowed),
+        "http_session_cls": _SendOnce,
+        **dict(settings.get("config_kwargs") or {}),
+        "retries": {"total_max_attempts": 1},
+    }
+    settings |= {"client_kwargs": client, "config_kwargs": config}
+    # fsspec's caches outlive the store and lie about what others write
+    return settings | {"use_listings_cache": False, "skip_instance_cache": True}
+
+
+def _millis(found: Mapping[str, Any]) -> int:
+    return round(float(found["LastModified"].timestamp()) * 1000)

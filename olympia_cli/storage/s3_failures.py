@@ -1,0 +1,123 @@
+"""What goes wrong between here and S3, and what it means.
+
+The HTTP status is asked first: s3fs turns answers into OSErrors that lose it, and botocore's own classes for
+connections tell less than the aiohttp errors inside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import aiohttp
+from botocore.exceptions import (  # type: ignore[import-untyped]
+    BotoCoreError,
+    ConnectTimeoutError,
+    CredentialRetrievalError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ReadTimeoutError,
+)
+
+from olympia_cli.errors import (
+    InvalidOption,
+    PathMissing,
+    PathTaken,
+    StorageDenied,
+    StorageFailed,
+    StorageFull,
+)
+from olympia_cli.storage.settle import Failure, Fate
+
+_DENIED_CODES = {"AccessDenied", "ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId"}
+# answers that the same request gets again; of those not named here nothing is known
+_REFUSED_STATUSES = {301, 405, 411, 413, 414, 416, 501}
+_REFUSED_CODES = {
+    "AuthorizationHeaderMalformed",
+    "EntityTooLarge",
+    "IllegalLocationConstraintException",
+    "InvalidArgument",
+    "InvalidBucketName",
+    "InvalidRequest",
+    "InvalidURI",
+    "KeyTooLongError",
+    "MalformedXML",
+    "NotImplemented",
+}
+
+
+def explain(error: Exception, bucket: str, key: str, endpoint: str, ready: bool) -> Failure:
+    """The failure that an exception means. `ready`: the client was set up; before that, nothing is sent."""
+    origin = cause(error)
+    where = f"s3://{bucket}/{key}"
+    if (answered := status(origin)) is not None:
+        answer = getattr(origin, "response", {}).get("Error", {})
+        return _meaning(answered, answer.get("Code", ""), answer.get("Message", ""), where, bucket)
+    if isinstance(origin, NoCredentialsError | PartialCredentialsError | CredentialRetrievalError):
+        hint = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or anon for a public bucket"
+        return Failure(Fate.REFUSED, StorageDenied(f"no usable AWS credentials for s3://{bucket}", hint=hint))
+    if _no_connection(origin):
+        hint = "check the endpoint, the region and the network"
+        return Failure(Fate.UNSENT, StorageFailed(f"cannot reach {_shown(endpoint)} for {where}", hint=hint))
+    if isinstance(origin, TimeoutError | ReadTimeoutError | ConnectTimeoutError):
+        return Failure(Fate.UNCLEAR, StorageFailed(f"{where}: no answer in time"))
+    if isinstance(origin, ParamValidationError):
+        return Failure(Fate.REFUSED, StorageFailed(f"{where} is not a name that S3 takes", hint=""))
+    if not ready:
+        why = str(origin) if isinstance(origin, BotoCoreError | TypeError | ValueError) else ""
+        return Failure(Fate.REFUSED, InvalidOption(f"cannot open s3://{bucket}: {why or type(origin).__name__}"))
+    return Failure(Fate.UNCLEAR, StorageFailed(f"{where}: the connection failed ({type(origin).__name__})"))
+
+
+def explain_listed(error: Mapping[str, str], bucket: str) -> Failure:
+    """The failure that one entry in the answer to a bulk deletion means: it has a code and no status."""
+    where = f"s3://{bucket}/{error['Key']}"
+    return _meaning(500, error.get("Code", ""), error.get("Message", ""), where, bucket)
+
+
+def cause(error: BaseException) -> BaseException:
+    """The client's own exception: s3fs puts an OSError of its own over an answer."""
+    inner = error.__cause__
+    return inner if inner is not None and hasattr(inner, "response") else error
+
+
+def status(error: BaseException | None) -> int | None:
+    """The HTTP status of the answer inside an exception, if there was an answer."""
+    response = getattr(cause(error), "response", None) if error is not None else None
+    if not isinstance(response, dict):
+        return None
+    found = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return found if isinstance(found, int) else None
+
+
+def _meaning(answered: int, code: str, message: str, where: str, bucket: str) -> Failure:
+    detail = " ".join(part for part in (str(answered), code if code != str(answered) else "") if part)
+    said = f"{where}: {message.rstrip('.') or 'refused'} ({detail})"
+    if code == "NoSuchBucket":
+        hint = "create the bucket, or check its name and the endpoint"
+        return Failure(Fate.REFUSED, StorageFailed(f"there is no bucket {bucket}", hint=hint))
+    if answered in (401, 403) or code in _DENIED_CODES:
+        return Failure(Fate.REFUSED, StorageDenied(said))
+    # the upload that a completion of unknown fate belongs to is gone: that says nothing about the key
+    if answered == 404 and code != "NoSuchUpload":
+        return Failure(Fate.MISSING, PathMissing(f"no file {where}"))
+    if answered == 507:
+        return Failure(Fate.REFUSED, StorageFull(said))
+    if answered in _REFUSED_STATUSES or code in _REFUSED_CODES:
+        hint = "check the bucket, its region and the options"
+        return Failure(Fate.REFUSED, StorageFailed(said, hint=hint))
+    if answered == 412:
+        return Failure(Fate.UNCLEAR, PathTaken(f"{where} is taken"))
+    return Failure(Fate.UNCLEAR, StorageFailed(said))
+
+
+def _no_connection(error: BaseException) -> bool:
+    """Whether no connection came about at all. botocore's class for it also covers connections that broke."""
+    return isinstance(getattr(error, "kwargs", {}).get("error"), aiohttp.ClientConnectorError)
+
+
+def _shown(endpoint: str) -> str:
+    """The endpoint as it may be shown: a URL can hold a password."""
+    url = urlsplit(endpoint)
+    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}" if url.netloc else "S3"

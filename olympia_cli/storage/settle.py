@@ -1,0 +1,131 @@
+"""Exclusive creation over a network: what stands after a request that failed.
+
+A failed request says little. The store may have carried it out and lost the reply, or the request was sent
+twice and met its own object. So after any failure but a plain refusal the key is read:
+
+1. equal to what was sent: won
+2. different: PathTaken
+3. absent: wait a little and create again, with the same bytes
+4. the time is up while it is absent or unreadable: OutcomeUnknown, and nothing is cleaned up
+
+Once bytes may have reached the store, no others are sent for that key, and a refusal says nothing any more:
+an earlier request may still be under way.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from enum import Enum
+
+from olympia_cli.errors import OlympiaError, OutcomeUnknown, PathTaken, StorageFailed
+
+TIME_ALLOWED = 30.0
+# nobody listens there: that seldom changes within a command
+TIME_ALLOWED_UNSENT = 5.0
+# too little to send or read anything in
+MOMENT = 0.01
+
+
+class Fate(Enum):
+    """What a failure says about the request."""
+
+    MISSING = "there is nothing under that key"
+    REFUSED = "the store says no, and will say no again; nothing was done"
+    UNSENT = "no connection: not a byte left this machine"
+    UNCLEAR = "it may or may not have been carried out; another time may go better"
+
+
+class Failure(Exception):
+    """One request that failed, from the client's own exception. What a store's caller gets is its `error`."""
+
+    def __init__(self, fate: Fate, error: OlympiaError) -> None:
+        super().__init__(str(error))
+        self.fate = fate
+        self.error = error
+
+
+def pause(attempt: int, *, longest: float = 2.0) -> float:
+    """Seconds to wait after an attempt (the first is 0): doubling, and never in step with other writers."""
+    return min(longest, 0.05 * 2.0 ** min(attempt, 10)) * random.uniform(0.5, 1.0)
+
+
+def settle_create(
+    send: Callable[[float], None],
+    read: Callable[[float], bytes],
+    data: bytes,
+    where: str,
+    *,
+    time_allowed: float = TIME_ALLOWED,
+) -> None:
+    """Create until it is known who won. `send` and `read` do one request each, within the seconds given to
+    them, and raise Failure; `where` is the key as a person would write it.
+    """
+    start = time.monotonic()
+    last: Failure | None = None
+    sent = False
+    attempt = 0
+    while (share := _share(start, time_allowed)) > MOMENT:
+        try:
+            return send(share)
+        except Failure as failure:
+            last = failure
+        if last.fate is Fate.UNSENT and not sent:
+            if time.monotonic() - start > min(time_allowed, TIME_ALLOWED_UNSENT):
+                break
+        elif last.fate is Fate.REFUSED and not sent:
+            raise last.error from last.__cause__
+        else:
+            sent = True
+            if _mine_stands(read, data, where, start, time_allowed, last):
+                return
+            if last.fate is Fate.REFUSED:
+                break
+        _sleep(pause(attempt), start, time_allowed)
+        attempt += 1
+    if last is None:
+        raise StorageFailed(f"{where} was not created: no time was allowed for it", hint="")
+    if not sent:
+        raise last.error from last.__cause__
+    raise OutcomeUnknown(f"{where} may or may not have been created: {last.error.message}") from last.__cause__
+
+
+def _mine_stands(
+    read: Callable[[float], bytes],
+    data: bytes,
+    where: str,
+    start: float,
+    time_allowed: float,
+    failure: Failure,
+) -> bool:
+    """Whether the key holds my bytes; False if it holds none. Goes on asking while it cannot be read."""
+    attempt = 0
+    trouble = failure
+    while (share := _share(start, time_allowed)) > MOMENT:
+        try:
+            found = read(share)
+        except Failure as unreadable:
+            if unreadable.fate is Fate.MISSING:
+                return False
+            trouble = unreadable
+            if unreadable.fate is Fate.REFUSED:
+                break
+        else:
+            if found == data:
+                return True
+            raise PathTaken(f"{where} is taken") from failure.__cause__
+        _sleep(pause(attempt), start, time_allowed)
+        attempt += 1
+    raise OutcomeUnknown(
+        f"{where} may or may not have been created: it cannot be read ({trouble.error.message})"
+    ) from trouble.__cause__
+
+
+def _share(start: float, time_allowed: float) -> float:
+    """Half of the time left: the other half is for finding out."""
+    return (start + time_allowed - time.monotonic()) / 2
+
+
+def _sleep(seconds: float, start: float, time_allowed: float) -> None:
+    time.sleep(max(0.0, min(seconds, _share(start, time_allowed))))

@@ -1,0 +1,228 @@
+"""Creation when the store's answers cannot be trusted: nobody believes what is not so."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from olympia_cli.errors import OutcomeUnknown, PathMissing, PathTaken, StorageDenied, StorageFailed
+from tests.helpers.places import s3_place
+from tests.helpers.servers.proxy import Fault, Mode
+
+WRITES = ("PUT", "POST")
+# a refusal is believed, so a server that lies about one is beyond help
+CREATE_MODES = [mode for mode in Mode if mode not in (Mode.DENIED_AFTER, Mode.DENIED_INSTEAD)]
+READ_MODES = [
+    Mode.ERROR_500_AFTER,
+    Mode.ERROR_503_INSTEAD,
+    Mode.DROP_AFTER,
+    Mode.DROP_BEFORE,
+    Mode.TRUNCATE,
+    Mode.SLOW,
+]
+WRITERS = 6
+ROUNDS = 15
+
+
+@pytest.mark.parametrize("mode", CREATE_MODES)
+def test_first_answer_lost_and_nobody_else_writes(faulty, mode):
+    proxy, place = faulty
+    store = place.open()
+    proxy.break_with(Fault(mode, methods=WRITES, at={0}))
+    store.create("a", b"mine")
+    assert proxy.struck[mode] == 1
+    proxy.break_with()
+    assert store.read("a") == b"mine"
+
+
+@pytest.mark.parametrize("mode", CREATE_MODES)
+def test_somebody_elses_file_is_never_taken_for_mine(faulty, mode):
+    proxy, place = faulty
+    store = place.open()
+    store.create("a", b"theirs")
+    proxy.break_with(Fault(mode, methods=WRITES, at={0, 1}))
+    with pytest.raises(PathTaken):
+        store.create("a", b"mine")
+    proxy.break_with()
+    assert store.read("a") == b"theirs"
+
+
+@pytest.mark.parametrize("size", [0, 1, 200_000])
+def test_own_write_reported_as_failed_with_reads_failing_too(faulty, size):
+    proxy, place = faulty
+    store = place.open()
+    proxy.break_with(
+        Fault(Mode.ERROR_503_AFTER, methods=WRITES, at={0}),
+        Fault(Mode.TRUNCATE, methods=("GET",), at={0}),
+        Fault(Mode.DROP_AFTER, methods=("GET",), at={0}),
+    )
+    store.create("a", b"x" * size)
+    assert proxy.requests["PUT"] + proxy.requests["POST"] == 1
+
+
+@pytest.mark.parametrize("mode", [Mode.DROP_AFTER, Mode.ERROR_500_AFTER, Mode.CONFLICT_AFTER, Mode.BARE_412])
+def test_large_file_whose_completion_is_lost(s3_proxy, mode):
+    store = s3_place(s3_proxy.url).open(part_bytes=100_000)
+    content = random.Random(1).randbytes(250_000)
+    s3_proxy.break_with(Fault(mode, methods=("POST",), path_contains="uploadId=", at={0}))
+    store.create("large", content)
+    with pytest.raises(PathTaken):
+        store.create("large", content[::-1])
+    s3_proxy.break_with()
+    assert store.read("large") == content
+    store.close()
+
+
+@pytest.mark.parametrize("mode", [Mode.HANG_BEFORE, Mode.ERROR_503_INSTEAD, Mode.DROP_BEFORE, Mode.HANG_AFTER])
+def test_store_that_never_answers(faulty, mode):
+    proxy, place = faulty
+    store = place.open(time_allowed=0.6)
+    proxy.break_with(Fault(mode, seconds=1.5))
+    begun = time.monotonic()
+    with pytest.raises(OutcomeUnknown) as caught:
+        store.create("a", b"mine")
+    assert time.monotonic() - begun < 2
+    assert caught.value.__cause__ is not None
+
+
+def test_absent_until_the_time_is_up(faulty):
+    proxy, place = faulty
+    store = place.open(time_allowed=0.6)
+    proxy.break_with(Fault(Mode.CONFLICT_INSTEAD, methods=WRITES))
+    with pytest.raises(OutcomeUnknown):
+        store.create("a", b"mine")
+    proxy.break_with()
+    with pytest.raises(PathMissing):
+        store.read("a")
+
+
+def test_refusal_after_an_unknown_outcome_is_settled_by_reading(faulty):
+    """Once a request may have been carried out, that a later one is denied says nothing."""
+    proxy, place = faulty
+    store = place.open()
+    lost = Fault(Mode.DROP_BEFORE, methods=WRITES, at={0})
+    proxy.break_with(lost, Fault(Mode.DENIED_AFTER, methods=WRITES))
+    store.create("a", b"mine")
+    assert place.open_behind().read("a") == b"mine"
+
+    lost = Fault(Mode.DROP_BEFORE, methods=WRITES, at={0})
+    proxy.break_with(lost, Fault(Mode.DENIED_INSTEAD, methods=WRITES))
+    with pytest.raises(OutcomeUnknown):
+        store.create("b", b"mine")
+
+
+def test_refusal_at_once_is_believed(faulty):
+    proxy, place = faulty
+    proxy.break_with(Fault(Mode.DENIED_INSTEAD, methods=WRITES))
+    with pytest.raises(StorageDenied):
+        place.open().create("a", b"mine")
+    assert proxy.requests.total() == 1
+
+
+def test_unreadable_key_after_a_failed_creation(faulty):
+    """With no permission to read, nobody can say who won: that is known at once."""
+    proxy, place = faulty
+    proxy.break_with(Fault(Mode.DENIED_INSTEAD, methods=("GET",)), Fault(Mode.ERROR_500_AFTER, methods=WRITES))
+    with pytest.raises(OutcomeUnknown):
+        place.open().create("a", b"mine")
+    assert proxy.requests.total() == 2
+
+
+def test_each_request_is_sent_once(faulty):
+    """No client re-sends a write on its own: what fails is what was asked for, and nothing else."""
+    proxy, place = faulty
+    store = place.open()
+    store.create("warm", b"")
+    proxy.break_with(Fault(Mode.DROP_AFTER, methods=WRITES))
+    store.create("a", b"mine")
+    assert proxy.requests["PUT"] + proxy.requests["POST"] == 1
+
+
+@pytest.mark.parametrize("mode", READ_MODES)
+def test_read_is_whole_or_an_error(faulty, mode):
+    proxy, place = faulty
+    store = place.open()
+    content = random.Random(2).randbytes(50_000)
+    store.create("a", content)
+    proxy.break_with(Fault(mode, methods=("GET",), at={0}))
+    assert store.read("a") == content
+    proxy.break_with(Fault(mode, methods=("GET",), seconds=0.01))
+    if mode is Mode.SLOW:
+        assert store.read_range("a", 10, 20) == content[10:30]
+    else:
+        with pytest.raises(StorageFailed):
+            store.read("a")
+        with pytest.raises(StorageFailed):
+            store.read_range("a", 10, 20)
+
+
+def test_overwrite_of_unknown_fate_says_so(faulty):
+    proxy, place = faulty
+    store = place.open(time_allowed=1.0)
+    proxy.break_with(Fault(Mode.ERROR_500_AFTER, methods=WRITES))
+    with pytest.raises(OutcomeUnknown):
+        store.overwrite("a", b"1")
+
+
+def test_hints_never_raise(faulty):
+    proxy, place = faulty
+    store = place.open(time_allowed=1.0)
+    proxy.break_with(Fault(Mode.DROP_BEFORE))
+    for number in range(20):
+        store.write_hint("hint", str(number).encode())
+    store.close()
+    proxy.break_with()
+    store.write_hint("hint", b"last")
+    store.close()
+    assert store.read("hint") == b"last"
+
+
+def test_writers_race_while_half_of_all_requests_go_wrong(faulty):
+    """Six writers, one key, again and again: exactly one believes that it won, and its bytes stand."""
+    proxy, place = faulty
+    stores = [place.open() for _ in range(WRITERS)]
+    behind = place.open_behind()
+    writing = [
+        Mode.CONFLICT_INSTEAD,
+        Mode.CONFLICT_AFTER,
+        Mode.BARE_412,
+        Mode.FALSE_412,
+        Mode.ERROR_500_AFTER,
+        Mode.ERROR_503_AFTER,
+        Mode.DROP_AFTER,
+        Mode.DROP_BEFORE,
+    ]
+    reading = [Mode.ERROR_500_AFTER, Mode.DROP_BEFORE, Mode.TRUNCATE]
+    # each in its turn: together they hit every second request
+    share = 0.5
+    faults = [
+        Fault(mode, methods=methods, probability=1 - (1 - share) ** (1 / len(modes)), seed=number)
+        for methods, modes in ((WRITES, writing), (("GET",), reading))
+        for number, mode in enumerate(modes)
+    ]
+    proxy.break_with(*faults)
+    wrong = []
+    with ThreadPoolExecutor(WRITERS) as pool:
+        for number in range(ROUNDS):
+            start = threading.Barrier(WRITERS)
+            path = f"round/{number}"
+
+            def write(writer: int, path: str = path, start: threading.Barrier = start) -> str:
+                start.wait(10)
+                try:
+                    stores[writer].create(path, f"writer {writer}".encode())
+                except PathTaken:
+                    return "lost"
+                return "won"
+
+            believed = list(pool.map(write, range(WRITERS)))
+            stands = behind.read(path)
+            winners = [f"writer {n}".encode() for n, belief in enumerate(believed) if belief == "won"]
+            if winners != [stands]:
+                wrong.append((number, believed, stands))
+    assert sum(proxy.struck.values()) > ROUNDS * WRITERS / 2
+    assert wrong == []

@@ -1,0 +1,219 @@
+"""Each way in which a bucket can fail has its own class, and says what to do."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from olympia_cli.errors import (
+    InvalidOption,
+    OutcomeUnknown,
+    PathMissing,
+    PathOutside,
+    StorageDenied,
+    StorageFailed,
+)
+from olympia_cli.storage.gcs import GcsStore
+from olympia_cli.storage.s3 import S3Store
+from tests.helpers.places import BUCKET, gcs_options, quiet_environment, s3_options
+from tests.helpers.servers.gcs import SmallGcs
+from tests.helpers.servers.proxy import Fault, FaultProxy, Mode
+from tests.helpers.servers.s3 import StrictS3
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch):
+    quiet_environment(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def server():
+    with StrictS3() as running:
+        running.create_bucket(BUCKET)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def gcs_server():
+    with SmallGcs() as running:
+        running.create_bucket(BUCKET)
+        yield running
+
+
+@pytest.fixture
+def open_s3():
+    opened = []
+
+    def make(bucket=BUCKET, prefix="p", **options):
+        time_allowed = options.pop("time_allowed", 30.0)
+        opened.append(S3Store(bucket, prefix, options, time_allowed=time_allowed))
+        return opened[-1]
+
+    yield make
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def unreachable():
+    """A port where nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return f"http://127.0.0.1:{port}"
+
+
+def _everything(store):
+    """Each operation by name."""
+    return {
+        "read": lambda: store.read("a"),
+        "read_range": lambda: store.read_range("a", 0, 1),
+        "create": lambda: store.create("a", b"1"),
+        "create_many": lambda: store.create_many({"a": b"1"}),
+        "overwrite": lambda: store.overwrite("a", b"1"),
+        "exists": lambda: store.exists("a"),
+        "stat": lambda: store.stat("a"),
+        "list": lambda: list(store.list()),
+        "delete_many": lambda: store.delete_many(["a"]),
+    }
+
+
+def test_denied(server, open_s3):
+    store = open_s3(**s3_options(server.url, "nobody"))
+    for name, work in _everything(store).items():
+        with pytest.raises(StorageDenied) as caught:
+            work()
+        assert caught.value.__cause__ is not None or name == "delete_many"
+        assert BUCKET in str(caught.value)
+        assert "secret" not in str(caught.value)
+    ((_, error),) = store.read_many(["a"])
+    assert isinstance(error, StorageDenied)
+    store.write_hint("a", b"1")
+
+
+def test_missing_bucket(server, open_s3):
+    store = open_s3("nowhere", **s3_options(server.url))
+    for name, work in _everything(store).items():
+        if name in ("exists", "stat"):
+            continue  # the answer to a HEAD has no body to tell a bucket from a key
+        with pytest.raises(StorageFailed, match="no bucket nowhere: create the bucket"):
+            work()
+    assert not store.exists("a")
+
+
+def test_missing_bucket_on_gcs(gcs_server):
+    store = GcsStore("nowhere", "p", gcs_options(gcs_server.url))
+    for work in _everything(store).values():
+        with pytest.raises(StorageFailed, match="no bucket nowhere: create the bucket"):
+            work()
+    store.close()
+
+
+def test_denied_on_gcs(gcs_server):
+    from google.oauth2.credentials import Credentials
+
+    options = gcs_options(gcs_server.url) | {"token": Credentials("nobody")}
+    store = GcsStore(BUCKET, "p", options)
+    for work in _everything(store).values():
+        with pytest.raises(StorageDenied):
+            work()
+    store.close()
+
+
+@pytest.mark.parametrize("backend", ["s3", "gcs"])
+def test_unreachable(unreachable, backend):
+    """Nothing was sent, so nothing stands: that is known, also for a creation."""
+    if backend == "s3":
+        store = S3Store(BUCKET, "p", s3_options(unreachable), time_allowed=0.5)
+    else:
+        store = GcsStore(BUCKET, "p", gcs_options(unreachable), time_allowed=0.5)
+    for work in _everything(store).values():
+        with pytest.raises(StorageFailed, match="cannot reach http://127"):
+            work()
+    store.close()
+
+
+def test_password_in_an_endpoint_is_not_shown(unreachable, open_s3):
+    endpoint = unreachable.replace("//", "//me:hush@")
+    store = open_s3(endpoint_url=endpoint, anon=True, time_allowed=0.2)
+    with pytest.raises(StorageFailed, match="cannot reach http://127") as caught:
+        store.read("a")
+    assert "hush" not in str(caught.value)
+
+
+def test_server_that_dies_after_taking_a_file_is_not_called_unreachable(server, open_s3):
+    """The file may stand: a connection that is refused later does not prove the contrary."""
+    proxy = FaultProxy(server.url).start()
+    store = open_s3(time_allowed=1.0, **s3_options(proxy.url))
+    store.create("dies/warm", b"")
+    proxy.break_with(Fault(Mode.DROP_AFTER, methods=("PUT",)), Fault(Mode.DROP_BEFORE))
+    with pytest.raises(OutcomeUnknown):
+        store.create("dies/a", b"1")
+    proxy.stop()
+    assert open_s3(**s3_options(server.url)).read("dies/a") == b"1"
+
+
+@pytest.mark.parametrize("mode", [Mode.DROP_BEFORE, Mode.DROP_AFTER, Mode.TRUNCATE, Mode.ERROR_500_AFTER])
+def test_broken_answers(server, open_s3, mode):
+    open_s3(**s3_options(server.url)).overwrite("a", b"content")
+    with FaultProxy(server.url) as proxy:
+        store = open_s3(time_allowed=0.5, **s3_options(proxy.url))
+        proxy.break_with(Fault(mode))
+        for work in (lambda: store.read("a"), lambda: list(store.list()), lambda: store.delete_many(["z"])):
+            with pytest.raises(StorageFailed):
+                work()
+
+
+def test_no_credentials(server, open_s3):
+    store = open_s3(endpoint_url=server.url)
+    with pytest.raises(StorageDenied, match="AWS_ACCESS_KEY_ID"):
+        store.create("a", b"1")
+
+
+def test_anonymous(server, open_s3):
+    for anon in (True, "true"):
+        store = open_s3(endpoint_url=server.url, anon=anon)
+        store.overwrite("anonymous", b"1")
+        assert store.read("anonymous") == b"1"
+
+
+def test_options_that_make_no_sense(server, open_s3):
+    with pytest.raises(InvalidOption):
+        open_s3(endpoint_url=server.url, key="key", secret="secret", flavour="mild").read("a")
+    with pytest.raises(InvalidOption):
+        open_s3(**s3_options("no endpoint")).create("a", b"1")
+
+
+def test_keys_that_a_bulk_deletion_leaves_are_reported(server, open_s3):
+    store = open_s3(prefix="kept", **s3_options(server.url))
+    store.create_many(dict.fromkeys("abc", b"1"))
+    server.kept.add("kept/b")
+    with pytest.raises(StorageDenied, match="kept/b"):
+        store.delete_many(["a", "b", "c", "none"])
+    server.kept.clear()
+    assert [info.path for info in store.list()] == ["b"]
+
+
+def test_keys_that_are_no_files_are_not_listed(server, open_s3):
+    store = open_s3(prefix="odd", **s3_options(server.url))
+    objects = server.buckets[BUCKET]
+    for key in ("odd/", "odd/folder/", "odd/a//b", "odd/../x", "odd/.tmp-1", "odd2/x", "odd/fine"):
+        objects[key] = type("Stored", (), {"data": b"", "modified": 1.0, "etag": ""})()
+    assert [info.path for info in store.list()] == ["fine"]
+    for key in list(objects):
+        if key.startswith("odd"):
+            del objects[key]
+
+
+def test_paths_that_lead_outside_send_nothing(server, open_s3):
+    store = open_s3(**s3_options(server.url))
+    server.requests.clear()
+    for path in ("", "../a", "/a", "a//b", "a\\b"):
+        with pytest.raises(PathOutside):
+            store.read(path)
+        with pytest.raises(PathOutside):
+            store.create_many({"fine": b"", path: b""})
+    assert server.requests.total() == 0
+    with pytest.raises(PathMissing):
+        store.read_range("none", 0, 0)
