@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Literal
 
 from olympia_cli.errors import OutcomeUnknown, PathTaken, StoreError
-from olympia_cli.storage.protocol import FileInfo, Store
+from olympia_cli.storage.protocol import FileInfo, Store, check_path
 
 
 class WrappedStore:
@@ -206,6 +206,8 @@ class _NumberedWrites(WrappedStore):
         self._write("create", path, lambda: self.inner.create(path, data))
 
     def create_many(self, files: Mapping[str, bytes]) -> None:
+        for path in files:
+            check_path(path)
         for path, data in files.items():
             self.create(path, data)
 
