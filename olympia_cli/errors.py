@@ -155,6 +155,12 @@ class PathTaken(OlympiaError):
 # 12: refused
 
 
+class Refused(OlympiaError):
+    """Something that destroys was not confirmed."""
+
+    exit_code = 12
+
+
 class ExclusiveCreateUnsupported(OlympiaError):
     """The store does not create files exclusively, so commits on it could overwrite each other."""
 

@@ -128,6 +128,7 @@ def _split(text: str, what: str) -> tuple[str, str]:
     while True:
         found = _PART.match(text, at)
         if not found:
+            at = -1  # a dot that nothing follows
             break
         parts.append(found[1].replace('""', '"') if found[1] is not None else found[2])
         at = found.end()
@@ -182,6 +183,7 @@ class AtExport:
 Reference = AtVersion | Latest | Oldest | AtTime | Ago | AtExport
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _VERSION = re.compile(r"v?([0-9]+)")
 _BACK = re.compile(r"latest~([0-9]+)")
 _DURATION = re.compile(r"([0-9]+)(ms|min|s|m|h|d|w)")
@@ -202,7 +204,7 @@ def parse_reference(text: str) -> Reference:
         return Ago(parse_duration(text))
     if _TIME.fullmatch(text):
         return AtTime(parse_time(text))
-    if not text or _FORBIDDEN.search(text):
+    if not text or _FORBIDDEN.search(text) or _SURROGATE.search(text):
         raise InvalidReference(f"{_shown(text)} is not a version reference")
     return AtExport(text)
 

@@ -8,11 +8,11 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from olympia_cli.catalog.clock import Clock, SystemClock
+from olympia_cli.catalog.clock import Clock, SystemClock, moment
 from olympia_cli.catalog.commit import Author, Committed, check_writable, commit
 from olympia_cli.catalog.references import resolve
-from olympia_cli.catalog.snapshot import MAJOR_VERSION, REQUIRED_FEATURES, Snapshot
-from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.catalog.snapshot import MAJOR_VERSION, Snapshot
+from olympia_cli.catalog.transaction import Transaction, check_catalog_settings, check_properties
 from olympia_cli.catalog.versions import read_latest, write_latest
 from olympia_cli.errors import CatalogExists, InvalidOption, LocationNotEmpty, PathTaken
 from olympia_cli.format import definitions
@@ -38,7 +38,7 @@ DAY_MILLIS = 86_400_000
 
 
 class Catalog:
-    """A catalog. It keeps no state between calls but the nodes it has read, which never change."""
+    """A catalog at a location. It keeps no state between calls: every snapshot looks for the latest version anew."""
 
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
         self.store = store
@@ -77,11 +77,11 @@ class Catalog:
             view_name_max_size_bytes=_in_range("view name size", view_name_max_bytes, 1, 2**16),
             node_file_max_size_bytes=_in_range("node file size", node_file_max_bytes, 1, 2**31),
             properties=properties,
-            txn_ttl_millis=_in_range("transaction lifetime", txn_ttl_millis, 1, 2**53),
+            txn_ttl_millis=max(0, txn_ttl_millis),
             txn_isolation_level=isolation,
         )
-        if REQUIRED_FEATURES in definition.properties:
-            raise InvalidOption(f"{REQUIRED_FEATURES} is not a property to set by hand", hint="")
+        check_properties(properties or {})
+        check_catalog_settings(set(properties or {}), txn_ttl_millis)
         _check_node_size(definition)
         catalog = cls(store, clock)
         _check_free(store)
@@ -96,9 +96,14 @@ class Catalog:
 
     def begin(self, isolation: IsolationLevel | None = None) -> Transaction:
         """A transaction on the latest version."""
+        return self.begin_as(isolation, None)
+
+    def begin_as(self, isolation: IsolationLevel | None, id: str | None) -> Transaction:
+        """As `begin`, under an id of the caller's."""
+        opened_at = moment(self.clock)
         base = self.snapshot()
         check_writable(base)
-        return Transaction(base, self.clock, isolation=isolation)
+        return Transaction(base, self.clock, isolation=isolation, id=id, opened_at=opened_at)
 
     def commit(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Clock(Protocol):
@@ -16,6 +16,17 @@ class Clock(Protocol):
         ...
 
     def sleep(self, seconds: float) -> None: ...
+
+
+class Moment(NamedTuple):
+    """One moment by both clocks."""
+
+    wall: int
+    elapsed: int
+
+
+def moment(clock: Clock) -> Moment:
+    return Moment(clock.now_millis(), clock.elapsed_millis())
 
 
 class SystemClock:

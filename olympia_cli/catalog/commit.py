@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -15,7 +15,7 @@ from olympia_cli.catalog.draft import Draft
 from olympia_cli.catalog.redo import READS
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.catalog.versions import RootFile, last_version, write_latest
+from olympia_cli.catalog.versions import RootFile, read_hints, write_latest
 from olympia_cli.errors import (
     CommitConflict,
     CommitUnknown,
@@ -24,7 +24,6 @@ from olympia_cli.errors import (
     PathMissing,
     PathTaken,
     StorageFailed,
-    TransactionExpired,
     TransactionTooLarge,
     Unsupported,
 )
@@ -35,7 +34,7 @@ from olympia_cli.format.node_file import encode_node, encode_root
 from olympia_cli.format.paths import MAX_VERSION, new_definition_path, new_node_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel
-from olympia_cli.names import Kind, ObjectName, TableName
+from olympia_cli.names import Kind, ObjectName
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.edit import edit
 
@@ -71,7 +70,7 @@ def commit(
     retry_for: float = 60.0,
     min_attempts: int = 20,
     atomic: bool = False,
-    rebase_first: bool = False,
+    files: FileWriter | None = None,
 ) -> Committed:
     """Commit a transaction, and return the version that it became. Files are written in this order:
 
@@ -81,24 +80,23 @@ def commit(
 
     When the root is taken, the actions of every version since are asked whether they go together with ours; if they
     do, our actions are done again on the newest version, and we go back to 1 with what is already written.
+    `files` has written some of them before.
     """
     clock, store = transaction.clock, transaction.base.store
+    transaction.check_open()
     check_writable(transaction.base)
     if not transaction.has_writes:
         transaction.open = False
         return Committed(transaction.base.version, ())
     _check_size(transaction, atomic)
-    files = FileWriter(store, clock)
+    files = files if files is not None else FileWriter(store, clock)
     deadline = clock.elapsed_millis() + retry_for * 1000
     attempt = 0
-    if rebase_first and (done := rebase(transaction)):
-        return _close(transaction, done)
     while True:
         attempt += 1
-        _check_alive(transaction)
         actions = _committed_actions(transaction, author)
-        data = files.root(transaction.draft, actions)
-        _check_alive(transaction)
+        data = files.root(transaction.draft, actions, transaction.check_alive)
+        transaction.check_alive()
         version = transaction.base.version + 1
         if _create_root(store, root_path(version), data):
             break
@@ -110,12 +108,7 @@ def commit(
                 hint="nothing was committed; try again, or allow more time",
             )
         clock.sleep(random.uniform(0, min(1.0, 0.002 * 2 ** min(attempt, 10))))
-    if transaction.late_by_millis() > HALF_AN_HOUR_MILLIS:
-        # by now an expire may have freed this name long ago, and then nobody will ever look here
-        raise CommitUnknown(
-            f"the root of version {version} was written long after the transaction's lifetime",
-            hint=f"look whether the log has transaction {transaction.id}; if it has not, do it again",
-        )
+    _check_not_freed(transaction, version)
     write_latest(store, version)
     return _close(transaction, Committed(version, tuple(actions)))
 
@@ -125,52 +118,39 @@ def rebase(transaction: Transaction) -> Committed | None:
 
     Returns the version that holds the transaction when it turns out to be committed already.
     """
-    base = transaction.base
-    snapshots = list(newer_versions(base))
+    newest = before = transaction.base
     commits: list[Sequence[Action]] = []
-    before = base
-    for snapshot in snapshots:
+    for snapshot in newer_versions(transaction.base):
         actions = snapshot.actions()
         info = commit_info(actions)
         if info is not None and info.transaction_id == transaction.id:
             return Committed(snapshot.version, actions)
         # a version of another program says nothing of itself, so what it changed is what it did
         commits.append(actions or tuple(tree_changes(before, snapshot)))
-        before = snapshot
-    if not snapshots:
+        newest = before = snapshot
+    if newest is transaction.base:
         return None
-
-    def reapplies(pending: Action, committed: Action) -> bool:
-        mine = isinstance(pending.name, TableName) and pending.name in transaction.reapplies
-        return (
-            mine
-            and committed.name == pending.name
-            and committed.type not in (ActionType.TABLE_DROP, ActionType.TABLE_RENAME)
-        )
-
-    settled = settle(transaction.actions, commits, transaction.isolation, reapplies)
+    settled = settle(transaction.actions, commits, transaction.isolation)
     if isinstance(settled, Clash):
-        _raise_conflict(settled, snapshots[settled.index])
-    transaction.rebase(snapshots[-1], settled)
+        _raise_conflict(settled, transaction.base.version + 1 + settled.index, commits[settled.index])
+    transaction.rebase(newest, settled)
     return None
 
 
 def newer_versions(base: Snapshot) -> Iterator[Snapshot]:
-    """The versions after one, in order, their roots read in parallel."""
+    """The versions after one, in order: a growing number of roots at a time, until one is missing."""
     store, width = base.store, base.file.width
-    if not store.exists(root_path(base.version + 1, width)):
-        return
-    last = last_version(store, base.version + 1, width)
-    versions = range(base.version + 1, last + 1)
-    paths = [root_path(version, width) for version in versions]
-    for version, (_path, data) in zip(versions, store.read_many(paths), strict=True):
-        if isinstance(data, PathMissing):
-            raise TransactionExpired(
-                f"version {version}, which followed the transaction's beginning, has been expired"
-            ) from None
-        if isinstance(data, Exception):
-            raise data
-        yield Snapshot(store, RootFile(version, width, data), base.reader)
+    version, window = base.version + 1, 2
+    while version <= MAX_VERSION:
+        versions = range(version, min(version + window, MAX_VERSION + 1))
+        paths = [root_path(number, width) for number in versions]
+        for number, (_, data) in zip(versions, store.read_many(paths), strict=True):
+            if isinstance(data, PathMissing):
+                return
+            if isinstance(data, Exception):
+                raise data
+            yield Snapshot(store, RootFile(number, width, data), base)
+        version, window = version + window, min(2 * window, 64)
 
 
 class FileWriter:
@@ -183,9 +163,10 @@ class FileWriter:
         self._written: set[str] = set()
         self._first_at: int | None = None
 
-    def root(self, draft: Draft, actions: Sequence[Action]) -> bytes:
+    def root(self, draft: Draft, actions: Sequence[Action], check_alive: Callable[[], None]) -> bytes:
         """Write definitions and nodes; the bytes of the root that refers to them."""
         while True:
+            check_alive()
             root, files = self._plan(draft)
             self._write(files)
             # files that no root refers to yet are protected from expire by their age alone
@@ -202,7 +183,7 @@ class FileWriter:
         for name, staged in draft.staged.items():
             path = self._definition(name.kind, name, staged, files) if isinstance(staged, bytes) else staged
             changes[tree.keys.encode(name)] = path
-        node = edit(tree.reader, tree.root.node, changes, tree.sizes.order)
+        node = edit(tree.reader, draft.node, changes, tree.sizes.order)
         children = tuple(child if isinstance(child, str) else self._node(child, now, files) for child in node.children)
         catalog_def = tree.root.catalog_def
         if draft.staged_catalog is not None:
@@ -297,24 +278,35 @@ def _committed_actions(transaction: Transaction, author: Author) -> list[Action]
 
 def _check_size(transaction: Transaction, atomic: bool) -> None:
     text = transaction.base.definition.properties.get(MAX_ACTIONS_PROPERTY, "")
-    most = int(text) if text.isascii() and text.isdigit() else MAX_ACTIONS
+    most = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else MAX_ACTIONS
     if len(transaction.actions) > most and not atomic:
         raise TransactionTooLarge(
             f"the transaction has {len(transaction.actions):,} actions, and a commit holds at most {most:,}"
         )
 
 
-def _check_alive(transaction: Transaction) -> None:
-    if transaction.late_by_millis() > 0:
-        raise TransactionExpired(f"the transaction {transaction.id} is past its lifetime")
+def _check_not_freed(transaction: Transaction, version: int) -> None:
+    """Make sure that the root we created is where readers look.
+
+    An expire may have freed its name while we slept, and then nobody will ever see it there. It cannot within the
+    transaction's lifetime and half an hour more; where the lifetime was shortened meanwhile, the oldest version tells.
+    """
+    freed = transaction.late_by_millis() > HALF_AN_HOUR_MILLIS
+    if not freed and transaction.age_millis() > HALF_AN_HOUR_MILLIS:
+        freed = (read_hints(transaction.base.store).oldest or 0) > version
+    if freed:
+        raise CommitUnknown(
+            f"the root of version {version} was written so late that its name may have been freed before",
+            hint=f"look whether the log has transaction {transaction.id}; if it has not, do it again",
+        )
 
 
-def _raise_conflict(clash: Clash, snapshot: Snapshot) -> NoReturn:
-    info = commit_info(snapshot.actions())
+def _raise_conflict(clash: Clash, version: int, actions: Sequence[Action]) -> NoReturn:
+    info = commit_info(tuple(actions))
     by = f" by {info.by}" if info is not None and info.by else ""
     mine = f"{clash.pending.type_name} {clash.pending.name or 'the catalog'}"
     theirs = f"{clash.committed.type_name} {clash.committed.name or 'the catalog'}"
-    raise CommitConflict(f"{mine} conflicts with {theirs} in version {snapshot.version}{by}")
+    raise CommitConflict(f"{mine} conflicts with {theirs} in version {version}{by}")
 
 
 def _close(transaction: Transaction, done: Committed) -> Committed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -188,29 +188,32 @@ class Clash:
 
 
 def settle(
-    pending: Sequence[Action],
-    commits: Iterable[Sequence[Action]],
-    level: IsolationLevel,
-    reapplies: Callable[[Action, Action], bool] = lambda pending, committed: False,
+    pending: Sequence[Action], commits: Iterable[Sequence[Action]], level: IsolationLevel
 ) -> list[Action] | Clash:
-    """The pending actions that still have to be done after the commits, or the first clash.
-
-    `reapplies` tells of a clash that whoever staged the action can resolve by doing it again on the newer definition.
-    """
-    left = dict(enumerate(pending))
+    """The pending actions that still have to be done after the commits, or the first clash."""
+    merged: set[int] = set()
     facing = _Index(pending)
     for index, actions in enumerate(commits):
         for committed in actions:
             for at in facing.candidates(committed):
-                action = left.get(at)
-                if action is None:
-                    continue
-                verdict = judge(action, committed, level)
-                if verdict is Verdict.CONFLICT and not reapplies(action, committed):
-                    return Clash(action, committed, index)
+                verdict = judge(pending[at], committed, level)
+                if verdict is Verdict.CONFLICT and not _can_reapply(pending[at], committed):
+                    return Clash(pending[at], committed, index)
                 if verdict is Verdict.MERGED:
-                    del left[at]
-    return list(left.values())
+                    # it stays in view: what comes back under the name later is not what was to be dropped
+                    merged.add(at)
+    return [action for at, action in enumerate(pending) if at not in merged]
+
+
+_LOCATIONS = {"field iceberg_metadata_location", "field iceberg_previous_metadata_location"}
+
+
+def _can_reapply(pending: Action, committed: Action) -> bool:
+    """Whether two changes of one table's data clash in nothing else, and the pending one can be made again."""
+    if pending.reapply is None or committed.type not in ALTERS or pending.name != committed.name:
+        return False
+    a, b = _changed_parts(pending), _changed_parts(committed)
+    return bool(a and b) and a & b <= _LOCATIONS
 
 
 class _Index:
@@ -233,6 +236,8 @@ class _Index:
 
     def candidates(self, committed: Action) -> Iterable[int]:
         """Where the pending actions are that may not go together with a committed one; the others always do."""
+        if committed.type in _SILENT or committed.type in READS:
+            return ()
         if committed.name is None or not _known(committed):
             return self._all
         found = set(self._catalog)

@@ -7,6 +7,7 @@ root of a version once it is committed, nothing once it is aborted.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,18 +15,17 @@ from enum import Enum
 
 from olympia_cli.catalog.catalog import Catalog, who
 from olympia_cli.catalog.clock import Clock
-from olympia_cli.catalog.commit import Author, Committed, FileWriter, check_writable, commit
+from olympia_cli.catalog.commit import Author, Committed, FileWriter, commit, rebase
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.catalog.versions import RootFile, read_root
+from olympia_cli.catalog.versions import RootFile, read_latest, read_root
 from olympia_cli.errors import (
     Damaged,
     InvalidOption,
-    OutcomeUnknown,
+    OlympiaError,
     PathMissing,
     PathTaken,
     SavedElsewhere,
-    StorageFailed,
     TransactionClosed,
     TransactionExpired,
     TransactionNotFound,
@@ -39,6 +39,7 @@ from olympia_cli.format.paths import (
     new_node_path,
     parse_root_path,
     parse_transaction_path,
+    root_path,
     transaction_path,
     transaction_save_path,
 )
@@ -86,6 +87,8 @@ class DistributedTransaction:
     def __init__(self, transaction: Transaction, save: int) -> None:
         self.transaction = transaction
         self._save = save
+        self._files = FileWriter(transaction.base.store, transaction.clock)
+        self._saved_statements = transaction.statements
 
     @property
     def id(self) -> str:
@@ -97,34 +100,62 @@ class DistributedTransaction:
         1 definitions and nodes; 2 the running root, a node file; 3 the save, created exclusively; 4 the hint to it
         """
         transaction = self.transaction
-        if transaction.late_by_millis() > 0:
-            raise TransactionExpired(f"the transaction {self.id} is past its lifetime")
-        store = transaction.base.store
-        data = FileWriter(store, transaction.clock).root(transaction.draft, transaction.actions)
+        transaction.check_open()
+        data = self._files.root(transaction.draft, transaction.actions, transaction.check_alive)
         running = new_node_path()
-        store.create(running, data)
+        transaction.base.store.create(running, data)
         self._write(running)
 
     def commit(
         self, message: str = "", *, by: str | None = None, retry_for: float = 60.0, atomic: bool = False
     ) -> Committed:
-        """Commit it on the newest version. Done already, by another process, is done: that version is returned."""
+        """Commit it on the newest version.
+
+        1 look for it in the log: what another process committed is done; 2 save it, which claims it: a process that
+        holds an older save can no longer commit; 3 commit; 4 note the version in one more save
+        """
+        transaction = self.transaction
         author = Author(by=who() if by is None else by, message=message)
-        done = commit(self.transaction, author, retry_for=retry_for, atomic=atomic, rebase_first=True)
-        self._close(_root_path_of(done, self.transaction))
+        unsaved = transaction.statements != self._saved_statements
+        done = self._catch_up()
+        if done is not None and unsaved and transaction.open:
+            raise SavedElsewhere(
+                f"another process committed the transaction {self.id} as version {done.version}, "
+                "without the statements that were not saved here",
+                hint="do them again in a new transaction",
+            )
+        if done is None:
+            try:
+                self.save()
+            except SavedElsewhere:
+                done = self._catch_up()
+                if done is None:
+                    raise
+        if done is None:
+            done = commit(transaction, author, retry_for=retry_for, atomic=atomic, files=self._files)
+        transaction.open = False
+        self._close(RootFile(done.version, transaction.base.file.width, b"").path)
         return done
 
     def abort(self) -> None:
         """Give the transaction up; its files go with the next expire."""
-        self.transaction.open = False
+        self.transaction.check_open()
         self._write("")
+        self.transaction.open = False
+
+    def _catch_up(self) -> Committed | None:
+        """Move to the newest version; the version that holds the transaction when it is committed already."""
+        transaction = self.transaction
+        store = transaction.base.store
+        latest = read_latest(store).version
+        if latest > transaction.base.version and not store.exists(root_path(transaction.base.version + 1)):
+            raise TransactionExpired(f"the versions since {transaction.base.version} have been expired")
+        return rebase(transaction)
 
     def _close(self, running: str) -> None:
         """Note the end. The version log holds the truth, so a failure here changes nothing."""
-        try:
+        with contextlib.suppress(OlympiaError):
             self._write(running)
-        except (SavedElsewhere, StorageFailed, OutcomeUnknown):
-            return
 
     def _write(self, running: str) -> None:
         transaction = self.transaction
@@ -132,7 +163,8 @@ class DistributedTransaction:
         definition = DistributedTransactionDef(
             id=self.id,
             isolation_level=transaction.isolation,
-            beginning_root_node_file_path=_beginning(transaction),
+            # a rebase has settled everything before its new base
+            beginning_root_node_file_path=transaction.base.file.path,
             running_root_node_file_path=running,
             began_at_millis=transaction.began_at_millis,
             expire_at_millis=transaction.expires_at_millis,
@@ -144,6 +176,7 @@ class DistributedTransaction:
         except PathTaken:
             raise SavedElsewhere(f"another process saved the transaction {self.id} in the meantime") from None
         self._save += 1
+        self._saved_statements = transaction.statements
         hint = transaction_path(self.id)
         store.write_hint(hint, definitions.encode(content, hint))
 
@@ -151,13 +184,10 @@ class DistributedTransaction:
 def begin(catalog: Catalog, isolation: IsolationLevel | None = None, id: str | None = None) -> DistributedTransaction:
     """Begin a distributed transaction on the latest version, and save it so that others can load it."""
     if id is not None:
-        try:
-            id = str(uuid.UUID(id))
-        except ValueError:
-            raise InvalidOption(f"{id[:60]!a} is not a transaction id", hint="a transaction id is a uuid") from None
-    base = catalog.snapshot()
-    check_writable(base)
-    distributed = DistributedTransaction(Transaction(base, catalog.clock, isolation=isolation, id=id), -1)
+        id = _parse_id(id)
+        if id is None:
+            raise InvalidOption("that is not a transaction id", hint="a transaction id is a uuid")
+    distributed = DistributedTransaction(catalog.begin_as(isolation, id), -1)
     distributed.save()
     return distributed
 
@@ -165,6 +195,7 @@ def begin(catalog: Catalog, isolation: IsolationLevel | None = None, id: str | N
 def load(catalog: Catalog, id: str) -> DistributedTransaction:
     """Go on with a transaction that another process saved."""
     saved = find(catalog.store, id)
+    id = saved.id
     state = saved.state(catalog.clock)
     if state is State.EXPIRED:
         raise TransactionExpired(f"the transaction {id} is past its lifetime")
@@ -197,12 +228,13 @@ def load(catalog: Catalog, id: str) -> DistributedTransaction:
 
 def find(store: Store, id: str) -> Saved:
     """The latest save of a transaction, whatever its state."""
-    saves = [save for found, save in _saves(store, f"dtxn/{id}.") if found == id]
-    if not saves:
+    parsed = _parse_id(id)
+    saves = [save for _, save in _saves(store, f"dtxn/{parsed}.")] if parsed is not None else []
+    if parsed is None or not saves:
         raise TransactionNotFound(
             f"there is no transaction {id[:60]!a}", hint="list the transactions to see what there is"
         )
-    return _read(store, id, max(saves))
+    return _read(store, parsed, max(saves))
 
 
 def saved_transactions(store: Store) -> Iterator[Saved]:
@@ -226,10 +258,8 @@ def _read(store: Store, id: str, save: int) -> Saved:
     return Saved(id, save, definitions.decode(DistributedTransactionDef, store.read(path), path))
 
 
-def _beginning(transaction: Transaction) -> str:
-    # a rebase moves the base, but what the transaction has read and seen began here
-    return RootFile(transaction.began_at_version, transaction.base.file.width, b"").path
-
-
-def _root_path_of(done: Committed, transaction: Transaction) -> str:
-    return RootFile(done.version, transaction.base.file.width, b"").path
+def _parse_id(text: str) -> str | None:
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        return None

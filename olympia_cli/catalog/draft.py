@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
-from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot, read_object
-from olympia_cli.errors import Damaged, PathMissing
+from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
 from olympia_cli.format import definitions
 from olympia_cli.format.definitions import CLASSES
-from olympia_cli.format.paths import check_pointer
+from olympia_cli.format.node import Node
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
 
@@ -20,22 +19,22 @@ Staged = bytes | str | None
 class Draft:
     """Changes on top of a snapshot, by name.
 
-    `tree` is the snapshot that the changes apply to. It is the base, unless a rollback put another version's tree
-    in its place.
+    `tree` is the snapshot that the changes apply to. It is the base, unless a rollback put another version's tree in
+    its place. `node` is the top of that tree, or of another one with the same content.
     """
 
     def __init__(self, base: Snapshot) -> None:
         self.base = base
         self.tree = base
+        self.node: Node = base.root.node
         self.staged: dict[ObjectName, Staged] = {}
+        self._inside: dict[tuple[Kind, str], dict[ObjectName, None]] = {}
         self._catalog: bytes | None = None
 
     @property
     def catalog(self) -> CatalogDef:
         """A copy of the catalog's definition; `put_catalog` stores it."""
-        if self._catalog is not None:
-            return CatalogDef.FromString(self._catalog)
-        return CatalogDef.FromString(self.base.definition.SerializeToString())
+        return self.base.definition if self._catalog is None else CatalogDef.FromString(self._catalog)
 
     @property
     def staged_catalog(self) -> bytes | None:
@@ -49,8 +48,8 @@ class Draft:
 
     def take_tree(self, snapshot: Snapshot) -> None:
         """Go on from another version's tree; what was staged before is gone."""
-        self.tree = snapshot
-        self.staged = {}
+        self.tree, self.node = snapshot, snapshot.root.node
+        self.staged, self._inside = {}, {}
 
     def find(self, name: ObjectName) -> bool:
         if name in self.staged:
@@ -67,75 +66,70 @@ class Draft:
         if name not in self.staged:
             return self.tree.get(name)
         staged = self.staged[name]
-        if staged is None:
-            return None
         if isinstance(staged, bytes):
             return CatalogObject(name, "", cast(ObjectDefinition, CLASSES[name.kind].FromString(staged)))
-        return self._read(name, staged)
+        return None if staged is None else next(self.tree.read_objects([(name, staged)]))
 
     def put(self, name: ObjectName, definition: ObjectDefinition) -> None:
-        # a name that is too long is refused here, before anything is staged
-        self.tree.keys.encode(name)
-        self.staged[name] = definitions.body(definition)
+        self._stage(name, definitions.body(definition))
 
     def delete(self, name: ObjectName) -> None:
-        self.staged[name] = None
+        self._stage(name, None)
 
     def move(self, old: ObjectName, new: ObjectName) -> None:
         """Give what stands at one name to another; the definition stays as it is."""
-        self.tree.keys.encode(new)
         found: Staged = self.staged[old] if old in self.staged else self.tree.find(old)
-        self.staged[new] = found
-        self.staged[old] = None
+        self._stage(new, found)
+        self._stage(old, None)
 
     def names(self, kind: Kind, namespace: str | None = None) -> Iterator[ObjectName]:
         """Names of a kind, in key order."""
+        return (name for name, _ in self.entries(kind, namespace))
+
+    def entries(self, kind: Kind, namespace: str | None = None) -> Iterator[tuple[ObjectName, bytes | str]]:
+        """Names of a kind and where their definitions are, in key order."""
         keys = self.tree.keys
-        staged = sorted(
-            (keys.encode(name), name, value is not None)
-            for name, value in self.staged.items()
-            if name.kind is kind and (namespace is None or name.namespace == namespace)
-        )
+        changed = self.staged if namespace is None else self._inside.get((kind, namespace), {})
+        staged = sorted((keys.encode(name), name) for name in changed if name.kind is kind)
         at = 0
-        for name, _ in self.tree.scan(kind, namespace):
+        for name, path in self.tree.scan(kind, namespace):
             key = keys.encode(name)
-            while at < len(staged) and staged[at][0] < key:
-                if staged[at][2]:
-                    yield staged[at][1]
+            while at < len(staged) and staged[at][0] <= key:
+                yield from self._present(staged[at][1])
                 at += 1
-            if at < len(staged) and staged[at][0] == key:
-                continue
-            yield name
-        for _, name, present in staged[at:]:
-            if present:
-                yield name
+            if name not in self.staged:
+                yield name, path
+        for _, name in staged[at:]:
+            yield from self._present(name)
 
     def objects(self, kind: Kind, namespace: str) -> Iterator[CatalogObject[ObjectDefinition]]:
-        """The objects of a kind in a namespace, those of the version read in parallel."""
-        for found in self.tree.objects(kind, namespace) if self.tree.find(NamespaceName(namespace)) else ():
-            if found.name not in self.staged:
-                yield found
-        for name, staged in list(self.staged.items()):
-            if name.kind is kind and name.namespace == namespace and staged is not None:
+        """The objects of a kind in a namespace; definitions that are written are read in parallel."""
+        entries = list(self.entries(kind, namespace))
+        yield from self.tree.read_objects((name, path) for name, path in entries if isinstance(path, str))
+        for name, staged in entries:
+            if isinstance(staged, bytes):
                 yield cast("CatalogObject[ObjectDefinition]", self.object(name))
 
     def is_empty(self, namespace: str) -> bool:
         """Whether the namespace holds no table and no view."""
-        return not any(True for kind in (Kind.TABLE, Kind.VIEW) for _ in self.names(kind, namespace))
+        return not any(True for kind in (Kind.TABLE, Kind.VIEW) for _ in self.entries(kind, namespace))
 
     def move_namespace(self, old: str, new: str) -> None:
         """Move a namespace and all that is in it."""
-        tables = [cast(TableName, name) for name in self.names(Kind.TABLE, old)]
-        views = [cast(ViewName, name) for name in self.names(Kind.VIEW, old)]
+        inside = [entry for kind in (Kind.TABLE, Kind.VIEW) for entry in self.entries(kind, old)]
         self.move(NamespaceName(old), NamespaceName(new))
-        for table in tables:
-            self.move(table, TableName(new, table.name))
-        for view in views:
-            self.move(view, ViewName(new, view.name))
+        for name, found in inside:
+            target = TableName(new, name.name) if name.kind is Kind.TABLE else ViewName(new, name.name)
+            self._stage(target, found)
+            self._stage(name, None)
 
-    def _read(self, name: ObjectName, path: str) -> CatalogObject[ObjectDefinition]:
-        check_pointer(path, self.tree.file.path)
-        try:
-            return read_object(name, path, self.base.store.read(path))
-        except PathMissing:
-            raise Damaged(path, f"the definition of {name.kind.word} {name} is missing") from None
+    def _present(self, name: ObjectName) -> Iterator[tuple[ObjectName, bytes | str]]:
+        staged = self.staged[name]
+        if staged is not None:
+            yield name, staged
+
+    def _stage(self, name: ObjectName, staged: Staged) -> None:
+        # a name that is too long is refused here, before anything is staged
+        self.tree.keys.encode(name)
+        self.staged[name] = staged
+        self._inside.setdefault((name.kind, name.namespace), {})[name] = None

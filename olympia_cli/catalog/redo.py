@@ -6,16 +6,28 @@ their values in the definition that it carries.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TypeVar, cast
 
+from google.protobuf.message import Message
+
 from olympia_cli.catalog.draft import Draft
-from olympia_cli.catalog.snapshot import ObjectDefinition, Snapshot, expired_before, namespace_not_found
+from olympia_cli.catalog.snapshot import (
+    EXPIRE_OLDEST,
+    EXPIRE_PURGED,
+    EXPORT_PREFIX,
+    ObjectDefinition,
+    Snapshot,
+    expired_before,
+    namespace_not_found,
+)
 from olympia_cli.catalog.versions import read_root
 from olympia_cli.errors import (
     InvalidOption,
     NamespaceExists,
     NamespaceNotEmpty,
+    NamespaceNotFound,
     OlympiaError,
     TableExists,
     TableNotFound,
@@ -28,6 +40,9 @@ from olympia_cli.format.actions import Action, definition_bytes
 from olympia_cli.format.pb.actions_pb2 import (
     ActionType,
     AlterDef,
+    CompactDef,
+    ExpireDef,
+    ExportDef,
     NamespaceSetPropertiesDef,
     NamespaceUnsetPropertiesDef,
     RenameDef,
@@ -36,6 +51,9 @@ from olympia_cli.format.pb.actions_pb2 import (
 )
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef, TableDef, ViewDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.tree.bulk import bulk_load
+from olympia_cli.tree.diff import diff
+from olympia_cli.tree.scan import scan
 
 T = ActionType
 D = TypeVar("D", CatalogDef, NamespaceDef, TableDef, ViewDef)
@@ -74,6 +92,18 @@ ALTERS = frozenset(
     }
 )
 EXPIRES = frozenset({T.CATALOG_EXPIRE_MARK, T.CATALOG_EXPIRE_UNDO, T.CATALOG_EXPIRE_PURGE})
+NO_LONGER_FITS = (
+    NamespaceNotFound,
+    TableNotFound,
+    ViewNotFound,
+    NamespaceExists,
+    TableExists,
+    ViewExists,
+    NamespaceNotEmpty,
+    InvalidOption,
+)
+"""What an action raises when it does not fit the state that it meets; anything else is about files, not about it."""
+
 _NO_CHANGE = READS | {T.COMMIT_INFO, T.CATALOG_CREATE}
 
 
@@ -89,8 +119,13 @@ def redo(action: Action, draft: Draft) -> Action:
         draft.put_catalog(catalog)
         return replace(action, definition=definition_bytes(catalog))
     if action.type == T.CATALOG_ROLLBACK:
-        _roll_back(action, draft)
-        return action
+        return _roll_back(action, draft)
+    if action.type in EXPIRES:
+        return _expire(action, draft)
+    if action.type == T.CATALOG_EXPORT:
+        return _export(action, draft)
+    if action.type == T.CATALOG_COMPACT:
+        return _compact(action, draft)
     if action.name is None:
         raise Unsupported(f"an action of type {action.type_name} cannot be done again")
     if action.type in CREATES or action.type in RESTORES:
@@ -121,16 +156,23 @@ def merge(now: D, wanted: D, action: Action) -> D:
         now.properties[key] = wanted.properties[key]
     for key in change.unset_properties:
         now.properties.pop(key, None)
-    fields = [field for field in change.fields if field in now.DESCRIPTOR.fields_by_name]
-    taken = type(now)()
-    taken.CopyFrom(wanted)
-    for field, _ in wanted.ListFields():
-        if field.name not in fields:
-            taken.ClearField(field.name)
-    for name in fields:
-        now.ClearField(name)
-    now.MergeFrom(taken)
+    for name in change.fields:
+        if name in now.DESCRIPTOR.fields_by_name:
+            _copy_field(name, wanted, now)
     return now
+
+
+def _copy_field(name: str, source: Message, target: Message) -> None:
+    """Make one field equal, and leave all others alone, those included that this program does not know."""
+    field = source.DESCRIPTOR.fields_by_name[name]
+    target.ClearField(name)
+    value = getattr(source, name)
+    if field.is_repeated:
+        getattr(target, name).MergeFrom(value)
+    elif field.message_type is None:
+        setattr(target, name, value)
+    elif source.HasField(name):
+        getattr(target, name).CopyFrom(value)
 
 
 def renamed(action: Action) -> ObjectName:
@@ -187,6 +229,7 @@ def _alter(action: Action, name: ObjectName, draft: Draft) -> Action:
     now = draft.get(name)
     if now is None:
         raise not_found(name, draft)
+    action = _reapply(action, now)
     wanted = action.parse_definition()
     if wanted is None:
         raise Unsupported(f"the action {action.type_name} of {name} carries no definition")
@@ -195,21 +238,83 @@ def _alter(action: Action, name: ObjectName, draft: Draft) -> Action:
     return replace(action, definition=definition_bytes(changed))
 
 
-def _roll_back(action: Action, draft: Draft) -> None:
+def _reapply(action: Action, now: ObjectDefinition) -> Action:
+    """Make a change of data again on what the table is now, when that is not what it was made on."""
+    if action.reapply is None or not isinstance(now, TableDef):
+        return action
+    present = now.iceberg_metadata_location
+    if present == action.reapply.staged_on:
+        return action
+    wanted = TableDef.FromString(action.definition)
+    wanted.iceberg_metadata_location = action.reapply.do(present)
+    wanted.iceberg_previous_metadata_location = present
+    return replace(action, definition=definition_bytes(wanted), reapply=replace(action.reapply, staged_on=present))
+
+
+def _roll_back(action: Action, draft: Draft) -> Action:
     target = action.parse_payload(RollbackDef).to_version
+    if target >= draft.base.version:
+        raise VersionNotFound(f"version {target} is not older than version {draft.base.version}", hint="")
     _check_kept(target, draft)
-    snapshot = Snapshot(draft.base.store, read_root(draft.base.store, target))
+    snapshot = Snapshot(draft.base.store, read_root(draft.base.store, target), draft.base)
+    _check_revived(draft.base, snapshot)
     today = draft.catalog
     draft.take_tree(snapshot)
-    definition = CatalogDef.FromString(snapshot.definition.SerializeToString())
+    definition = snapshot.definition
     # exports stay recorded and what expire decided stays decided: a rollback must not take protection away
     definition.ClearField("exported_snapshots")
     definition.exported_snapshots.update(today.exported_snapshots)
-    kept = ("olympia.export.", "olympia.expire.")
+    kept = (EXPORT_PREFIX, "olympia.expire.")
     for key in [key for key in definition.properties if key.startswith(kept)]:
         del definition.properties[key]
     definition.properties.update({key: value for key, value in today.properties.items() if key.startswith(kept)})
     draft.put_catalog(definition)
+    payload = RollbackDef(from_version=draft.base.version, to_version=target)
+    return replace(action, payload=payload.SerializeToString())
+
+
+def _check_revived(base: Snapshot, target: Snapshot) -> None:
+    """Read all that the older version reaches and the newer one does not: none of it may be missing or damaged."""
+    changes = diff(base.reader, base.root.node, target.reader, target.root.node)
+    entries = ((target.keys.decode(change.key, target.file.path), change.new) for change in changes)
+    for _ in target.read_objects((name, path) for name, path in entries if path is not None):
+        pass
+
+
+def _expire(action: Action, draft: Draft) -> Action:
+    """What counts as the oldest version is a property of the catalog; the files are expire's own business."""
+    change = action.parse_payload(ExpireDef)
+    catalog = draft.catalog
+    if action.type == T.CATALOG_EXPIRE_PURGE:
+        catalog.properties[EXPIRE_PURGED] = str(change.purged)
+    else:
+        catalog.properties[EXPIRE_OLDEST] = str(change.oldest)
+    draft.put_catalog(catalog)
+    return action
+
+
+def _export(action: Action, draft: Draft) -> Action:
+    change = action.parse_payload(ExportDef)
+    catalog = draft.catalog
+    key = EXPORT_PREFIX + change.name
+    if change.dropped:
+        catalog.exported_snapshots.pop(change.name, None)
+        catalog.properties.pop(key, None)
+    else:
+        _check_kept(change.version, draft)
+        record = {"version": change.version, "mode": change.mode, "expires_at": change.expires_at_millis or None}
+        catalog.exported_snapshots[change.name] = change.location
+        catalog.properties[key] = json.dumps(record, separators=(",", ":"))
+    draft.put_catalog(catalog)
+    return action
+
+
+def _compact(action: Action, draft: Draft) -> Action:
+    """Build the tree anew with the same content, filled as the payload says."""
+    percent = action.parse_payload(CompactDef).fill_percent or 100
+    tree = draft.tree
+    draft.node = bulk_load(scan(tree.reader, draft.node), tree.sizes.order, lambda node: node, percent / 100)
+    return action
 
 
 def _check_kept(version: int, draft: Draft) -> None:

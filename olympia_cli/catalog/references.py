@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 
-from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
+from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPORT_PREFIX, Snapshot, expired_before
 from olympia_cli.catalog.versions import first_version, read_hints, read_root
 from olympia_cli.errors import ExportNotFound, VersionNotFound
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import AtExport, AtTime, AtVersion, Latest, Oldest, Reference
-
-EXPORT_PROPERTY = "olympia.export."
 
 
 def resolve(reference: Reference, latest: Snapshot, now_millis: int) -> Snapshot:
@@ -69,14 +67,14 @@ def _at_time(millis: int, latest: Snapshot) -> Snapshot:
     if latest.created_at_millis <= millis:
         return latest
     low = oldest_version(latest)
-    first = at_version(low, latest)
+    if latest.file.java:
+        return _walk_back(millis, latest, low)
+    first = _open(low, latest)
     if first.created_at_millis > millis:
         raise VersionNotFound(f"the oldest version, {low}, was created after that time", hint="choose a later time")
-    if latest.file.java:
-        return _walk_back(millis, latest)
     found, high = first, latest.version
     while high - found.version > 1:
-        middle = at_version((found.version + high) // 2, latest)
+        middle = _open((found.version + high) // 2, latest)
         if middle.created_at_millis <= millis:
             found = middle
         else:
@@ -84,12 +82,13 @@ def _at_time(millis: int, latest: Snapshot) -> Snapshot:
     return found
 
 
-def _walk_back(millis: int, latest: Snapshot) -> Snapshot:
+def _walk_back(millis: int, latest: Snapshot, oldest: int) -> Snapshot:
     """As the format's text does it, for a program whose clock may have run backwards."""
-    found = latest
-    while found.created_at_millis > millis:
-        found = _open(found.version - 1, latest)
-    return found
+    for version in range(latest.version - 1, oldest - 1, -1):
+        found = _open(version, latest)
+        if found.created_at_millis <= millis:
+            return found
+    raise VersionNotFound("every version was created after that time", hint="choose a later time")
 
 
 def _exported_version(name: str, latest: Snapshot) -> int:
@@ -98,7 +97,7 @@ def _exported_version(name: str, latest: Snapshot) -> int:
             f"{name!a} is neither a version reference nor the name of an export",
             hint="use a version, latest~1, a time, 2h, or an export's name",
         )
-    record = latest.definition.properties.get(EXPORT_PROPERTY + name, "")
+    record = latest.definition.properties.get(EXPORT_PREFIX + name, "")
     try:
         return int(json.loads(record)["version"])
     except (ValueError, KeyError, TypeError):
@@ -109,4 +108,4 @@ def _exported_version(name: str, latest: Snapshot) -> int:
 
 
 def _open(version: int, latest: Snapshot) -> Snapshot:
-    return Snapshot(latest.store, read_root(latest.store, version, latest.file.width), latest.reader)
+    return Snapshot(latest.store, read_root(latest.store, version, latest.file.width), latest)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar, cast
@@ -10,8 +11,10 @@ from typing import Generic, TypeVar, cast
 from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import (
     Damaged,
+    InvalidName,
     NamespaceNotFound,
     PathMissing,
+    StoreError,
     TableNotFound,
     Unsupported,
     ViewNotFound,
@@ -34,6 +37,8 @@ MAJOR_VERSION = 0
 
 REQUIRED_FEATURES = "olympia.required-features"
 EXPIRE_OLDEST = "olympia.expire.oldest"
+EXPIRE_PURGED = "olympia.expire.purged"
+EXPORT_PREFIX = "olympia.export."
 KNOWN_FEATURES: frozenset[str] = frozenset()
 
 ObjectDefinition = NamespaceDef | TableDef | ViewDef
@@ -57,14 +62,48 @@ class CatalogObject(Generic[D]):
         return dict(self.definition.properties)
 
 
+class DefinitionReader:
+    """The bytes of files by path. Files never change, so small ones that were read lately are kept."""
+
+    KEEP = 20_000
+    SMALL = 4096
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def read(self, paths: Sequence[str]) -> Iterator[bytes | StoreError]:
+        """The files in order, those that are not kept read in parallel."""
+        found = {path: self._kept.get(path) for path in paths}
+        missing = [path for path, data in found.items() if data is None]
+        read = iter(self._store.read_many(missing) if missing else ())
+        results: dict[str, bytes | StoreError] = {path: data for path, data in found.items() if data is not None}
+        for path in paths:
+            while path not in results:
+                arrived, data = next(read)
+                results[arrived] = data
+                if isinstance(data, bytes) and len(data) <= self.SMALL:
+                    self._keep(arrived, data)
+            yield results[path]
+
+    def _keep(self, path: str, data: bytes) -> None:
+        with self._lock:
+            while len(self._kept) >= self.KEEP:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[path] = data
+
+
 class Snapshot:
     """One version of a catalog."""
 
-    def __init__(self, store: Store, file: RootFile, reader: NodeReader | None = None) -> None:
+    def __init__(self, store: Store, file: RootFile, near: Snapshot | None = None) -> None:
+        """`near` is another version of the same catalog, whose nodes and definitions need not be read again."""
         self.store = store
         self.file = file
         self.root = decode_root(file.data, file.path, file.java)
-        self.reader = reader if reader is not None else NodeReader(store, java=file.java)
+        self.reader: NodeReader = near.reader if near is not None else NodeReader(store, java=file.java)
+        self.definitions: DefinitionReader = near.definitions if near is not None else DefinitionReader(store)
         self._definition: CatalogDef | None = None
         self._keys: KeyCodec | None = None
 
@@ -78,16 +117,15 @@ class Snapshot:
 
     @property
     def definition(self) -> CatalogDef:
-        """The catalog's own definition."""
-        if self._definition is None:
-            self._load_definition(None)
-        assert self._definition is not None
-        return self._definition
+        """A copy of the catalog's own definition."""
+        copy = CatalogDef()
+        copy.CopyFrom(self._loaded_definition())
+        return copy
 
     @property
     def sizes(self) -> Sizes:
         """Order and name sizes; from the root when it has them, so that a search need not wait for the definition."""
-        return self.root.sizes if self.root.sizes is not None else _sizes(self.definition)
+        return self.root.sizes if self.root.sizes is not None else _sizes(self._loaded_definition())
 
     @property
     def keys(self) -> KeyCodec:
@@ -107,7 +145,12 @@ class Snapshot:
 
     def find(self, name: ObjectName) -> str | None:
         """The path of the object's definition, or None."""
-        key = self.keys.encode(name)
+        try:
+            key = self.keys.encode(name)
+        except InvalidName:
+            # too long for what the root says; the definition must agree before anyone is blamed
+            _ = self.definition
+            raise
         if self._definition is None:
             at, found = self.root.node.find(key)
             child = None if found or self.root.node.is_leaf else self.root.node.children[at]
@@ -141,13 +184,7 @@ class Snapshot:
     def get(self, name: ObjectName) -> CatalogObject[ObjectDefinition] | None:
         """The object with its definition, or None."""
         path = self.find(name)
-        if path is None:
-            return None
-        check_pointer(path, self.file.path)
-        try:
-            return read_object(name, path, self.store.read(path))
-        except PathMissing:
-            raise Damaged(path, f"the definition of {name.kind.word} {name} is missing") from None
+        return None if path is None else next(self.read_objects([(name, path)]))
 
     # Many objects
 
@@ -171,28 +208,38 @@ class Snapshot:
 
     def scan(self, kind: Kind, namespace: str | None = None) -> Iterator[tuple[ObjectName, str]]:
         """As `entries`, whether or not the namespace exists."""
-        _ = self.definition
+        self._loaded_definition()
         for key, value in scan(self.reader, self.root.node, self.keys.prefix(kind, namespace)):
             yield self.keys.decode(key, self.file.path), value
 
     def objects(self, kind: Kind, namespace: str | None = None) -> Iterator[CatalogObject[ObjectDefinition]]:
         """The objects of a kind with their definitions, read in parallel, in key order."""
-        entries = self.entries(kind, namespace)
+        return self.read_objects(self.entries(kind, namespace))
+
+    def read_objects(self, entries: Iterable[tuple[ObjectName, str]]) -> Iterator[CatalogObject[ObjectDefinition]]:
+        """The objects whose definitions are at these paths, in order."""
+        entries = iter(entries)
         while batch := list(islice(entries, 1024)):
             for _, path in batch:
                 check_pointer(path, self.file.path)
-            for (name, path), (_, data) in zip(batch, self.store.read_many([path for _, path in batch]), strict=True):
+            for (name, path), data in zip(batch, self.definitions.read([path for _, path in batch]), strict=True):
                 if isinstance(data, PathMissing):
                     raise Damaged(path, f"the definition of {name.kind.word} {name} is missing") from None
                 if isinstance(data, Exception):
                     raise data
                 yield read_object(name, path, data)
 
+    def _loaded_definition(self) -> CatalogDef:
+        if self._definition is None:
+            self._load_definition(None)
+        assert self._definition is not None
+        return self._definition
+
     def _load_definition(self, beside: str | None) -> None:
         """Read the catalog definition, and in the same round trip the node that the caller needs next."""
         path = check_pointer(self.root.catalog_def, self.file.path)
         wanted = [path] if beside is None else [path, check_pointer(beside, self.file.path)]
-        results = dict(self.store.read_many(wanted))
+        results = dict(zip(wanted, self.definitions.read(wanted), strict=True))
         data = results[path]
         if isinstance(data, PathMissing):
             raise Damaged(path, f"the catalog definition of version {self.version} is missing") from None

@@ -10,19 +10,20 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from olympia_cli.catalog.clock import Clock
+from olympia_cli.catalog.clock import Clock, Moment, moment
 from olympia_cli.catalog.draft import Draft
-from olympia_cli.catalog.redo import READS, not_found, redo
-from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
+from olympia_cli.catalog.lineage import living_name
+from olympia_cli.catalog.redo import NO_LONGER_FITS, READS, exists, not_found, redo
+from olympia_cli.catalog.snapshot import EXPORT_PREFIX, REQUIRED_FEATURES, CatalogObject, ObjectDefinition, Snapshot
 from olympia_cli.errors import (
     CommitConflict,
+    Damaged,
     InvalidOption,
     NamespaceNotEmpty,
-    OlympiaError,
     TransactionClosed,
-    VersionNotFound,
+    TransactionExpired,
 )
-from olympia_cli.format.actions import Action, definition_bytes
+from olympia_cli.format.actions import Action, Reapply, definition_bytes
 from olympia_cli.format.pb.actions_pb2 import (
     ActionType,
     AlterDef,
@@ -41,8 +42,10 @@ if TYPE_CHECKING:
 
 T = ActionType
 Properties = Mapping[str, str]
-Reapply = Callable[[TableDef], TableDef]
-"""Does a table change again on a newer definition of the table, for whoever knows how (an append does)."""
+MIN_TTL_MILLIS = 60 * 1000
+MAX_TTL_MILLIS = 366 * 86_400_000
+
+_EXISTS = {Kind.NAMESPACE: T.NAMESPACE_EXISTS, Kind.TABLE: T.TABLE_EXISTS, Kind.VIEW: T.VIEW_EXISTS}
 
 
 class Transaction:
@@ -57,21 +60,23 @@ class Transaction:
         id: str | None = None,
         began_at_millis: int | None = None,
         expires_at_millis: int | None = None,
+        opened_at: Moment | None = None,
     ) -> None:
+        """`opened_at` is a moment before the base was looked for: from then on an expire may have moved."""
         self.id = str(uuid.uuid4()) if id is None else id
         self.clock = clock
         self.draft = Draft(base)
         self.began_at_version = base.version
         definition = base.definition
         self.isolation = definition.txn_isolation_level if isolation is None else isolation
-        self.began_at_millis = clock.now_millis() if began_at_millis is None else began_at_millis
+        self._opened_at = moment(clock) if opened_at is None else opened_at
+        self.began_at_millis = self._opened_at.wall if began_at_millis is None else began_at_millis
         lifetime = definition.txn_ttl_millis
         self.expires_at_millis = self.began_at_millis + lifetime if expires_at_millis is None else expires_at_millis
         self.actions: list[Action] = []
+        self.statements = 0
         self.open = True
-        self.reapplies: dict[TableName, Reapply] = {}
         self._reads: set[tuple[int, ObjectName | None]] = set()
-        self._opened_at = clock.now_millis(), clock.elapsed_millis()
 
     @property
     def base(self) -> Snapshot:
@@ -82,21 +87,33 @@ class Transaction:
     def has_writes(self) -> bool:
         return any(action.type not in READS for action in self.actions)
 
+    def age_millis(self) -> int:
+        """How long ago the transaction began."""
+        return self._now_millis() - self.began_at_millis
+
     def late_by_millis(self) -> int:
         """How long past its lifetime the transaction is; negative while it lives.
 
         By the clock on the wall and by the one that only goes forward, whichever is later: neither a clock set back
         nor a suspended machine makes a transaction younger.
         """
-        wall, elapsed = self._opened_at
-        now = max(self.clock.now_millis(), wall + self.clock.elapsed_millis() - elapsed)
-        return now - self.expires_at_millis
+        return self._now_millis() - self.expires_at_millis
+
+    def check_alive(self) -> None:
+        """Raise TransactionExpired once it is past its lifetime."""
+        if self.late_by_millis() > 0:
+            raise TransactionExpired(f"the transaction {self.id} is past its lifetime")
+
+    def _now_millis(self) -> int:
+        slept = self.clock.elapsed_millis() - self._opened_at.elapsed
+        return max(self.clock.now_millis(), self._opened_at.wall + slept)
 
     # Namespaces
 
     def create_namespace(self, name: NamespaceName, properties: Properties | None = None) -> None:
+        check_properties(properties or {})
         definition = NamespaceDef(id=str(uuid.uuid4()), properties=properties)
-        self._do(Action(T.NAMESPACE_CREATE, name, definition_bytes(definition)))
+        self.do(Action(T.NAMESPACE_CREATE, name, definition_bytes(definition)))
 
     def alter_namespace(
         self,
@@ -109,36 +126,44 @@ class Transaction:
             definition = cast(NamespaceDef, self._need(name))
             definition.properties.update(set_properties)
             payload = NamespaceSetPropertiesDef(keys=sorted(set_properties))
-            self._do(_action(T.NAMESPACE_ALTER_SET_PROPERTIES, name, definition, payload))
+            self.do(_action(T.NAMESPACE_ALTER_SET_PROPERTIES, name, definition, payload))
         if unset_properties:
             definition = cast(NamespaceDef, self._need(name))
             for key in unset_properties:
                 definition.properties.pop(key, None)
             payload_unset = NamespaceUnsetPropertiesDef(keys=sorted(unset_properties))
-            self._do(_action(T.NAMESPACE_ALTER_UNSET_PROPERTIES, name, definition, payload_unset))
+            self.do(_action(T.NAMESPACE_ALTER_UNSET_PROPERTIES, name, definition, payload_unset))
 
     def rename_namespace(self, old: NamespaceName, new: NamespaceName) -> None:
         """Rename a namespace with all that is in it; ids and definitions stay."""
         payload = RenameDef(new_namespace_name=new.namespace)
-        self._do(_action(T.NAMESPACE_RENAME, old, self._need(old), payload))
+        self.do(_action(T.NAMESPACE_RENAME, old, self._need(old), payload))
 
     def drop_namespace(self, name: NamespaceName, cascade: bool = False) -> None:
         """Drop an empty namespace, or with cascade one and all that is in it."""
-        definition = self._need(name)
+        drops = [self._drop(T.NAMESPACE_DROP, name, NamespaceDropDef(cascade=cascade))]
         if cascade:
-            for kind, drop in ((Kind.TABLE, T.TABLE_DROP), (Kind.VIEW, T.VIEW_DROP)):
-                for inside in list(self.draft.objects(kind, name.namespace)):
-                    self._do(_action(drop, inside.name, inside.definition))
+            inside = (
+                _action(type, found.name, found.definition)
+                for kind, type in ((Kind.TABLE, T.TABLE_DROP), (Kind.VIEW, T.VIEW_DROP))
+                for found in self.draft.objects(kind, name.namespace)
+            )
+            drops = [*inside, *drops]
         elif not self.draft.is_empty(name.namespace):
+            self._read(T.NAMESPACE_SHOW_TABLES, name)
+            self._read(T.NAMESPACE_SHOW_VIEWS, name)
             raise NamespaceNotEmpty(f"the namespace {name} is not empty")
-        self._do(_action(T.NAMESPACE_DROP, name, definition, NamespaceDropDef(cascade=cascade)))
+        for drop in drops:
+            self.do(drop)
 
     # Tables
 
     def create_table(self, name: TableName, metadata_location: str, properties: Properties | None = None) -> None:
         """Register an Iceberg table by the location of its metadata, which is stored unread."""
+        check_properties(properties or {})
+        _check_text(metadata_location, "metadata location")
         definition = TableDef(id=str(uuid.uuid4()), properties=properties, iceberg_metadata_location=metadata_location)
-        self._do(Action(T.TABLE_CREATE, name, definition_bytes(definition)))
+        self.do(Action(T.TABLE_CREATE, name, definition_bytes(definition)))
 
     def alter_table(
         self,
@@ -147,31 +172,36 @@ class Transaction:
         unset_properties: Sequence[str] = (),
         metadata_location: str | None = None,
         *,
+        expected_metadata_location: str | None = None,
         type: ActionType = T.TABLE_ALTER,
         payload: bytes = b"",
-        reapply: Reapply | None = None,
+        reapply: Callable[[str], str] | None = None,
     ) -> None:
         """Change a table. A new metadata location makes the present one the previous one.
 
-        A change of the table's data names its own type (an insert, say) and payload; `reapply` does it again when
-        another writer changed the table first.
+        `expected_metadata_location` is the one that the caller has seen: any other is a conflict. A change of the
+        table's data names its own type (an insert, say) and payload; `reapply` makes it again on the metadata location
+        that another writer left meanwhile, and returns the new one.
         """
         _check_changes(set_properties, unset_properties, metadata_location, payload)
         definition = cast(TableDef, self._need(name))
+        present = definition.iceberg_metadata_location
+        if expected_metadata_location is not None and present != expected_metadata_location:
+            raise CommitConflict(f"the metadata of table {name} is at {present}, not at {expected_metadata_location}")
         change = _apply_properties(definition, set_properties, unset_properties)
         if metadata_location is not None:
-            definition.iceberg_previous_metadata_location = definition.iceberg_metadata_location
+            _check_text(metadata_location, "metadata location")
+            definition.iceberg_previous_metadata_location = present
             definition.iceberg_metadata_location = metadata_location
             change.fields.extend(["iceberg_metadata_location", "iceberg_previous_metadata_location"])
-        if reapply is not None:
-            self.reapplies[name] = reapply
         # our fields are numbered apart from the format's payloads, so both stand in one message
         content = payload + change.SerializeToString()
-        self._do(Action(type, name, definition_bytes(definition), content))
+        again = None if reapply is None else Reapply(present, reapply)
+        self.do(Action(type, name, definition_bytes(definition), content, reapply=again))
 
     def rename_table(self, old: TableName, new: TableName) -> None:
         """Rename a table, also into another namespace; its id and its definition stay."""
-        self._do(
+        self.do(
             _action(
                 T.TABLE_RENAME,
                 old,
@@ -181,17 +211,17 @@ class Transaction:
         )
 
     def drop_table(self, name: TableName) -> None:
-        self._do(_action(T.TABLE_DROP, name, self._need(name)))
+        self.do(self._drop(T.TABLE_DROP, name))
 
     # Views
 
     def create_view(self, name: ViewName, definition: ViewDef) -> None:
         """Create a view; the definition's id is given here."""
-        self._do(_action(T.VIEW_CREATE, name, _with_id(definition, str(uuid.uuid4()))))
+        self.do(_action(T.VIEW_CREATE, name, _with_id(definition, str(uuid.uuid4()))))
 
     def replace_view(self, name: ViewName, definition: ViewDef) -> None:
         """Put another definition in place of a view's; the id stays."""
-        self._do(_action(T.VIEW_REPLACE, name, _with_id(definition, self._need(name).id)))
+        self.do(_action(T.VIEW_REPLACE, name, _with_id(definition, self._need(name).id)))
 
     def alter_view(
         self, name: ViewName, set_properties: Properties | None = None, unset_properties: Sequence[str] = ()
@@ -199,10 +229,10 @@ class Transaction:
         _check_changes(set_properties, unset_properties)
         definition = cast(ViewDef, self._need(name))
         change = _apply_properties(definition, set_properties, unset_properties)
-        self._do(_action(T.VIEW_ALTER, name, definition, change))
+        self.do(_action(T.VIEW_ALTER, name, definition, change))
 
     def rename_view(self, old: ViewName, new: ViewName) -> None:
-        self._do(
+        self.do(
             _action(
                 T.VIEW_RENAME,
                 old,
@@ -212,7 +242,7 @@ class Transaction:
         )
 
     def drop_view(self, name: ViewName) -> None:
-        self._do(_action(T.VIEW_DROP, name, self._need(name)))
+        self.do(self._drop(T.VIEW_DROP, name))
 
     # The catalog
 
@@ -226,6 +256,7 @@ class Transaction:
     ) -> None:
         """Change properties, ttl and isolation; order and name sizes are fixed for a catalog's life."""
         _check_changes(set_properties, unset_properties, txn_ttl_millis, isolation)
+        check_catalog_settings({*(set_properties or {}), *unset_properties}, txn_ttl_millis)
         definition = self.draft.catalog
         change = _apply_properties(definition, set_properties, unset_properties)
         if txn_ttl_millis is not None:
@@ -234,29 +265,32 @@ class Transaction:
         if isolation is not None:
             definition.txn_isolation_level = isolation
             change.fields.append("txn_isolation_level")
-        self._do(Action(T.CATALOG_ALTER, None, definition_bytes(definition), change.SerializeToString()))
+        self.do(Action(T.CATALOG_ALTER, None, definition_bytes(definition), change.SerializeToString()))
 
     def restore(self, found: CatalogObject[ObjectDefinition], from_version: int) -> None:
-        """Bring back an object as an older version has it, under its own id."""
+        """Bring back an object as an older version has it, under its own id.
+
+        One that lives under another name today is not brought back a second time: ids are unique.
+        """
+        lives = living_name(found.id, found.name, from_version, self.base, self.actions)
+        if lives is not None and lives != found.name:
+            raise exists(lives)
         type = {Kind.NAMESPACE: T.NAMESPACE_RESTORE, Kind.TABLE: T.TABLE_RESTORE, Kind.VIEW: T.VIEW_RESTORE}[
             found.name.kind
         ]
-        self._do(_action(type, found.name, found.definition, RestoreDef(from_version=from_version)))
+        self.do(_action(type, found.name, found.definition, RestoreDef(from_version=from_version)))
 
     def roll_back(self, to_version: int) -> None:
         """Put an older version's tree in place of this one's."""
         if self.has_writes:
             raise InvalidOption("a rollback is a transaction of its own", hint="commit or drop the other changes first")
         payload = RollbackDef(from_version=self.base.version, to_version=to_version)
-        self._do(Action(T.CATALOG_ROLLBACK, None, b"", payload.SerializeToString()))
+        self.do(Action(T.CATALOG_ROLLBACK, None, b"", payload.SerializeToString()))
 
     # Reading inside the transaction
 
     def exists(self, name: ObjectName) -> bool:
-        self._read(
-            {Kind.NAMESPACE: T.NAMESPACE_EXISTS, Kind.TABLE: T.TABLE_EXISTS, Kind.VIEW: T.VIEW_EXISTS}[name.kind],
-            name,
-        )
+        self._read(_EXISTS[name.kind], name)
         return self.draft.find(name)
 
     def namespace(self, name: NamespaceName) -> CatalogObject[NamespaceDef]:
@@ -276,13 +310,13 @@ class Transaction:
         return (cast(NamespaceName, name) for name in self.draft.names(Kind.NAMESPACE))
 
     def tables(self, namespace: str) -> Iterator[TableName]:
-        self._need(NamespaceName(namespace))
         self._read(T.NAMESPACE_SHOW_TABLES, NamespaceName(namespace))
+        self._need_namespace(namespace)
         return (cast(TableName, name) for name in self.draft.names(Kind.TABLE, namespace))
 
     def views(self, namespace: str) -> Iterator[ViewName]:
-        self._need(NamespaceName(namespace))
         self._read(T.NAMESPACE_SHOW_VIEWS, NamespaceName(namespace))
+        self._need_namespace(namespace)
         return (cast(ViewName, name) for name in self.draft.names(Kind.VIEW, namespace))
 
     # For commit and for distributed transactions
@@ -293,11 +327,8 @@ class Transaction:
         done = []
         for action in actions:
             try:
-                done.append(self._redo_on(action, draft))
-            except VersionNotFound:
-                # an expire took the source away meanwhile: not a clash, but gone
-                raise
-            except OlympiaError as error:
+                done.append(redo(action, draft))
+            except NO_LONGER_FITS as error:
                 what = f"{action.type_name} {action.name or 'the catalog'}"
                 raise CommitConflict(f"{what} no longer fits version {base.version}: {error.message}") from error
         self.draft, self.actions = draft, done
@@ -307,30 +338,44 @@ class Transaction:
         self.actions = [redo(action, self.draft) for action in actions]
         self._reads = {(action.type, action.name) for action in actions if action.type in READS}
 
-    def _redo_on(self, action: Action, draft: Draft) -> Action:
-        reapply = self.reapplies.get(action.name) if isinstance(action.name, TableName) else None
-        if reapply is not None and isinstance(action.name, TableName):
-            now = draft.get(action.name)
-            mine = self.base.get(action.name)
-            if now is not None and (mine is None or definition_bytes(now) != definition_bytes(mine.definition)):
-                changed = reapply(cast(TableDef, now))
-                action = Action(action.type, action.name, definition_bytes(changed), _without_change(action.payload))
-        return redo(action, draft)
-
-    def _do(self, action: Action) -> None:
-        self._check_open()
-        self.actions.append(redo(action, self.draft))
+    def do(self, action: Action) -> None:
+        """Stage an action. One that fails leaves nothing behind but what it has seen."""
+        self.check_open()
+        if any(staged.type == T.CATALOG_ROLLBACK for staged in self.actions):
+            raise InvalidOption("a rollback is a transaction of its own", hint="commit it first")
+        try:
+            self.actions.append(redo(action, self.draft))
+            self.statements += 1
+        except NO_LONGER_FITS:
+            if action.name is not None:
+                self._read(_EXISTS[action.kind], action.name)
+            raise
 
     def _read(self, type: ActionType, name: ObjectName | None) -> None:
         """Remember a read, once, where the isolation level asks for it."""
-        self._check_open()
+        self.check_open()
+        if name is not None:
+            # a name that no object can have is refused here, and not remembered
+            self.base.keys.encode(name)
         if self.isolation == IsolationLevel.SERIALIZABLE and (type, name) not in self._reads:
             self._reads.add((type, name))
             self.actions.append(Action(type, name))
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise TransactionClosed once it was committed or aborted."""
         if not self.open:
             raise TransactionClosed(f"the transaction {self.id} is closed")
+
+    def _need_namespace(self, namespace: str) -> None:
+        if not self.draft.find(NamespaceName(namespace)):
+            raise not_found(NamespaceName(namespace), self.draft)
+
+    def _drop(self, type: ActionType, name: ObjectName, payload: Message | None = None) -> Action:
+        """A drop of the object; one whose definition is damaged can be dropped all the same."""
+        try:
+            return _action(type, name, self._need(name), payload)
+        except Damaged:
+            return Action(type, name, b"", b"" if payload is None else payload.SerializeToString())
 
     def _need(self, name: ObjectName) -> ObjectDefinition:
         return self._object(name).definition
@@ -338,6 +383,7 @@ class Transaction:
     def _object(self, name: ObjectName) -> CatalogObject[ObjectDefinition]:
         found = self.draft.object(name)
         if found is None:
+            self._read(_EXISTS[name.kind], name)
             raise not_found(name, self.draft)
         return found
 
@@ -362,8 +408,34 @@ def _check_changes(set_properties: Properties | None, unset_properties: Sequence
         raise InvalidOption("there is nothing to change", hint="name a property to set or unset")
     if both := set(set_properties or {}) & set(unset_properties):
         raise InvalidOption(f"the property {min(both)} is both set and unset", hint="do one or the other")
-    if "" in (set_properties or {}) or "" in unset_properties:
+    check_properties(set_properties or {})
+    if "" in unset_properties:
         raise InvalidOption("a property must have a name", hint="")
+
+
+def check_properties(properties: Properties) -> None:
+    """Refuse what no definition could hold."""
+    for key, value in properties.items():
+        if not key:
+            raise InvalidOption("a property must have a name", hint="")
+        _check_text(key, "name of a property")
+        _check_text(value, f"value of the property {key}")
+
+
+def check_catalog_settings(keys: set[str], txn_ttl_millis: int | None) -> None:
+    """Refuse to change by hand what the program keeps true itself, and a lifetime that no commit could keep to."""
+    for key in sorted(keys):
+        if key.startswith((EXPORT_PREFIX, "olympia.expire.")) or key == REQUIRED_FEATURES:
+            raise InvalidOption(f"{key} is kept by the program itself", hint="")
+    if txn_ttl_millis is not None and not MIN_TTL_MILLIS <= txn_ttl_millis <= MAX_TTL_MILLIS:
+        raise InvalidOption("a transaction's lifetime is 1 minute to 1 year", hint="write 1h, 3d or 2w")
+
+
+def _check_text(value: str, what: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidOption(f"the {what} is not valid Unicode: {value[:60]!a}", hint="") from None
 
 
 def _with_id(definition: ViewDef, id: str) -> ViewDef:
@@ -371,12 +443,3 @@ def _with_id(definition: ViewDef, id: str) -> ViewDef:
     named.CopyFrom(definition)
     named.id = id
     return named
-
-
-def _without_change(payload: bytes) -> bytes:
-    """The payload without what it says of changed fields: the definition that goes with it is whole."""
-    change = AlterDef.FromString(payload)
-    change.ClearField("set_properties")
-    change.ClearField("unset_properties")
-    change.ClearField("fields")
-    return change.SerializeToString()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode, b64encode
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
@@ -22,6 +23,18 @@ MessageClass = type[M]
 
 
 @dataclass(frozen=True, slots=True)
+class Reapply:
+    """How to do a change of a table's data again when another writer changed the data first.
+
+    `staged_on` is the metadata location that the change was made on; `do` makes it on another one, and returns the
+    new location.
+    """
+
+    staged_on: str
+    do: Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
 class Action:
     """One action: its type, the object it is on (None is the catalog), the definition that it leaves, and its payload.
 
@@ -34,6 +47,7 @@ class Action:
     definition: bytes = b""
     payload: bytes = b""
     rest: ActionDef | None = None
+    reapply: Reapply | None = field(default=None, compare=False)
 
     @property
     def type_name(self) -> str:
@@ -78,7 +92,8 @@ def encode_action(action: Action, keys: KeyCodec) -> tuple[str, str]:
     if action.rest is not None:
         message.CopyFrom(action.rest)
     message.type = action.type
-    message.object_def.type = cast(ObjectType, int(action.kind))
+    if action.name is not None or action.rest is None:
+        message.object_def.type = cast(ObjectType, int(action.kind))
     setattr(message.object_def, "def", action.definition)
     if action.name is not None:
         message.object_def.namespaceName = action.name.namespace

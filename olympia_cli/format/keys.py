@@ -78,33 +78,43 @@ class KeyCodec:
         return decoded
 
     def _pad(self, name: str, size: int, what: str) -> str:
-        missing = size - self._length(name)
+        text = utf16_units(name) if self.java else name
+        missing = size - self._length(text)
         if missing < 0:
             shown = ascii(name if len(name) <= 60 else name[:57] + "...")
             raise InvalidName(
                 f"the {what} name {shown} has {size - missing} bytes, and this catalog allows {size}",
                 hint="choose a shorter name",
             )
-        return name + " " * missing
+        return text + " " * missing
 
-    def _length(self, name: str) -> int:
-        return (
-            len(name.encode("utf-16-le", "surrogatepass")) // 2
-            if self.java
-            else len(name.encode("utf-8", "surrogatepass"))
-        )
+    def _length(self, text: str) -> int:
+        return len(text) if self.java or text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
     def _cut(self, text: str, size: int) -> tuple[str, str]:
         """The first name in the text, without its padding, and what follows it."""
-        if text.isascii():
-            return text[:size].rstrip(" "), text[size:]
-        encoding, unit = ("utf-16-le", 2) if self.java else ("utf-8", 1)
-        data = text.encode(encoding, "surrogatepass")
-        cut = size * unit
-        return data[:cut].decode(encoding, "replace").rstrip(" "), data[cut:].decode(encoding, "replace")
+        if self.java or text.isascii():
+            name = text[:size].rstrip(" ")
+            return _from_utf16_units(name) if self.java else name, text[size:]
+        data = text.encode("utf-8", "surrogatepass")
+        return data[:size].decode("utf-8", "replace").rstrip(" "), data[size:].decode("utf-8", "replace")
+
+
+def utf16_units(text: str) -> str:
+    """The text with each character beyond U+FFFF as its two UTF-16 units: so lengths and order are the Java SDK's."""
+    if not text or max(text) <= "\uffff":
+        return text
+    units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
+    return "".join(map(chr, units))
+
+
+def _from_utf16_units(text: str) -> str:
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def after_prefix(prefix: str) -> str:
     """The smallest string above everything that begins with the prefix."""
+    # nothing comes after the last character there is, so the one before it counts on
+    prefix = prefix.rstrip("\U0010ffff")
     last = ord(prefix[-1]) + 1
     return prefix[:-1] + chr(0xE000 if last == 0xD800 else last)

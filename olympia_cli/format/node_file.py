@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from olympia_cli.errors import Damaged, Unsupported
-from olympia_cli.format.keys import CATALOG_DEF
+from olympia_cli.format.keys import CATALOG_DEF, utf16_units
 from olympia_cli.format.node import EMPTY, Node, Root, Sizes
 
 PREVIOUS_ROOT = "previous_root"
@@ -174,10 +174,10 @@ class _Rows:
         self._path = path
         try:
             self._reader = pa.ipc.open_file(pa.py_buffer(data), options=_READ_OPTIONS)
+            schema = self._reader.schema
+            names = tuple(schema.names)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise Damaged(path, _not_arrow(data, error)) from None
-        schema = self._reader.schema
-        names = tuple(schema.names)
         if set(names) > set(COLUMNS):
             extra = ", ".join(sorted(set(names) - set(COLUMNS)))
             raise Unsupported(f"{path} has columns that this program does not know: {extra!a}")
@@ -249,6 +249,8 @@ def _decode(rows: _Rows, path: str) -> NodeFile:
     pivot = rows.rows(start, end)
     if len(pivot) != n_keys + 1:
         raise Damaged(path, f"its pivot table has {len(pivot) - 1} keys, but n_keys says {n_keys}")
+    if CATALOG_DEF not in system and any(row != (None, None, None) for row in rows.from_row(end)):
+        raise Damaged(path, "it has rows behind its pivot table, and is not a root")
     if rows.digest is not None and digest(rows.rows(0, end)) != rows.digest:
         raise Damaged(path, "its rows are not what its digest says")
     keys, values, children = zip(*pivot, strict=True)
@@ -266,7 +268,7 @@ def _decode(rows: _Rows, path: str) -> NodeFile:
 
 def _decode_java(rows: _Rows, path: str) -> NodeFile:
     system = rows.system()
-    pivot = list(rows.from_row(len(system)))
+    pivot = [(key and utf16_units(key), value, child) for key, value, child in rows.from_row(len(system))]
     if any(key is None for key, _, _ in pivot[1:]) or pivot[0][1] is not None:
         raise Damaged(path, "its pivot table is not a leftmost row and rows with keys")
     if all(child is None for _, _, child in pivot):
@@ -295,8 +297,11 @@ def _decode_sizes(text: bytes | None, path: str) -> Sizes | None:
     try:
         fields = json.loads(text)
         sizes = Sizes(*(int(fields[name]) for name in ("order", "namespace", "table", "view")))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise Damaged(path, "its sizes cannot be read") from None
+    names = (sizes.namespace, sizes.table, sizes.view)
+    if not 3 <= sizes.order <= 2**20 or not all(1 <= size <= 2**16 for size in names):
+        raise Damaged(path, "its sizes are out of range")
     return sizes
 
 

@@ -8,7 +8,8 @@ from olympia_cli.errors import InvalidOption
 from olympia_cli.format.node import Child, Node
 from olympia_cli.tree.edit import max_keys, min_keys
 
-WriteNode = Callable[[Node], str]
+WriteNode = Callable[[Node], Child]
+"""Writes a node and returns its path; or returns the node itself, to be written later."""
 
 
 def bulk_load(items: Iterable[tuple[str, str]], order: int, write: WriteNode, fill: float = 1.0) -> Node:
@@ -42,8 +43,8 @@ class _Level:
         self._held: tuple[Node, str, str | None] | None = None
         self._parent: _Level | None = None
 
-    def add_child(self, path: str) -> None:
-        self._children.append(path)
+    def add_child(self, child: Child) -> None:
+        self._children.append(child)
 
     def add_key(self, key: str, value: str | None) -> None:
         if len(self._keys) < self._target:

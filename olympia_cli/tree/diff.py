@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from olympia_cli.format.node import Child, Node
-from olympia_cli.tree.load import NodeReader, bounds, check_range
+from olympia_cli.tree.load import NodeReader, bounds, check_depth, check_range
 from olympia_cli.tree.search import depth
 
 
@@ -100,6 +100,7 @@ class _Cursor:
         """Replace the subtree on top by what is in it."""
         subtree = self._stack.pop()
         assert isinstance(subtree, _Subtree)
+        check_depth(-subtree.height, subtree.child)
         node = self._reader.node(subtree.child)
         check_range(node, subtree.child, subtree.low, subtree.high)
         self._open(node, subtree.height, subtree.low, subtree.high)

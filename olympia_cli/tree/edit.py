@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from olympia_cli.errors import Damaged
 from olympia_cli.format.node import EMPTY, Child, Node
 from olympia_cli.tree.load import NodeReader, bounds, check_depth, check_level, check_range
 
@@ -145,6 +146,8 @@ class _Editor:
     def _pop_last(self, node: Node) -> tuple[Node, str, str | None]:
         """The node without its last key, and that key with its value."""
         if node.is_leaf:
+            if not node.keys:
+                raise Damaged("a leaf of the tree", "it has no keys")
             return Node(node.keys[:-1], node.values[:-1]), node.keys[-1], node.values[-1]
         last = len(node.children) - 1
         child, key, value = self._pop_last(self._node(node.children[last]))

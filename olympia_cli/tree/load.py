@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 
 from olympia_cli.errors import Damaged, PathMissing
@@ -15,13 +16,14 @@ MAX_DEPTH = 64
 
 
 class NodeReader:
-    """Nodes by path. Node files never change, so the last few hundred are kept."""
+    """Nodes by path. Node files never change, so the last few hundred are kept. Safe for several threads."""
 
     def __init__(self, store: Store, *, keep: int = 256, java: bool = False) -> None:
         self._store = store
         self._java = java
         self._keep = keep
         self._nodes: dict[str, Node] = {}
+        self._lock = threading.Lock()
 
     def node(self, child: Child) -> Node:
         """The node behind a child pointer."""
@@ -30,7 +32,8 @@ class NodeReader:
     def nodes(self, children: Sequence[Child]) -> Iterator[Node]:
         """The nodes behind child pointers, in order, read in parallel where the store can."""
         # taken now: what is kept may be gone by the time its turn comes
-        known = {child: self._nodes[child] for child in children if isinstance(child, str) and child in self._nodes}
+        found = ((child, self._nodes.get(child)) for child in children if isinstance(child, str))
+        known = {child: node for child, node in found if node is not None}
         missing = [child for child in children if isinstance(child, str) and child not in known]
         for path in missing:
             check_pointer(path, path)
@@ -52,9 +55,10 @@ class NodeReader:
         """Decode a node that was read by other means, and remember it."""
         node = decode_node(data, path, self._java).node
         if self._keep:
-            while len(self._nodes) >= self._keep:
-                self._nodes.pop(next(iter(self._nodes)))
-            self._nodes[path] = node
+            with self._lock:
+                while len(self._nodes) >= self._keep:
+                    self._nodes.pop(next(iter(self._nodes)))
+                self._nodes[path] = node
         return node
 
 

@@ -226,3 +226,21 @@ def test_a_store_that_fails_is_not_taken_for_damage(store):
 
     with pytest.raises(StorageFailed):
         search(NodeReader(Failing()), Node((key(10),), ("def/table/x",), ("node/a", "node/b")), key(5))
+
+
+def test_a_diff_ends_where_a_chain_without_keys_lies_off_the_leftmost_path(store):
+    left = write_node(store, Node(("a",), ("def/table/a",)))
+    path = new_node_path()
+    store.create(path, encode_node(Node((), (), (path,)), 0))
+    old = Node(("k",), ("def/table/k",), (left, path))
+    new = Node(("a", "k", "z"), ("def/table/a", "def/table/k", "def/table/z"))
+    with pytest.raises(Damaged, match="deeper than"):
+        list(diff(NodeReader(store), old, NodeReader(store), new))
+
+
+def test_an_empty_leaf_is_damage_and_no_crash(store):
+    empty = write_node(store, Node((), ()))
+    leaf = write_node(store, Node((key(20),), ("def/table/x",)))
+    tree = Node((key(10),), ("def/table/x",), (empty, leaf))
+    with pytest.raises(Damaged, match="no keys"):
+        edit(NodeReader(store), tree, {key(10): None}, 4)

@@ -231,18 +231,20 @@ class RestoreDef(_message.Message):
     def __init__(self, from_version: _Optional[int] = ...) -> None: ...
 
 class ExportDef(_message.Message):
-    __slots__ = ("name", "location", "mode", "version", "dropped")
+    __slots__ = ("name", "location", "mode", "version", "dropped", "expires_at_millis")
     NAME_FIELD_NUMBER: _ClassVar[int]
     LOCATION_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DROPPED_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_MILLIS_FIELD_NUMBER: _ClassVar[int]
     name: str
     location: str
     mode: str
     version: int
     dropped: bool
-    def __init__(self, name: _Optional[str] = ..., location: _Optional[str] = ..., mode: _Optional[str] = ..., version: _Optional[int] = ..., dropped: _Optional[bool] = ...) -> None: ...
+    expires_at_millis: int
+    def __init__(self, name: _Optional[str] = ..., location: _Optional[str] = ..., mode: _Optional[str] = ..., version: _Optional[int] = ..., dropped: _Optional[bool] = ..., expires_at_millis: _Optional[int] = ...) -> None: ...
 
 class ExpireDef(_message.Message):
     __slots__ = ("oldest", "former_oldest", "manifest", "purged")
@@ -255,6 +257,12 @@ class ExpireDef(_message.Message):
     manifest: str
     purged: int
     def __init__(self, oldest: _Optional[int] = ..., former_oldest: _Optional[int] = ..., manifest: _Optional[str] = ..., purged: _Optional[int] = ...) -> None: ...
+
+class CompactDef(_message.Message):
+    __slots__ = ("fill_percent",)
+    FILL_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    fill_percent: int
+    def __init__(self, fill_percent: _Optional[int] = ...) -> None: ...
 
 class RepairDef(_message.Message):
     __slots__ = ("description", "lost_keys")
