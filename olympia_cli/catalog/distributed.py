@@ -116,14 +116,8 @@ class DistributedTransaction:
         """
         transaction = self.transaction
         author = Author(by=who() if by is None else by, message=message)
-        unsaved = transaction.statements != self._saved_statements
+        unsaved = transaction.open and transaction.statements != self._saved_statements
         done = self._catch_up()
-        if done is not None and unsaved and transaction.open:
-            raise SavedElsewhere(
-                f"another process committed the transaction {self.id} as version {done.version}, "
-                "without the statements that were not saved here",
-                hint="do them again in a new transaction",
-            )
         if done is None:
             try:
                 self.save()
@@ -131,6 +125,12 @@ class DistributedTransaction:
                 done = self._catch_up()
                 if done is None:
                     raise
+        if done is not None and unsaved:
+            raise SavedElsewhere(
+                f"another process committed the transaction {self.id} as version {done.version}, "
+                "without the statements that were not saved here",
+                hint="do them again in a new transaction",
+            )
         if done is None:
             done = commit(transaction, author, retry_for=retry_for, atomic=atomic, files=self._files)
         transaction.open = False
