@@ -52,6 +52,8 @@ def _split(uri: str) -> tuple[str, str]:
     """The scheme and what follows `://`; for a local folder, its path."""
     found = _SCHEME.match(uri)
     scheme = found[1].lower() if found else ""
+    if uri.startswith(("://", ":/")):
+        raise InvalidLocation(f"{uri[:60]!a} has no scheme", hint=f"use {_SUPPORTED}")
     if "://" not in uri or not found or not uri[found.end() :].startswith("//"):
         if scheme in SCHEMES:
             raise InvalidLocation(
