@@ -48,6 +48,12 @@ class InvalidOption(OlympiaError):
     exit_code = 2
 
 
+class InvalidLine(OlympiaError):
+    """A line of input that is not a statement."""
+
+    exit_code = 2
+
+
 class InvalidLocation(OlympiaError):
     """A catalog URI that cannot be understood."""
 

@@ -56,6 +56,14 @@ class TableName:
         check_name(self.namespace, "namespace")
         check_name(self.name, "table")
 
+    @classmethod
+    def known_legal(cls, namespace: str, name: str) -> TableName:
+        """A name whose characters were looked at already: lists have millions of them."""
+        table = object.__new__(cls)
+        object.__setattr__(table, "namespace", namespace)
+        object.__setattr__(table, "name", name)
+        return table
+
     @property
     def kind(self) -> Kind:
         return Kind.TABLE
@@ -85,14 +93,15 @@ class ViewName:
 
 ObjectName = NamespaceName | TableName | ViewName
 
-_FORBIDDEN = re.compile(r"[\x00-\x20\x7f]")
+# patterns are compiled when they are first used: a program that only prints help starts faster
+_FORBIDDEN = r"[\x00-\x20\x7f]"
 
 
 def check_name(name: str, what: str) -> None:
     """Raise InvalidName unless the format allows the name. Its length is the catalog's to judge."""
     if not name:
         raise InvalidName(f"a {what} name must not be empty", hint="")
-    found = _FORBIDDEN.search(name)
+    found = re.search(_FORBIDDEN, name)
     if found:
         raise InvalidName(
             f"the {what} name {_shown(name)} holds the character U+{ord(found[0]):04X}",
@@ -119,14 +128,14 @@ def quote_part(part: str) -> str:
     return '"' + part.replace('"', '""') + '"' if "." in part or '"' in part else part
 
 
-_PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
+_PART = r'"((?:[^"]|"")*)"|([^."]+)'
 
 
 def _split(text: str, what: str) -> tuple[str, str]:
     parts: list[str] = []
     at = 0
     while True:
-        found = _PART.match(text, at)
+        found = re.compile(_PART).match(text, at)
         if not found:
             at = -1  # a dot that nothing follows
             break
@@ -183,35 +192,35 @@ class AtExport:
 Reference = AtVersion | Latest | Oldest | AtTime | Ago | AtExport
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_VERSION = re.compile(r"v?([0-9]+)")
-_BACK = re.compile(r"latest~([0-9]+)")
-_DURATION = re.compile(r"([0-9]+)(ms|min|s|m|h|d|w)")
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].*)?", re.IGNORECASE)
+_SURROGATE = "[\ud800-\udfff]"
+_VERSION = r"v?([0-9]+)"
+_BACK = r"latest~([0-9]+)"
+_DURATION = r"([0-9]+)(ms|min|s|m|h|d|w)"
+_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].*)?"
 
 
 def parse_reference(text: str) -> Reference:
     """A version reference as a person writes it; what reads as none of the others is an export's name."""
-    if found := _VERSION.fullmatch(text):
+    if found := re.fullmatch(_VERSION, text):
         return AtVersion(_number(found[1], text))
     if text == "latest":
         return Latest()
-    if found := _BACK.fullmatch(text):
+    if found := re.fullmatch(_BACK, text):
         return Latest(_number(found[1], text))
     if text == "oldest":
         return Oldest()
-    if _DURATION.fullmatch(text):
+    if re.fullmatch(_DURATION, text):
         return Ago(parse_duration(text))
-    if _TIME.fullmatch(text):
+    if re.fullmatch(_TIME, text, re.IGNORECASE):
         return AtTime(parse_time(text))
-    if not text or _FORBIDDEN.search(text) or _SURROGATE.search(text):
+    if not text or re.search(_FORBIDDEN, text) or re.search(_SURROGATE, text):
         raise InvalidReference(f"{_shown(text)} is not a version reference")
     return AtExport(text)
 
 
 def parse_duration(text: str) -> int:
     """A duration such as `2h`, `3d` or `1w`, in milliseconds."""
-    found = _DURATION.fullmatch(text)
+    found = re.fullmatch(_DURATION, text)
     if not found:
         raise InvalidReference(
             f"{_shown(text)} is not a duration", hint="write a number and s, m, h, d or w: 2h, 3d, 1w"

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import getpass
+import os
 import socket
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from olympia_cli.catalog.checks import check_catalog_settings, check_properties
 from olympia_cli.catalog.clock import Clock, SystemClock, moment
 from olympia_cli.catalog.commit import Author, Committed, check_writable, commit
-from olympia_cli.catalog.references import resolve
+from olympia_cli.catalog.references import open_snapshot
 from olympia_cli.catalog.snapshot import MAJOR_VERSION, Snapshot
-from olympia_cli.catalog.transaction import Transaction, check_catalog_settings, check_properties
-from olympia_cli.catalog.versions import read_latest, write_latest
+from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.catalog.versions import write_latest
 from olympia_cli.errors import CatalogExists, InvalidOption, LocationNotEmpty, PathTaken
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action, encode_action
@@ -91,8 +93,8 @@ class Catalog:
 
     def snapshot(self, reference: Reference | None = None) -> Snapshot:
         """A version: the latest, or the one that a reference means."""
-        latest = Snapshot(self.store, read_latest(self.store))
-        return resolve(reference if reference is not None else Latest(), latest, self.clock.now_millis())
+        wanted = reference if reference is not None else Latest()
+        return open_snapshot(self.store, wanted, self.clock.now_millis())
 
     def begin(self, isolation: IsolationLevel | None = None) -> Transaction:
         """A transaction on the latest version."""
@@ -158,7 +160,9 @@ class Catalog:
 
 
 def who() -> str:
-    """Who runs this program, as user@host."""
+    """Who runs this program, for the log: user@host, or what OLYMPIA_BY says."""
+    if named := os.environ.get("OLYMPIA_BY"):
+        return named
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

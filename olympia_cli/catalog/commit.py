@@ -12,7 +12,6 @@ from olympia_cli.catalog.changes import tree_changes
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.conflicts import Clash, settle
 from olympia_cli.catalog.draft import Draft
-from olympia_cli.catalog.redo import READS
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.catalog.versions import RootFile, read_hints, write_latest
@@ -28,6 +27,7 @@ from olympia_cli.errors import (
     Unsupported,
 )
 from olympia_cli.format import definitions
+from olympia_cli.format.action_types import READS
 from olympia_cli.format.actions import Action, commit_info, encode_action
 from olympia_cli.format.node import Node, Root
 from olympia_cli.format.node_file import encode_node, encode_root

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from olympia_cli.catalog.redo import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES, RESTORES, renamed
+from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES, RESTORES, renamed
 from olympia_cli.format.actions import Action
 from olympia_cli.format.pb.actions_pb2 import (
     ActionType,

@@ -69,11 +69,16 @@ class Saved:
             raise Damaged(transaction_save_path(self.id, self.save), "it does not name the version that it began at")
         return version
 
+    @property
+    def committed_version(self) -> int | None:
+        """The version that holds it, once it is committed and somebody noted it."""
+        return parse_root_path(self.definition.running_root_node_file_path)
+
     def state(self, clock: Clock) -> State:
         running = self.definition.running_root_node_file_path
         if not running:
             return State.ABORTED
-        if parse_root_path(running) is not None:
+        if self.committed_version is not None:
             return State.COMMITTED
         return State.EXPIRED if clock.now_millis() > self.definition.expire_at_millis else State.OPEN
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from olympia_cli.catalog.redo import CREATES, DROPS, RENAMES, RESTORES, renamed
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import PathMissing, VersionNotFound
+from olympia_cli.format.action_types import CREATES, DROPS, RENAMES, RESTORES, renamed
 from olympia_cli.format.actions import Action
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, RollbackDef

@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPORT_PREFIX, Snapshot, expired_before
-from olympia_cli.catalog.versions import first_version, read_hints, read_root
+from olympia_cli.catalog.versions import first_version, read_hints, read_latest, read_root
 from olympia_cli.errors import ExportNotFound, VersionNotFound
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import AtExport, AtTime, AtVersion, Latest, Oldest, Reference
+from olympia_cli.storage.protocol import Store
+
+
+def open_snapshot(store: Store, reference: Reference, now_millis: int) -> Snapshot:
+    """The version of a catalog that a reference means now."""
+    return resolve(reference, Snapshot(store, read_latest(store)), now_millis)
 
 
 def resolve(reference: Reference, latest: Snapshot, now_millis: int) -> Snapshot:

@@ -7,14 +7,15 @@ statements before them.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
+from olympia_cli.catalog.checks import Properties, check_catalog_settings, check_changes, check_properties, check_text
 from olympia_cli.catalog.clock import Clock, Moment, moment
 from olympia_cli.catalog.draft import Draft
 from olympia_cli.catalog.lineage import living_name
-from olympia_cli.catalog.redo import NO_LONGER_FITS, READS, exists, not_found, redo
-from olympia_cli.catalog.snapshot import EXPORT_PREFIX, REQUIRED_FEATURES, CatalogObject, ObjectDefinition, Snapshot
+from olympia_cli.catalog.redo import NO_LONGER_FITS, exists, not_found, redo
+from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
 from olympia_cli.errors import (
     CommitConflict,
     Damaged,
@@ -23,6 +24,7 @@ from olympia_cli.errors import (
     TransactionClosed,
     TransactionExpired,
 )
+from olympia_cli.format.action_types import READS
 from olympia_cli.format.actions import Action, Reapply, definition_bytes
 from olympia_cli.format.pb.actions_pb2 import (
     ActionType,
@@ -41,9 +43,6 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 T = ActionType
-Properties = Mapping[str, str]
-MIN_TTL_MILLIS = 60 * 1000
-MAX_TTL_MILLIS = 366 * 86_400_000
 
 _EXISTS = {Kind.NAMESPACE: T.NAMESPACE_EXISTS, Kind.TABLE: T.TABLE_EXISTS, Kind.VIEW: T.VIEW_EXISTS}
 
@@ -121,7 +120,7 @@ class Transaction:
         set_properties: Properties | None = None,
         unset_properties: Sequence[str] = (),
     ) -> None:
-        _check_changes(set_properties, unset_properties)
+        check_changes(set_properties, unset_properties)
         if set_properties:
             definition = cast(NamespaceDef, self._need(name))
             definition.properties.update(set_properties)
@@ -161,7 +160,7 @@ class Transaction:
     def create_table(self, name: TableName, metadata_location: str, properties: Properties | None = None) -> None:
         """Register an Iceberg table by the location of its metadata, which is stored unread."""
         check_properties(properties or {})
-        _check_text(metadata_location, "metadata location")
+        check_text(metadata_location, "metadata location")
         definition = TableDef(id=str(uuid.uuid4()), properties=properties, iceberg_metadata_location=metadata_location)
         self.do(Action(T.TABLE_CREATE, name, definition_bytes(definition)))
 
@@ -183,14 +182,14 @@ class Transaction:
         table's data names its own type (an insert, say) and payload; `reapply` makes it again on the metadata location
         that another writer left meanwhile, and returns the new one.
         """
-        _check_changes(set_properties, unset_properties, metadata_location, payload)
+        check_changes(set_properties, unset_properties, metadata_location, payload)
         definition = cast(TableDef, self._need(name))
         present = definition.iceberg_metadata_location
         if expected_metadata_location is not None and present != expected_metadata_location:
             raise CommitConflict(f"the metadata of table {name} is at {present}, not at {expected_metadata_location}")
         change = _apply_properties(definition, set_properties, unset_properties)
         if metadata_location is not None:
-            _check_text(metadata_location, "metadata location")
+            check_text(metadata_location, "metadata location")
             definition.iceberg_previous_metadata_location = present
             definition.iceberg_metadata_location = metadata_location
             change.fields.extend(["iceberg_metadata_location", "iceberg_previous_metadata_location"])
@@ -226,7 +225,7 @@ class Transaction:
     def alter_view(
         self, name: ViewName, set_properties: Properties | None = None, unset_properties: Sequence[str] = ()
     ) -> None:
-        _check_changes(set_properties, unset_properties)
+        check_changes(set_properties, unset_properties)
         definition = cast(ViewDef, self._need(name))
         change = _apply_properties(definition, set_properties, unset_properties)
         self.do(_action(T.VIEW_ALTER, name, definition, change))
@@ -255,7 +254,7 @@ class Transaction:
         isolation: IsolationLevel | None = None,
     ) -> None:
         """Change properties, ttl and isolation; order and name sizes are fixed for a catalog's life."""
-        _check_changes(set_properties, unset_properties, txn_ttl_millis, isolation)
+        check_changes(set_properties, unset_properties, txn_ttl_millis, isolation)
         check_catalog_settings({*(set_properties or {}), *unset_properties}, txn_ttl_millis)
         definition = self.draft.catalog
         change = _apply_properties(definition, set_properties, unset_properties)
@@ -401,41 +400,6 @@ def _apply_properties(
     for key in unset_properties:
         definition.properties.pop(key, None)
     return AlterDef(set_properties=sorted(set_properties or {}), unset_properties=sorted(unset_properties))
-
-
-def _check_changes(set_properties: Properties | None, unset_properties: Sequence[str], *others: object) -> None:
-    if not set_properties and not unset_properties and all(other is None or other == b"" for other in others):
-        raise InvalidOption("there is nothing to change", hint="name a property to set or unset")
-    if both := set(set_properties or {}) & set(unset_properties):
-        raise InvalidOption(f"the property {min(both)} is both set and unset", hint="do one or the other")
-    check_properties(set_properties or {})
-    if "" in unset_properties:
-        raise InvalidOption("a property must have a name", hint="")
-
-
-def check_properties(properties: Properties) -> None:
-    """Refuse what no definition could hold."""
-    for key, value in properties.items():
-        if not key:
-            raise InvalidOption("a property must have a name", hint="")
-        _check_text(key, "name of a property")
-        _check_text(value, f"value of the property {key}")
-
-
-def check_catalog_settings(keys: set[str], txn_ttl_millis: int | None) -> None:
-    """Refuse to change by hand what the program keeps true itself, and a lifetime that no commit could keep to."""
-    for key in sorted(keys):
-        if key.startswith((EXPORT_PREFIX, "olympia.expire.")) or key == REQUIRED_FEATURES:
-            raise InvalidOption(f"{key} is kept by the program itself", hint="")
-    if txn_ttl_millis is not None and not MIN_TTL_MILLIS <= txn_ttl_millis <= MAX_TTL_MILLIS:
-        raise InvalidOption("a transaction's lifetime is 1 minute to 1 year", hint="write 1h, 3d or 2w")
-
-
-def _check_text(value: str, what: str) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidOption(f"the {what} is not valid Unicode: {value[:60]!a}", hint="") from None
 
 
 def _with_id(definition: ViewDef, id: str) -> ViewDef:

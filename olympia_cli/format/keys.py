@@ -64,6 +64,11 @@ class KeyCodec:
             raise Damaged(path, f"the key {key[:60]!a} is of no known type")
         namespace, rest = self._cut(key[_ID_WIDTH:], self.namespace_size)
         size = {Kind.NAMESPACE: 0, Kind.TABLE: self.table_size, Kind.VIEW: self.view_size}[kind]
+        if kind is Kind.TABLE and len(rest) == size and key.isascii() and key.isprintable():
+            # the keys that long lists are made of: printable ASCII without a space is a legal name
+            name = rest.rstrip(" ")
+            if namespace and name and " " not in namespace and " " not in name:
+                return TableName.known_legal(namespace, name)
         name, rest = self._cut(rest, size)
         try:
             decoded: ObjectName

@@ -27,13 +27,13 @@ CREATED_AT_MILLIS = "created_at_millis"
 N_KEYS = "n_keys"
 
 COLUMNS = ("key", "value", "pnode")
-_DIGEST = b"olympia.sha256"
-_ACTIONS_DIGEST = b"olympia.actions-sha256"
-_SIZES = b"olympia.sizes"
+DIGEST_KEY = b"olympia.sha256"
+ACTIONS_DIGEST_KEY = b"olympia.actions-sha256"
+SIZES_KEY = b"olympia.sizes"
 _SCHEMA = pa.schema([pa.field(name, pa.string()) for name in COLUMNS])
 # a node is too small for threads to pay: handing work over costs more than the work
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-_READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
+READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
 Row = tuple[str | None, str | None, str | None]
 
@@ -146,7 +146,7 @@ def _tree_rows(node: Node, system: dict[str, str]) -> list[Row]:
 
 
 def _encode(tree: list[Row], actions: list[Row], sizes: Sizes | None) -> bytes:
-    metadata = {_DIGEST: digest(tree)}
+    metadata = {DIGEST_KEY: digest(tree)}
     if sizes is not None:
         fields = {
             "order": sizes.order,
@@ -154,9 +154,9 @@ def _encode(tree: list[Row], actions: list[Row], sizes: Sizes | None) -> bytes:
             "table": sizes.table,
             "view": sizes.view,
         }
-        metadata[_SIZES] = json.dumps(fields, separators=(",", ":"))
+        metadata[SIZES_KEY] = json.dumps(fields, separators=(",", ":"))
     if actions:
-        metadata[_ACTIONS_DIGEST] = digest(actions)
+        metadata[ACTIONS_DIGEST_KEY] = digest(actions)
     schema = _SCHEMA.with_metadata(metadata)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema, options=_OPTIONS) as writer:
@@ -173,7 +173,7 @@ class _Rows:
     def __init__(self, data: bytes, path: str) -> None:
         self._path = path
         try:
-            self._reader = pa.ipc.open_file(pa.py_buffer(data), options=_READ_OPTIONS)
+            self._reader = pa.ipc.open_file(pa.py_buffer(data), options=READ_OPTIONS)
             schema = self._reader.schema
             names = tuple(schema.names)
         except (pa.ArrowException, OSError, ValueError) as error:
@@ -184,9 +184,9 @@ class _Rows:
         if names != COLUMNS or any(field.type != pa.string() for field in schema):
             raise Damaged(path, "it is an Arrow file, but its columns are not key, value and pnode")
         metadata: dict[bytes, bytes] = schema.metadata or {}
-        self.digest = _text(metadata.get(_DIGEST))
-        self.actions_digest = _text(metadata.get(_ACTIONS_DIGEST))
-        self.sizes = _decode_sizes(metadata.get(_SIZES), path)
+        self.digest = metadata_text(metadata.get(DIGEST_KEY))
+        self.actions_digest = metadata_text(metadata.get(ACTIONS_DIGEST_KEY))
+        self.sizes = decode_sizes(metadata.get(SIZES_KEY), path)
         self._batches = 0
         self._rows: list[Row] = []
 
@@ -236,7 +236,7 @@ class _Rows:
             batch.validate(full=True)
             columns: list[list[Any]] = [column.to_pylist() for column in batch.columns]
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise Damaged(self._path, f"its record batch {self._batches} cannot be read: {_line(error)}") from None
+            raise Damaged(self._path, f"its record batch {self._batches} cannot be read: {one_line(error)}") from None
         self._batches += 1
         self._rows.extend(zip(*columns, strict=True))
         return True
@@ -291,7 +291,7 @@ def _number(system: dict[str, str], key: str, path: str) -> int:
     return int(text)
 
 
-def _decode_sizes(text: bytes | None, path: str) -> Sizes | None:
+def decode_sizes(text: bytes | None, path: str) -> Sizes | None:
     if text is None:
         return None
     try:
@@ -305,7 +305,7 @@ def _decode_sizes(text: bytes | None, path: str) -> Sizes | None:
     return sizes
 
 
-def _text(value: bytes | None) -> str | None:
+def metadata_text(value: bytes | None) -> str | None:
     return None if value is None else value.decode("ascii", "replace")
 
 
@@ -316,8 +316,8 @@ def _not_arrow(data: bytes, error: Exception) -> str:
         return "it is not an Arrow file"
     if not data.endswith(b"ARROW1"):
         return f"it is cut short after {len(data):,} bytes"
-    return f"it cannot be read as an Arrow file: {_line(error)}"
+    return f"it cannot be read as an Arrow file: {one_line(error)}"
 
 
-def _line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import uuid
 from enum import Enum
-from urllib.parse import quote
 
 from olympia_cli.errors import Damaged, InvalidOption
 from olympia_cli.names import Kind, ObjectName
@@ -40,19 +38,28 @@ def parse_root_path(path: str) -> int | None:
 
 
 def new_node_path() -> str:
-    return f"node/{uuid.uuid4()}.arrow"
+    return f"node/{_uuid4()}.arrow"
 
 
 def new_definition_path(kind: Kind, name: ObjectName | None) -> str:
     """A fresh path for a definition. The names in it are for people who look at a listing; nobody parses them."""
-    stem = str(uuid.uuid4())
+    stem = _uuid4()
     if name is not None:
+        from urllib.parse import quote
+
         parts = (name.namespace, name.name) if name.name else (name.namespace,)
         stem += "-" + "-".join(quote(part, safe="") for part in parts)
     stem = stem[: MAX_FILE_NAME_BYTES - len(".binpb")]
     # a cut must not leave half of a percent escape, which some tools refuse
     stem = re.sub(r"%[0-9A-F]?$", "", stem)
     return f"def/{DEFINITION_FOLDERS[kind]}/{stem}.binpb"
+
+
+def _uuid4() -> str:
+    # only writers need it, and readers start faster without
+    import uuid
+
+    return str(uuid.uuid4())
 
 
 def transaction_path(transaction: str) -> str:

@@ -1,0 +1,189 @@
+"""Where the messages of an Arrow file lie, found without its footer: for files that no Arrow library opens any more.
+
+A file is a magic word, then messages one after the other, then an end mark and the footer. A message is a marker, the
+length of its metadata, the metadata (a flatbuffer, read here with every offset checked), and its body. When one makes
+no sense, the next one is looked for by its marker.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MAGIC = b"ARROW1"
+MARKER = b"\xff\xff\xff\xff"
+FIRST_MESSAGE = 8
+SCHEMA, RECORD_BATCH = 1, 3
+CODECS = {0: "lz4", 1: "zstd"}
+
+_MAX_CANDIDATES = 100_000
+_MAX_BUFFERS = 4096
+
+
+class _Nonsense(Exception):
+    """Bytes that are not the metadata of a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the metadata of a record batch says: rows, and where each buffer lies in the body."""
+
+    rows: int
+    buffers: tuple[tuple[int, int], ...]
+    codec: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message from `start` to `end`; the end is the file's when the body is cut."""
+
+    start: int
+    body: int
+    end: int
+    kind: int
+    layout: Layout | None
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Bytes that are no message; everything up to the end of the file when `end` is its length."""
+
+    start: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The mark behind the last message."""
+
+    at: int
+
+
+def walk(data: bytes, start: int = FIRST_MESSAGE) -> Iterator[Message | Gap | End]:
+    """The messages in order, with the gaps between them, up to the end mark or to the end of the data."""
+    at = start
+    while at < len(data):
+        if data[at : at + 8] == MARKER + bytes(4):
+            yield End(at)
+            return
+        try:
+            message = _message(data, at)
+        except _Nonsense as error:
+            end = _next_message(data, at + 1)
+            yield Gap(at, end, str(error))
+            at = end
+            continue
+        yield message
+        at = message.end
+
+
+def _next_message(data: bytes, at: int) -> int:
+    """Where the next sound message begins, or the end of the data."""
+    for _ in range(_MAX_CANDIDATES):
+        at = data.find(MARKER, at)
+        if at < 0:
+            return len(data)
+        if data[at : at + 8] == MARKER + bytes(4) and len(data) - at > 8:
+            return at
+        try:
+            message = _message(data, at)
+            if message.kind == SCHEMA or (message.layout is not None and message.layout.buffers):
+                return at
+        except _Nonsense:
+            pass
+        at += 1
+    return len(data)
+
+
+def _message(data: bytes, at: int) -> Message:
+    if not any(data[at : at + 8]):
+        length = len(data) - at
+        zeros = not any(data[at:])
+        raise _Nonsense(f"the last {length:,} bytes are all zero" if zeros else "zeros stand where a message begins")
+    if data[at : at + 4] != MARKER[: len(data) - at]:
+        raise _Nonsense("no message begins here")
+    if at + 8 > len(data):
+        raise _Nonsense("the file ends in the middle of a message's header")
+    length = int.from_bytes(data[at + 4 : at + 8], "little")
+    body = at + 8 + length
+    if not 16 <= length <= 2**24:
+        raise _Nonsense(f"a message says that its header has {length:,} bytes")
+    if body > len(data):
+        raise _Nonsense("the file ends in the middle of a message's header")
+    table = _Table.root(data[at + 8 : body])
+    kind = table.number("<B", 1)
+    claimed = table.number("<q", 3)
+    layout = _layout(table.table(2)) if kind == RECORD_BATCH else None
+    if kind not in (SCHEMA, RECORD_BATCH) or claimed < 0:
+        raise _Nonsense("a message is neither a schema nor a record batch")
+    end = body + claimed
+    if layout is not None and end > len(data):
+        # the length may be what is damaged: the buffers say it too
+        needed = max((offset + size for offset, size in layout.buffers), default=0)
+        end = min(end, body + (needed + 7) // 8 * 8)
+    return Message(at, body, min(end, len(data)), kind, layout, end > len(data))
+
+
+def _layout(batch: _Table) -> Layout:
+    buffers = tuple((int(offset), int(size)) for offset, size in batch.structs("<qq", 2))
+    if any(offset < 0 or size < 0 for offset, size in buffers):
+        raise _Nonsense("a record batch has buffers before its beginning")
+    rows = batch.number("<q", 0)
+    compression = batch.optional_table(3)
+    codec = None if compression is None else CODECS.get(compression.number("<b", 0), "unknown")
+    return Layout(max(0, rows), buffers, codec)
+
+
+class _Table:
+    """A table of a flatbuffer; whatever leads out of the bytes is nonsense."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data = data
+        self._at = at
+        self._fields = at - _number(data, "<i", at)
+        self._size = _number(data, "<H", self._fields)
+
+    @classmethod
+    def root(cls, data: bytes) -> _Table:
+        return cls(data, _number(data, "<I", 0))
+
+    def number(self, layout: str, field: int) -> int:
+        at = self._field(field)
+        return 0 if at is None else _number(self._data, layout, at)
+
+    def table(self, field: int) -> _Table:
+        found = self.optional_table(field)
+        if found is None:
+            raise _Nonsense("a message lacks its content")
+        return found
+
+    def optional_table(self, field: int) -> _Table | None:
+        at = self._field(field)
+        return None if at is None else _Table(self._data, at + _number(self._data, "<I", at))
+
+    def structs(self, layout: str, field: int) -> Iterator[tuple[int, ...]]:
+        at = self._field(field)
+        if at is None:
+            return
+        at += _number(self._data, "<I", at)
+        count = _number(self._data, "<I", at)
+        size = struct.calcsize(layout)
+        if count > _MAX_BUFFERS or at + 4 + count * size > len(self._data):
+            raise _Nonsense("a record batch has more buffers than its header holds")
+        yield from struct.iter_unpack(layout, self._data[at + 4 : at + 4 + count * size])
+
+    def _field(self, number: int) -> int | None:
+        slot = 4 + 2 * number
+        if slot + 2 > self._size:
+            return None
+        offset = _number(self._data, "<H", self._fields + slot)
+        return self._at + offset if offset else None
+
+
+def _number(data: bytes, layout: str, at: int) -> int:
+    if not 0 <= at <= len(data) - struct.calcsize(layout):
+        raise _Nonsense("a message's header makes no sense")
+    return int(struct.unpack_from(layout, data, at)[0])

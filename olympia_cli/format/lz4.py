@@ -1,0 +1,65 @@
+"""LZ4 frames as far as they can be unpacked: libraries give a block whole or not at all, and a damaged file has halves.
+
+The layout is that of the LZ4 frame and block formats: a header, then blocks of sequences, each a run of literal bytes
+and a copy of what came before.
+"""
+
+from __future__ import annotations
+
+_MAGIC = b"\x04\x22\x4d\x18"
+_STORED = 0x8000_0000
+
+
+def unpack_prefix(frame: bytes, limit: int) -> bytes:
+    """What the frame unpacks to, up to its first unreadable byte, and to at most `limit` bytes."""
+    out = bytearray()
+    if frame[:4] != _MAGIC or len(frame) < 7:
+        return b""
+    flags = frame[4]
+    block_checksum = 4 if flags & 0x10 else 0
+    at = 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    while at + 4 <= len(frame) and len(out) < limit:
+        size = int.from_bytes(frame[at : at + 4], "little")
+        if size == 0:
+            break
+        stored, size = bool(size & _STORED), size & ~_STORED
+        block = frame[at + 4 : at + 4 + size]
+        if stored:
+            out += block
+        elif not _unpack_block(block, out, limit):
+            break
+        if len(block) < size:
+            break
+        at += 4 + size + block_checksum
+    return bytes(out[:limit])
+
+
+def _unpack_block(block: bytes, out: bytearray, limit: int) -> bool:
+    """Append what the block unpacks to; False when it stops making sense, or reaches the limit."""
+    at, end = 0, len(block)
+    while at < end:
+        token = block[at]
+        at += 1
+        literals, at = _length(block, at, token >> 4)
+        out += block[at : at + literals]
+        at += literals
+        if at + 2 > end or len(out) >= limit:
+            # the last sequence of a sound block has literals only
+            return at == end and len(out) < limit
+        distance = block[at] | block[at + 1] << 8
+        length, at = _length(block, at + 2, token & 15)
+        if not 0 < distance <= len(out):
+            return False
+        for _ in range(min(length + 4, limit - len(out))):
+            out.append(out[-distance])
+    return True
+
+
+def _length(block: bytes, at: int, length: int) -> tuple[int, int]:
+    if length == 15:
+        while at < len(block):
+            length += block[at]
+            at += 1
+            if block[at - 1] != 255:
+                break
+    return length, at

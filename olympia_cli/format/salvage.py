@@ -1,0 +1,366 @@
+"""The rows of a node file as far as they can be read, with what is wrong and where. Nothing here raises on any bytes.
+
+A file that Arrow reads is read by Arrow. Otherwise its messages are walked one by one without the footer, and so are
+the buffers of each batch: the columns lie behind each other, so a cut usually takes pointers and values first and
+leaves the keys.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+import pyarrow as pa
+
+from olympia_cli.errors import Damaged
+from olympia_cli.format import lz4
+from olympia_cli.format.arrow_messages import (
+    FIRST_MESSAGE,
+    MAGIC,
+    MARKER,
+    RECORD_BATCH,
+    SCHEMA,
+    End,
+    Gap,
+    Message,
+    walk,
+)
+from olympia_cli.format.node import Sizes
+from olympia_cli.format.node_file import (
+    ACTIONS_DIGEST_KEY,
+    COLUMNS,
+    DIGEST_KEY,
+    READ_OPTIONS,
+    SIZES_KEY,
+    decode_sizes,
+    metadata_text,
+    one_line,
+)
+
+MAX_UNPACKED = 2**28
+"""More than any buffer of a node unpacks to; a larger claim is taken for damage."""
+
+_FAILURES = (pa.ArrowException, OSError, ValueError)
+
+
+class Lost(Enum):
+    """Stands for a value that was there and cannot be read; None is a NULL that was read."""
+
+    LOST = "lost"
+
+
+LOST = Lost.LOST
+Cell = str | None | Lost
+Cells = tuple[Cell, Cell, Cell]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong, and where: the byte in the file, the record batch, the row of the file, as far as known."""
+
+    message: str
+    offset: int | None = None
+    batch: int | None = None
+    row: int | None = None
+
+    def __str__(self) -> str:
+        places = []
+        if self.offset is not None:
+            places.append(f"byte {self.offset:,}")
+        if self.batch is not None:
+            places.append(f"record batch {self.batch}")
+        if self.row is not None:
+            places.append(f"row {self.row}")
+        return f"{self.message} ({', '.join(places)})" if places else self.message
+
+
+@dataclass(slots=True)
+class Salvage:
+    """What there is of a file. Columns beyond ours are named in `unknown_columns`, and were not looked at."""
+
+    rows: list[Cells] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    batches: int = 0
+    digest: str | None = None
+    actions_digest: str | None = None
+    sizes: Sizes | None = None
+    unknown_columns: tuple[str, ...] = ()
+
+    def add(self, message: str, offset: int | None = None, batch: int | None = None, row: int | None = None) -> None:
+        self.problems.append(Problem(message, offset, batch, row))
+
+
+def salvage(data: bytes) -> Salvage:
+    """All that can be read of a node file."""
+    found = Salvage()
+    if not _read_whole(data, found):
+        found = Salvage()
+        _read_pieces(data, found)
+    return found
+
+
+def _read_whole(data: bytes, found: Salvage) -> bool:
+    """Read a file that Arrow can read to its end; False when it cannot."""
+    try:
+        reader = pa.ipc.open_file(pa.py_buffer(data), options=READ_OPTIONS)
+        batches = [reader.get_batch(at) for at in range(reader.num_record_batches)]
+        for batch in batches:
+            batch.validate(full=True)
+        _take_schema(reader.schema, found)
+        places = _places(reader.schema, found)
+        if places is None:
+            found.batches = len(batches)
+            return True
+        for batch in batches:
+            columns = [batch.column(at).cast(pa.string()).to_pylist() for at in places]
+            found.rows.extend(zip(*columns, strict=True))
+            found.batches += 1
+    except _FAILURES:
+        return False
+    return True
+
+
+def _take_schema(schema: pa.Schema, found: Salvage) -> None:
+    metadata: dict[bytes, bytes] = schema.metadata or {}
+    found.digest = metadata_text(metadata.get(DIGEST_KEY))
+    found.actions_digest = metadata_text(metadata.get(ACTIONS_DIGEST_KEY))
+    try:
+        found.sizes = decode_sizes(metadata.get(SIZES_KEY), "")
+    except Damaged as error:
+        found.add(error.reason)
+
+
+def _places(schema: pa.Schema, found: Salvage) -> list[int] | None:
+    """Where key, value and pnode are among the columns, or None when they are not there; says what is odd."""
+    names = [str(name) for name in schema.names]
+    shown = ", ".join(f"{column.name} {column.type}"[:60] for column in list(schema)[:8]) or "none"
+    text = {at for at, column in enumerate(schema) if _is_text(column.type)}
+    if [names.count(name) for name in COLUMNS] == [1, 1, 1]:
+        places = [names.index(name) for name in COLUMNS]
+        if text.issuperset(places):
+            found.unknown_columns = tuple(name for name in names if name not in COLUMNS)
+            if not found.unknown_columns and any(column.type != pa.string() for column in schema):
+                found.add(f"its columns are not plain strings: {shown}")
+            elif not found.unknown_columns and places != [0, 1, 2]:
+                found.add(f"its columns are out of order: {shown}")
+            return places
+    found.add(f"its columns are not key, value and pnode: {shown}")
+    # a damaged name still leaves the column where it was
+    return [0, 1, 2] if len(names) == 3 and len(text) == 3 else None
+
+
+def _is_text(type: pa.DataType) -> bool:
+    if pa.types.is_dictionary(type):
+        type = type.value_type
+    return bool(pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_string_view(type))
+
+
+# Files that Arrow does not read
+
+
+def _read_pieces(data: bytes, found: Salvage) -> None:
+    start = FIRST_MESSAGE
+    if not data.startswith(MAGIC):
+        start = 0 if data.startswith(MARKER) else FIRST_MESSAGE
+    pieces = list(walk(data, start))
+    messages = [piece for piece in pieces if isinstance(piece, Message)]
+    if not data.startswith(MAGIC):
+        if not messages:
+            found.add(_foreign(data))
+            return
+        found.add("it is an Arrow stream, not an Arrow file" if start == 0 else "it does not begin with ARROW1", 0)
+    places: list[int] | None = [0, 1, 2]
+    width = 3
+    schema = _schema(data, messages)
+    if schema is None:
+        found.add("its schema cannot be read, so its digest is not known", FIRST_MESSAGE)
+    else:
+        _take_schema(schema, found)
+        places, width = _places(schema, found), len(schema)
+    for piece in pieces:
+        if isinstance(piece, Gap):
+            passed = f"; {piece.end - piece.start:,} bytes are passed over" if piece.end < len(data) else ""
+            found.add(piece.reason + passed, piece.start, found.batches)
+        elif isinstance(piece, Message) and piece.kind == RECORD_BATCH:
+            _read_batch(data, piece, places, width, found)
+            found.batches += 1
+    _check_end(data, pieces, found)
+
+
+def _schema(data: bytes, messages: Sequence[Message]) -> pa.Schema | None:
+    for message in messages:
+        if message.kind == SCHEMA:
+            try:
+                return _readable(pa.ipc.read_schema(pa.py_buffer(data[message.start : message.end])))
+            except _FAILURES:
+                break
+    try:
+        # the footer holds a copy
+        return _readable(pa.ipc.open_file(pa.py_buffer(data), options=READ_OPTIONS).schema)
+    except _FAILURES:
+        return None
+
+
+def _readable(schema: pa.Schema) -> pa.Schema:
+    """The schema, after a look at all of it: Arrow decodes names when they are asked for."""
+    _ = schema.names, [str(column.type) for column in schema]
+    return schema
+
+
+def _check_end(data: bytes, pieces: Sequence[Message | Gap | End], found: Salvage) -> None:
+    """Say what is wrong behind the last message; Arrow did not read the file, so something is wrong somewhere."""
+    whole = bool(pieces) and isinstance(pieces[-1], End)
+    if whole and data.startswith(MARKER):
+        return
+    if whole and data.endswith(MAGIC):
+        if not found.problems:
+            found.add(f"its footer cannot be read, but all rows before it can: {_why(data)}", len(data) - 10)
+    elif whole:
+        reason = f"it is cut short after {len(data):,} bytes, in its footer; all rows come before it"
+        found.problems.insert(0, Problem(reason, len(data)))
+    elif not data.endswith(MAGIC) or len(data) < 16:
+        # the cause of most of the others, so it comes first
+        found.problems.insert(0, Problem(f"it is cut short after {len(data):,} bytes", len(data)))
+    elif not found.problems:
+        found.add(f"it cannot be read as an Arrow file: {_why(data)}")
+
+
+def _why(data: bytes) -> str:
+    try:
+        reader = pa.ipc.open_file(pa.py_buffer(data), options=READ_OPTIONS)
+        for at in range(reader.num_record_batches):
+            reader.get_batch(at).validate(full=True)
+    except _FAILURES as error:
+        return one_line(error)
+    return "no reason is known"
+
+
+def _foreign(data: bytes) -> str:
+    if not data:
+        return "it is empty"
+    if not any(data):
+        return f"all of its {len(data):,} bytes are zero"
+    known = {
+        b"PAR1": "a Parquet file",
+        b"\x1f\x8b": "a gzip file",
+        b"PK\x03\x04": "a zip file",
+        b"Obj\x01": "an Avro file",
+    }
+    what = next((name for magic, name in known.items() if data.startswith(magic)), None)
+    head = data[:16]
+    text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in head)
+    shown = f"it begins with {head.hex(' ')} {text!a}"
+    return f"it is not an Arrow file but {what}: {shown}" if what else f"it is not an Arrow file: {shown}"
+
+
+# One record batch
+
+
+def _read_batch(data: bytes, message: Message, places: list[int] | None, width: int, found: Salvage) -> None:
+    layout, batch, first = message.layout, found.batches, len(found.rows)
+    assert layout is not None
+    if places is None:
+        return
+    if len(layout.buffers) != 3 * width:
+        found.add("its buffers are not those of its columns", message.start, batch)
+        return
+    columns = [_Column(data, message, 3 * place) for place in places]
+    rows = min(layout.rows, max(column.rows(layout.rows) for column in columns))
+    cells = [column.cells(rows) for column in columns]
+    while rows and all(column[rows - 1] is LOST for column in cells):
+        rows -= 1
+    for name, column, values in zip(COLUMNS, columns, cells, strict=True):
+        lost = [at for at, value in enumerate(values[:rows]) if value is LOST]
+        if lost:
+            many = f"the {name} of {len(lost)} rows" if len(lost) > 1 else f"a {name}"
+            found.add(f"{many} cannot be read: {column.reason}", column.offset, batch, first + lost[0])
+        if column.garbled:
+            found.add(f"a {name} is not valid UTF-8", None, batch, first + column.garbled[0])
+    if rows < layout.rows:
+        worst = next((column for column in columns if column.reason), columns[0])
+        reason = worst.reason or "its buffers hold no more"
+        found.add(f"of {layout.rows:,} rows {rows:,} can be read: {reason}", worst.offset, batch, first + rows)
+    found.rows.extend(zip(*(column[:rows] for column in cells), strict=True))
+
+
+class _Column:
+    """One column of strings: a bit for each row that is not NULL, where each value ends, and the text of all values."""
+
+    def __init__(self, data: bytes, message: Message, first: int) -> None:
+        assert message.layout is not None
+        self.reason = ""
+        self.offset: int | None = None
+        self.garbled: list[int] = []
+        self._nullable = message.layout.buffers[first][1] > 0
+        self._valid = self._buffer(data, message, first)
+        ends = self._buffer(data, message, first + 1)
+        self._edges = struct.unpack(f"<{len(ends) // 4}i", ends[: len(ends) // 4 * 4])
+        self._text = self._buffer(data, message, first + 2)
+
+    def rows(self, claimed: int) -> int:
+        """How many rows anything is known of; NULLs need a bit only."""
+        known = len(self._edges) - 1
+        return max(known, min(claimed, 8 * len(self._valid)), 0)
+
+    def cells(self, rows: int) -> list[Cell]:
+        return [self._cell(row) for row in range(rows)]
+
+    def _cell(self, row: int) -> Cell:
+        known = not self._nullable or row // 8 < len(self._valid)
+        if known and self._nullable and not self._valid[row // 8] >> row % 8 & 1:
+            return None
+        if row + 1 >= len(self._edges):
+            return self._lose("")
+        start, end = self._edges[row], self._edges[row + 1]
+        if not known and start == end:
+            return LOST
+        if not 0 <= start <= end <= len(self._text):
+            return self._lose("its place in the column makes no sense")
+        raw = self._text[start:end]
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            self.garbled.append(row)
+            return raw.decode("utf-8", "backslashreplace")
+
+    def _lose(self, reason: str) -> Lost:
+        self.reason = self.reason or reason or "its place in the column is lost"
+        return LOST
+
+    def _buffer(self, data: bytes, message: Message, at: int) -> bytes:
+        """A buffer, unpacked as far as it goes; the first thing that is wrong with any of them is remembered."""
+        assert message.layout is not None
+        offset, size = message.layout.buffers[at]
+        start = message.body + offset
+        raw = data[start : min(start + size, message.end)]
+        reason = ""
+        if len(raw) < size:
+            reason = "it lies behind the end of the file" if message.cut else "it lies outside its record batch"
+        codec = message.layout.codec
+        if codec is not None and size:
+            wanted = struct.unpack("<q", raw[:8])[0] if len(raw) >= 8 else 0
+            unpacked = raw[8:] if wanted == -1 else _unpack(codec, raw[8:], wanted)
+            if not reason and wanted != -1 and len(unpacked) != wanted:
+                reason = f"its {codec} data is damaged"
+            raw = unpacked
+        if reason and not self.reason:
+            self.reason, self.offset = reason, min(start, len(data))
+        return raw
+
+
+def _unpack(codec: str, packed: bytes, size: int) -> bytes:
+    limit = max(0, min(size, MAX_UNPACKED))
+    if codec == "lz4":
+        return lz4.unpack_prefix(packed, limit)
+    if codec != "zstd":
+        return b""
+    out = bytearray()
+    try:
+        stream = pa.CompressedInputStream(pa.BufferReader(packed), codec)
+        while len(out) < limit and (more := stream.read(min(4096, limit - len(out)))):
+            out += more
+    except _FAILURES:
+        pass
+    return bytes(out)
