@@ -1,0 +1,333 @@
+"""Many changes from JSON lines, as one transaction or in steps that can be gone on with after an interruption."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.commit import Author, Committed, commit
+from olympia_cli.catalog.references import oldest_version
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.errors import InvalidLine, OlympiaError
+from olympia_cli.format.actions import commit_info
+from olympia_cli.format.pb.objects_pb2 import ViewDef
+from olympia_cli.names import NamespaceName, TableName, ViewName, parse_table, parse_view
+from olympia_cli.ops.log import log
+
+Statement = Callable[[Transaction], None]
+Fields = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One statement, and where it stands."""
+
+    number: int
+    do: Statement
+
+    def run(self, transaction: Transaction) -> None:
+        try:
+            self.do(transaction)
+        except OlympiaError as error:
+            error.message = f"line {self.number}: {error.message}"
+            raise
+
+
+def parse_lines(lines: Iterable[str]) -> Iterator[Line]:
+    """Statements from text; empty lines are passed over. A bad line is named by its number."""
+    for number, text in enumerate(lines, 1):
+        if not text.strip():
+            continue
+        try:
+            yield Line(number, _parse(text))
+        except InvalidLine as error:
+            error.message = f"line {number}: {error.message}"
+            raise
+        except OlympiaError as error:
+            raise InvalidLine(f"line {number}: {error.message}", hint=error.hint) from None
+
+
+def apply_all(
+    catalog: Catalog, lines: Iterable[Line], author: Author, *, retry_for: float, atomic: bool, dry_run: bool = False
+) -> Committed:
+    """All lines as one transaction: all or nothing."""
+    transaction = catalog.begin()
+    for line in lines:
+        line.run(transaction)
+    if dry_run:
+        return Committed(transaction.base.version, tuple(transaction.actions))
+    return commit(transaction, author, retry_for=retry_for, atomic=atomic)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A commit of some lines; one that an earlier run made already has done nothing now."""
+
+    version: int
+    lines: int
+    done_before: bool
+
+
+def apply_in_steps(
+    catalog: Catalog, lines: Iterable[Line], digest: str, every: int, author: Author, retry_for: float
+) -> Iterator[Step]:
+    """So many lines a commit. A run that was interrupted is gone on with by running it again on the same input.
+
+    The id of each transaction follows from the input and the step, so what an earlier run committed is in the log.
+    """
+    known = _Known(catalog.snapshot())
+    batch: list[Line] = []
+    step = 0
+
+    def flush() -> Step:
+        while True:
+            id = known.step_id(f"{digest} {every} {step}")
+            if id in known.done:
+                return Step(known.done[id], len(batch), True)
+            transaction = catalog.begin_as(None, id)
+            if transaction.base.version == known.version:
+                break
+            # others were here: another run of the same input, perhaps
+            known.look(transaction.base)
+        for line in batch:
+            line.run(transaction)
+        version = commit(transaction, author, retry_for=retry_for, atomic=True).version
+        if version == known.version + 1:
+            known.done[id] = known.version = version
+        return Step(version, len(batch), False)
+
+    for line in lines:
+        batch.append(line)
+        if len(batch) == every:
+            yield flush()
+            batch, step = [], step + 1
+    if batch:
+        yield flush()
+
+
+def digest_of(lines: Iterable[str]) -> str:
+    """What tells one input from another."""
+    hashed = hashlib.sha256()
+    for line in lines:
+        hashed.update(line.encode("utf-8", "surrogatepass"))
+    return hashed.hexdigest()
+
+
+class _Known:
+    """The transactions in the log up to a version: those that count, and those that a rollback passed over."""
+
+    def __init__(self, latest: Snapshot) -> None:
+        self.catalog_id = latest.definition.id
+        self.version = oldest_version(latest) - 1
+        self.done: dict[str, int] = {}
+        self.undone: set[str] = set()
+        self.look(latest)
+
+    def look(self, latest: Snapshot) -> None:
+        """Read what is new."""
+        for entry in log(latest, self.version + 1):
+            info = commit_info(entry.actions)
+            if info is not None and entry.undone_by is None:
+                self.done[info.transaction_id] = entry.version
+            elif info is not None:
+                self.undone.add(info.transaction_id)
+        self.version = latest.version
+
+    def step_id(self, step: str) -> str:
+        """The id of a step; what a rollback passed over is done anew, under an id of its own."""
+        again = 0
+        while (id := str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.catalog_id} {step} {again}"))) in self.undone:
+            again += 1
+        return id
+
+
+def _parse(text: str) -> Statement:
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidLine("it is not JSON", hint='write {"do": "ns create", "name": "a"}') from None
+    if not isinstance(fields, dict) or not isinstance(fields.get("do"), str):
+        raise InvalidLine('it has no "do"', hint='write {"do": "ns create", "name": "a"}')
+    words = fields.pop("do")
+    parser = _STATEMENTS.get(words)
+    if parser is None:
+        raise InvalidLine(f"there is no {words[:60]!a}", hint="there are: " + ", ".join(_STATEMENTS))
+    taken = _Taken(fields)
+    statement = parser(taken)
+    taken.check_all_taken()
+    return statement
+
+
+class _Taken:
+    """The fields of a line, each taken once and of the type it must have."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
+        self._known: set[str] = set()
+
+    def text(self, key: str, default: str | None = None) -> str:
+        value = self._take(key, default)
+        if not isinstance(value, str):
+            raise InvalidLine(f'"{key}" is {"missing" if value is None else "not a string"}', hint="")
+        return value
+
+    def optional_text(self, key: str) -> str | None:
+        return None if self._take(key, None) is None else self.text(key)
+
+    def flag(self, key: str) -> bool:
+        value = self._take(key, False)
+        if not isinstance(value, bool):
+            raise InvalidLine(f'"{key}" is neither true nor false', hint="")
+        return value
+
+    def properties(self, key: str) -> dict[str, str]:
+        value = self._take(key, {})
+        if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+            raise InvalidLine(f'"{key}" is not an object of strings', hint='write {"owner": "ann"}')
+        return value
+
+    def keys(self, key: str) -> list[str]:
+        value = self._take(key, [])
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise InvalidLine(f'"{key}" is not a list of strings', hint='write ["owner"]')
+        return value
+
+    def namespace(self, key: str = "name") -> NamespaceName:
+        return NamespaceName(self.text(key))
+
+    def table(self, key: str = "name") -> TableName:
+        value = self._take(key, None)
+        if isinstance(value, dict):
+            inner = _Taken(value)
+            found = TableName(inner.text("namespace"), inner.text("name"))
+            inner.check_all_taken()
+            return found
+        if key == "name" and self._take("namespace", None) is not None:
+            return TableName(self.text("namespace"), self.text("name"))
+        return parse_table(self.text(key))
+
+    def view(self, key: str = "name") -> ViewName:
+        if isinstance(self._take(key, None), dict) or (key == "name" and self._take("namespace", None) is not None):
+            found = self.table(key)
+            return ViewName(found.namespace, found.name)
+        return parse_view(self.text(key))
+
+    def check_all_taken(self) -> None:
+        if unknown := sorted(set(self._fields) - self._known):
+            raise InvalidLine(
+                f"{unknown[0][:60]!a} has no meaning here", hint="known: " + ", ".join(sorted(self._known))
+            )
+
+    def _take(self, key: str, default: Any) -> Any:
+        self._known.add(key)
+        return self._fields.get(key, default)
+
+
+def _ns_create(line: _Taken) -> Statement:
+    name, properties, lenient = line.namespace(), line.properties("properties"), line.flag("if_not_exists")
+    return lambda t: None if lenient and t.exists(name) else t.create_namespace(name, properties)
+
+
+def _ns_alter(line: _Taken) -> Statement:
+    name, set_properties, unset = line.namespace(), line.properties("set"), line.keys("unset")
+    return lambda t: t.alter_namespace(name, set_properties, unset)
+
+
+def _ns_rename(line: _Taken) -> Statement:
+    old, new = line.namespace(), line.namespace("to")
+    return lambda t: t.rename_namespace(old, new)
+
+
+def _ns_drop(line: _Taken) -> Statement:
+    name, cascade, lenient = line.namespace(), line.flag("cascade"), line.flag("if_exists")
+    return lambda t: None if lenient and not t.exists(name) else t.drop_namespace(name, cascade)
+
+
+def _table_register(line: _Taken) -> Statement:
+    name, location = line.table(), line.text("metadata_location")
+    properties, lenient = line.properties("properties"), line.flag("if_not_exists")
+    return lambda t: None if lenient and t.exists(name) else t.create_table(name, location, properties)
+
+
+def _table_alter(line: _Taken) -> Statement:
+    name, set_properties, unset = line.table(), line.properties("set"), line.keys("unset")
+    location = line.optional_text("metadata_location")
+    return lambda t: t.alter_table(name, set_properties, unset, location)
+
+
+def _table_rename(line: _Taken) -> Statement:
+    old, new = line.table(), line.table("to")
+    return lambda t: t.rename_table(old, new)
+
+
+def _table_drop(line: _Taken) -> Statement:
+    name, lenient = line.table(), line.flag("if_exists")
+    return lambda t: None if lenient and not t.exists(name) else t.drop_table(name)
+
+
+def _view_definition(line: _Taken) -> ViewDef:
+    try:
+        plan = b64decode(line.text("plan"), validate=True)
+    except ValueError:
+        raise InvalidLine('"plan" is not base64', hint="encode the serialized Substrait ReadRel") from None
+    return ViewDef(
+        substrait_read_rel=plan,
+        properties=line.properties("properties"),
+        schema_binding=line.flag("schema_binding"),
+        default_namespace_name=line.text("default_namespace", ""),
+    )
+
+
+def _view_create(line: _Taken) -> Statement:
+    name, definition, lenient = line.view(), _view_definition(line), line.flag("if_not_exists")
+    return lambda t: None if lenient and t.exists(name) else t.create_view(name, definition)
+
+
+def _view_replace(line: _Taken) -> Statement:
+    name, definition = line.view(), _view_definition(line)
+    return lambda t: t.replace_view(name, definition)
+
+
+def _view_alter(line: _Taken) -> Statement:
+    name, set_properties, unset = line.view(), line.properties("set"), line.keys("unset")
+    return lambda t: t.alter_view(name, set_properties, unset)
+
+
+def _view_rename(line: _Taken) -> Statement:
+    old, new = line.view(), line.view("to")
+    return lambda t: t.rename_view(old, new)
+
+
+def _view_drop(line: _Taken) -> Statement:
+    name, lenient = line.view(), line.flag("if_exists")
+    return lambda t: None if lenient and not t.exists(name) else t.drop_view(name)
+
+
+def _catalog_alter(line: _Taken) -> Statement:
+    set_properties, unset = line.properties("set"), line.keys("unset")
+    return lambda t: t.alter_catalog(set_properties, unset)
+
+
+_STATEMENTS: dict[str, Callable[[_Taken], Statement]] = {
+    "ns create": _ns_create,
+    "ns alter": _ns_alter,
+    "ns rename": _ns_rename,
+    "ns drop": _ns_drop,
+    "table register": _table_register,
+    "table alter": _table_alter,
+    "table rename": _table_rename,
+    "table drop": _table_drop,
+    "view create": _view_create,
+    "view replace": _view_replace,
+    "view alter": _view_alter,
+    "view rename": _view_rename,
+    "view drop": _view_drop,
+    "catalog alter": _catalog_alter,
+}

@@ -1,0 +1,122 @@
+"""The action log: versions, newest first, with what each did and whether it still counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.references import oldest_version, resolve
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.versions import RootFile
+from olympia_cli.errors import Damaged, PathMissing
+from olympia_cli.format.actions import Action, commit_info
+from olympia_cli.format.paths import parse_root_path, root_path
+from olympia_cli.format.pb.actions_pb2 import ActionType, RollbackDef
+from olympia_cli.names import Ago, AtTime, parse_reference
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One version. `undone_by` is the rollback that passed over it, seen from where the log begins."""
+
+    snapshot: Snapshot
+    actions: tuple[Action, ...]
+    rollback_to: int | None
+    undone_by: int | None
+
+    @property
+    def version(self) -> int:
+        return self.snapshot.version
+
+    @property
+    def previous_version(self) -> int | None:
+        return _version(self.snapshot.root.previous_root)
+
+    @property
+    def rollback_from(self) -> int | None:
+        return _version(self.snapshot.root.rollback_from_root)
+
+    @property
+    def changes(self) -> tuple[Action, ...]:
+        """The actions without the note of who committed."""
+        return tuple(action for action in self.actions if action.type != ActionType.COMMIT_INFO)
+
+    @property
+    def by(self) -> str:
+        info = commit_info(self.actions)
+        return info.by if info is not None else ""
+
+    @property
+    def message(self) -> str:
+        info = commit_info(self.actions)
+        return info.message if info is not None else ""
+
+    @property
+    def transaction_id(self) -> str:
+        info = commit_info(self.actions)
+        return info.transaction_id if info is not None else ""
+
+
+def log(newest: Snapshot, oldest: int) -> Iterator[LogEntry]:
+    """The versions from one back to another, both included, as they are asked for: roots are read in parallel,
+    a bounded number ahead.
+
+    A rollback goes on from an older version, so the versions between are not part of what came after. `counts`
+    is the next version, going back, that is.
+    """
+    store, width = newest.store, newest.file.width
+    versions = range(newest.version, oldest - 1, -1)
+    paths = (root_path(version, width) for version in versions)
+    counts, undoing = newest.version, None
+    for version, (path, data) in zip(versions, store.read_many(paths), strict=False):
+        if isinstance(data, PathMissing):
+            raise Damaged(path, f"version {version} is missing")
+        if isinstance(data, Exception):
+            raise data
+        snapshot = Snapshot(store, RootFile(version, width, data), newest)
+        actions = snapshot.actions()
+        target = _rollback_target(actions)
+        undone_by = None
+        if version > counts:
+            undone_by = undoing
+        else:
+            counts, undoing = (version - 1, None) if target is None else (target, version)
+        yield LogEntry(snapshot, actions, target, undone_by)
+
+
+def _rollback_target(actions: tuple[Action, ...]) -> int | None:
+    for action in actions:
+        if action.type == ActionType.CATALOG_ROLLBACK:
+            return action.parse_payload(RollbackDef).to_version
+    return None
+
+
+def _version(path: str | None) -> int | None:
+    return None if path is None else parse_root_path(path)
+
+
+def log_between(
+    catalog: Catalog, since: str | None, until: str | None, number: int | None = None
+) -> Iterator[LogEntry]:
+    """The log from one reference back to another, at most so many versions.
+
+    A time that lies between versions leaves out those before it.
+    """
+    latest = catalog.snapshot()
+    now = catalog.clock.now_millis()
+    newest = latest if until is None else resolve(parse_reference(until), latest, now)
+    if number == 0:
+        return iter(())
+    oldest = oldest_version(latest)
+    if number is not None:
+        oldest = max(oldest, newest.version - number + 1)
+    if since is None:
+        return log(newest, oldest)
+    reference = parse_reference(since)
+    if isinstance(reference, AtTime | Ago):
+        moment = reference.millis if isinstance(reference, AtTime) else now - reference.millis
+        # times never decrease, so the first version before the moment ends it
+        return takewhile(lambda entry: entry.snapshot.created_at_millis >= moment, log(newest, oldest))
+    return log(newest, max(oldest, resolve(reference, latest, now).version))

@@ -1,0 +1,79 @@
+"""Keys as people read and write them: names, or the key itself with its padding as counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from olympia_cli.errors import InvalidName, InvalidOption
+from olympia_cli.format.keys import KeyCodec
+from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName, parse_table
+
+_PADDING = re.compile(" +")
+_COUNT = re.compile(r"\+([0-9]{1,6})")
+_RAW = re.compile("[A-Za-z0-9+-]===|catalog_def$")
+
+
+def compact_key(key: str) -> str:
+    """The key with each run of padding as ` +95`. Names hold no spaces, so nothing else looks like that."""
+    return _PADDING.sub(lambda found: f" +{len(found[0])} ", key).rstrip(" ")
+
+
+def expand_key(text: str) -> str:
+    """The key behind a compact one; a key that is whole stays as it is."""
+    parts = text.split(" ")
+    if "" in parts or not all(_COUNT.fullmatch(part) for part in parts[1::2]):
+        return text
+    return "".join(" " * int(part[1:]) if at % 2 else part for at, part in enumerate(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a person asks for: a key, or names that it may stand for, the likeliest first."""
+
+    text: str
+    raw: str | None
+    names: tuple[ObjectName, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Wanted:
+        if _RAW.match(text):
+            return cls(text, expand_key(text), ())
+        names: list[ObjectName] = []
+        try:
+            table = parse_table(text)
+            names += [table, ViewName(table.namespace, table.name)]
+        except InvalidName:
+            pass
+        inner = text[1:-1] if len(text) > 2 and text[0] == text[-1] == '"' else text
+        try:
+            names.append(NamespaceName(inner.replace('""', '"') if inner is not text else text))
+        except InvalidName:
+            if not names:
+                raise
+        return cls(text, None, tuple(names))
+
+    def matches(self, key: str | None, name: ObjectName | None) -> bool:
+        if self.raw is not None:
+            return key is not None and key.rstrip(" ") == self.raw.rstrip(" ")
+        return name is not None and name in self.names
+
+    def keys(self, codec: KeyCodec) -> Iterable[tuple[str, ObjectName | None]]:
+        """The keys to look for, with what they stand for."""
+        if self.raw is not None:
+            return [(self.raw, None)]
+        found = []
+        refused: InvalidName | None = None
+        for name in self.names:
+            try:
+                found.append((codec.encode(name), name))
+            except InvalidName as error:
+                refused = refused or error
+        if not found:
+            raise refused or InvalidOption(f"{self.text[:60]!a} names nothing", hint="give NS or NS.T")
+        return found
+
+    @property
+    def is_table(self) -> bool:
+        return any(isinstance(name, TableName) for name in self.names)

@@ -1,0 +1,142 @@
+"""Which node file a person means, found without decoding it: a damaged root is what one wants to look at."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import islice, pairwise
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.references import oldest_version, resolve
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.versions import RootFile, read_hints, read_latest, read_root
+from olympia_cli.errors import Damaged, InvalidOption, OlympiaError, PathMissing, VersionNotFound
+from olympia_cli.format.paths import JAVA_WIDTH, FileKind, file_kind, parse_root_path
+from olympia_cli.names import AtVersion, Latest, Oldest, Reference, parse_reference
+from olympia_cli.storage.protocol import Store
+
+_UUID_START = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f-]*|[0-9a-f]*)(?:\.arrow)?")
+_MAX_CANDIDATES = 5
+_MAX_STEPS_BACK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBytes:
+    """A node file as it is in a catalog. `java` says that the catalog is the Java SDK's."""
+
+    path: str
+    data: bytes
+    java: bool = False
+
+
+def find_node(catalog: Catalog, target: str) -> NodeBytes:
+    """The file that a target names: a path, perhaps shortened, the beginning of a node's uuid, or a version."""
+    short = _without_ellipsis(target)
+    if short.startswith(("vn/", "node/")):
+        return _read(catalog.store, _complete(catalog.store, short))
+    if _UUID_START.fullmatch(short.lower()):
+        try:
+            return _read(catalog.store, _complete(catalog.store, "node/" + _dashed(short.lower())))
+        except PathMissing as missing:
+            # eight digits may be a version after all, and a word of eight letters an export
+            try:
+                return _of_root(find_root(catalog, parse_reference(target)))
+            except OlympiaError:
+                raise missing from None
+    return _of_root(find_root(catalog, parse_reference(target)))
+
+
+def find_root(catalog: Catalog, reference: Reference) -> RootFile:
+    """The root that a reference means. Only times, durations and exports need roots that can be decoded."""
+    store = catalog.store
+    if isinstance(reference, AtVersion):
+        return _version(store, reference.version)
+    if isinstance(reference, Latest):
+        latest = read_latest(store)
+        if reference.back == 0:
+            return latest
+        if reference.back > latest.version:
+            raise VersionNotFound(f"there is no version {reference.back} before version {latest.version}", hint="")
+        return read_root(store, latest.version - reference.back, latest.width)
+    try:
+        sound = _latest_sound(store)
+        if isinstance(reference, Oldest):
+            return read_root(store, oldest_version(sound), sound.file.width)
+        return resolve(reference, sound, catalog.clock.now_millis()).file
+    except Damaged:
+        oldest = read_hints(store).oldest if isinstance(reference, Oldest) else None
+        if oldest is None:
+            raise
+        return _version(store, oldest)
+
+
+def _latest_sound(store: Store) -> Snapshot:
+    """The newest version whose root can be decoded, looking back a little."""
+    latest = read_latest(store)
+    for version in range(latest.version, max(-1, latest.version - _MAX_STEPS_BACK), -1):
+        try:
+            file = latest if version == latest.version else read_root(store, version, latest.width)
+            return Snapshot(store, file)
+        except (Damaged, VersionNotFound):
+            continue
+    return Snapshot(store, latest)
+
+
+def _version(store: Store, version: int) -> RootFile:
+    try:
+        return read_root(store, version)
+    except VersionNotFound as missing:
+        try:
+            return read_root(store, version, JAVA_WIDTH)
+        except VersionNotFound:
+            raise missing from None
+
+
+def _of_root(root: RootFile) -> NodeBytes:
+    return NodeBytes(root.path, root.data, root.java)
+
+
+def _read(store: Store, path: str) -> NodeBytes:
+    data = store.read(path)
+    if parse_root_path(path) is not None:
+        return NodeBytes(path, data, len(path) == len("vn/") + JAVA_WIDTH)
+    return NodeBytes(path, data, is_java(store))
+
+
+def is_java(store: Store) -> bool:
+    """Whether the catalog is the Java SDK's; not when there is no telling."""
+    try:
+        return read_latest(store).java
+    except OlympiaError:
+        return False
+
+
+def _complete(store: Store, short: str) -> str:
+    """The one path that begins so."""
+    if file_kind(short) in (FileKind.NODE, FileKind.ROOT):
+        return short
+    found = sorted(
+        file.path
+        for file in islice(store.list(short), 10_000)
+        if file_kind(file.path) in (FileKind.NODE, FileKind.ROOT)
+    )
+    if not found:
+        raise PathMissing(f"no node file in {store.uri} begins with {short[:80]!a}", hint="give more or other digits")
+    if len(found) > 1:
+        shown = ", ".join(found[:_MAX_CANDIDATES]) + (", …" if len(found) > _MAX_CANDIDATES else "")
+        raise InvalidOption(f"{short[:80]!a} is ambiguous: {len(found)} files begin so", hint=f"choose one of {shown}")
+    return found[0]
+
+
+def _without_ellipsis(text: str) -> str:
+    return text.strip().removesuffix("…").removesuffix("...")
+
+
+def _dashed(digits: str) -> str:
+    """Digits of a uuid with the dashes that its file name has."""
+    bare = digits.removesuffix(".arrow")
+    if "-" in bare:
+        return digits
+    edges = (0, 8, 12, 16, 20, 32)
+    parts = [bare[start:end] for start, end in pairwise(edges)]
+    return "-".join(part for part in parts if part) + digits[len(bare) :]

@@ -1,0 +1,104 @@
+"""Steps of a bulk load: the ids of their transactions follow from the input, so that nothing is done twice."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+
+import pytest
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.commit import Author
+from olympia_cli.errors import InvalidLine
+from olympia_cli.ops.apply import Step, apply_all, apply_in_steps, digest_of, parse_lines
+from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.check import check_catalog, check_versions
+from tests.helpers.stores import CountingStore, CuttingStore, PowerCut
+
+LINES = "".join(f'{{"do": "ns create", "name": "n{number}"}}\n' for number in range(6))
+BY = Author(by="test")
+
+
+def steps(store, text: str = LINES, every: int = 2):
+    return apply_in_steps(Catalog(store), parse_lines(io.StringIO(text)), digest_of(io.StringIO(text)), every, BY, 5.0)
+
+
+@pytest.fixture
+def store():
+    store = MemoryStore()
+    Catalog.create(store)
+    yield store
+    check_catalog(store)
+
+
+def test_a_power_cut_before_any_write_and_a_second_run(store):
+    """Each object is there exactly once, wherever the first run ended."""
+    counting = CuttingStore(_copy(store))
+    list(steps(counting))
+    for cut in range(counting.writes):
+        copy = _copy(store)
+        with pytest.raises(PowerCut):
+            list(steps(CuttingStore(copy, cut)))
+        done = list(steps(copy))
+        assert sum(step.lines for step in done) == 6
+        names = [name.namespace for name in Catalog(copy).snapshot().namespaces()]
+        assert names == [f"n{number}" for number in range(6)]
+        check_catalog(copy)
+        ids = [version.info.transaction_id for version in check_versions(copy)]
+        assert len(set(ids)) == len(ids) == 4
+
+
+def test_two_runs_at_the_same_time(store):
+    """Steps that another run committed meanwhile are found in the log, not done again."""
+    first, second = steps(store), steps(store)
+    assert next(first) == Step(1, 2, False)
+    assert next(second) == Step(1, 2, True)
+    assert next(first) == Step(2, 2, False)
+    assert next(second) == Step(2, 2, True)
+    assert next(second) == Step(3, 2, False)
+    assert list(first) == [Step(3, 2, True)]
+
+
+def test_two_runs_at_the_same_time_of_what_could_be_done_twice(store):
+    text = "".join(f'{{"do": "ns create", "name": "n{number}", "if_not_exists": true}}\n' for number in range(4))
+    text += '{"do": "catalog alter", "set": {"k": "v"}}\n' * 4
+    first, second = steps(store, text), steps(store, text)
+    for _ in range(4):
+        next(first)
+        next(second)
+    assert Catalog(store).snapshot().version == 4
+
+
+def test_a_run_alone_reads_the_log_once(store):
+    counting = CountingStore(store)
+    list(steps(counting, every=1))
+    roots = Counter(path for path in counting.paths("read_many") if path.startswith("vn/0"))
+    assert not roots - Counter(set(roots)), "no root was read twice in parallel"
+
+
+def test_another_size_of_steps_is_another_run(store):
+    list(steps(store))
+    transaction_ids = {version.info.transaction_id for version in check_versions(store)}
+    text = LINES.replace('"name": "n', '"name": "m')
+    list(steps(store, text, 3))
+    assert len({version.info.transaction_id for version in check_versions(store)}) == len(transaction_ids) + 2
+
+
+def test_nothing_is_committed_for_nothing(store):
+    assert list(steps(store, "\n\n")) == []
+    done = apply_all(Catalog(store), parse_lines([]), BY, retry_for=1.0, atomic=False)
+    assert (done.version, done.actions) == (0, ())
+
+
+def test_lines_are_parsed_as_they_are_asked_for():
+    parsed = parse_lines(['{"do": "ns create", "name": "a"}', "", "nonsense"])
+    assert next(parsed).number == 1
+    with pytest.raises(InvalidLine, match="line 3"):
+        next(parsed)
+
+
+def _copy(store: MemoryStore) -> MemoryStore:
+    copy = MemoryStore()
+    for file in store.list():
+        copy.create(file.path, store.read(file.path))
+    return copy

@@ -1,0 +1,87 @@
+"""What reading costs, and whether what is counted is there: log, diff, shape, reach, describe."""
+
+from __future__ import annotations
+
+import pytest
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.ops.describe import time_text
+from olympia_cli.ops.diff import diff
+from olympia_cli.ops.log import log_between
+from olympia_cli.ops.reach import reachable
+from olympia_cli.ops.shape import count_nodes
+from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.big_catalog import make_big_catalog
+from tests.helpers.check import check_versions
+from tests.helpers.names import location, ns, table
+from tests.helpers.stores import CountingStore
+
+
+def change(catalog: Catalog, *statements) -> None:
+    with catalog.transaction() as transaction:
+        for statement in statements:
+            statement(transaction)
+
+
+@pytest.fixture
+def tall() -> Catalog:
+    """Some versions of a tree with several levels."""
+    catalog = Catalog.create(MemoryStore(), order=4)
+    for start in range(0, 40, 10):
+        change(catalog, *(lambda t, n=n: t.create_namespace(ns(f"n{n:02}")) for n in range(start, start + 10)))
+    return catalog
+
+
+def test_the_log_reads_the_roots_that_it_shows_and_no_others(tall):
+    store = CountingStore(tall.store)
+    assert [entry.version for entry in log_between(Catalog(store), None, None, 2)] == [4, 3]
+    roots = {path for path in store.paths("read", "read_many") if path.startswith("vn/") and path[3].isdigit()}
+    assert len(roots) == 2
+    assert not [path for path in store.paths("read", "read_many") if path.startswith(("node/", "def/ns"))]
+
+
+def test_a_diff_does_not_read_what_both_versions_share():
+    catalog = make_big_catalog(MemoryStore(), 3, 2000, order=16)
+    change(catalog, lambda t: t.create_table(table("ns000001.new"), location(0)))
+    store = CountingStore(catalog.store)
+    again = Catalog(store)
+    new = again.snapshot()
+    old = again.snapshot(_at(1))
+    store.reset()
+    [found] = diff(old, new)
+    assert (found.change, str(found.name)) == ("created", "ns000001.new")
+    assert store.reads < 30
+
+
+def test_a_diff_of_every_pair_of_versions_is_what_the_checker_finds(tall):
+    contents = {version.number: version.contents for version in check_versions(tall.store)}
+    for old, new in ((0, 4), (4, 0), (1, 3), (2, 2)):
+        found = {change.name for change in diff(tall.snapshot(_at(old)), tall.snapshot(_at(new)))}
+        assert found == set(contents[old]) ^ set(contents[new])
+
+
+def test_nodes_are_counted_and_files_reached_as_the_checker_does(tall):
+    for version in check_versions(tall.store):
+        snapshot = tall.snapshot(_at(version.number))
+        assert count_nodes(snapshot.reader, snapshot.root.node) == len(version.nodes) + 1
+        assert reachable([snapshot]) == version.files
+
+
+@pytest.mark.parametrize(
+    ("millis", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1_763_236_800_123, "2025-11-15T20:00:00.123Z"),
+        (-1, "1969-12-31T23:59:59.999Z"),
+        (10**18, f"{10**18} ms"),
+        (-(10**18), f"{-(10**18)} ms"),
+    ],
+)
+def test_times_are_text_whatever_they_are(millis, text):
+    assert time_text(millis) == text
+
+
+def _at(version: int):
+    from olympia_cli.names import AtVersion
+
+    return AtVersion(version)
