@@ -6,13 +6,14 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 export PYTHON
 
-.PHONY: demo test lint format benchmark proto clean
+.PHONY: demo test lint format benchmark proto docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
 
 test: lint
 	tools/ensure-java
+	tools/ensure-shells
 	$(BIN)/python -m pytest
 
 lint: $(INSTALLED)
@@ -30,6 +31,10 @@ benchmark: $(INSTALLED)
 
 proto: $(INSTALLED)
 	$(BIN)/python tools/generate_proto.py
+
+# completions/ and man/
+docs: $(INSTALLED)
+	$(BIN)/python tools/generate_docs.py
 
 # leaves the environment alone: VENV may be anywhere
 clean:

@@ -70,6 +70,8 @@ class Catalog:
         clock: Clock | None = None,
     ) -> Catalog:
         """Create a catalog as version 0. The store is asked once whether it really creates files exclusively."""
+        check_properties(properties or {})
+        check_catalog_settings(set(properties or {}), txn_ttl_millis)
         definition = CatalogDef(
             id=str(uuid.uuid4()),
             major_version=MAJOR_VERSION,
@@ -79,11 +81,9 @@ class Catalog:
             view_name_max_size_bytes=_in_range("view name size", view_name_max_bytes, 1, 2**16),
             node_file_max_size_bytes=_in_range("node file size", node_file_max_bytes, 1, 2**31),
             properties=properties,
-            txn_ttl_millis=max(0, txn_ttl_millis),
+            txn_ttl_millis=txn_ttl_millis,
             txn_isolation_level=isolation,
         )
-        check_properties(properties or {})
-        check_catalog_settings(set(properties or {}), txn_ttl_millis)
         _check_node_size(definition)
         catalog = cls(store, clock)
         _check_free(store)

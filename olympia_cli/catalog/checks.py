@@ -18,8 +18,7 @@ def check_changes(set_properties: Properties | None, unset_properties: Sequence[
     if both := set(set_properties or {}) & set(unset_properties):
         raise InvalidOption(f"the property {min(both)} is both set and unset", hint="do one or the other")
     check_properties(set_properties or {})
-    if "" in unset_properties:
-        raise InvalidOption("a property must have a name", hint="")
+    check_properties(dict.fromkeys(unset_properties, ""))
 
 
 def check_properties(properties: Properties) -> None:

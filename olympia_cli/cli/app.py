@@ -1,41 +1,96 @@
-"""The program `olympia`."""
+"""The program `olympia`: the table of its commands.
+
+A command's module is imported when the command runs, not before, so that help, completion and errors of usage cost
+little more than Python's start.
+"""
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from olympia_cli import __version__
+from olympia_cli.cli.lazy import Root
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+COMMANDS = {
+    "init": "Create a catalog.",
+    "ns create": "Create a namespace.",
+    "ns ls": "List the namespaces.",
+    "ns show": "Show a namespace.",
+    "ns alter": "Set and unset properties of a namespace.",
+    "ns rename": "Rename a namespace with all that is in it.",
+    "ns drop": "Drop a namespace.",
+    "table register": "Register an Iceberg table by its metadata location.",
+    "table ls": "List tables.",
+    "table show": "Show a table.",
+    "table alter": "Change a table's properties or metadata location.",
+    "table rename": "Rename a table.",
+    "table drop": "Drop a table; its data stays.",
+    "table restore": "Bring back a dropped or older table.",
+    "table history": "Show all revisions of a table, through renames.",
+    "view create": "Create a view.",
+    "view replace": "Replace a view's definition.",
+    "view ls": "List views.",
+    "view show": "Show a view.",
+    "view alter": "Set and unset properties of a view.",
+    "view rename": "Rename a view.",
+    "view drop": "Drop a view.",
+    "txn begin": "Begin a distributed transaction.",
+    "txn ls": "List the distributed transactions.",
+    "txn show": "Show what a distributed transaction has staged.",
+    "txn commit": "Commit a distributed transaction.",
+    "txn abort": "Give up a distributed transaction.",
+    "apply": "Make many changes as one transaction, from JSON lines.",
+    "log": "Show the action log, newest first.",
+    "diff": "Show what changed between two versions.",
+    "time-travel": "Show the catalog as it was.",
+    "rollback": "Put the catalog back to an older version.",
+    "dump-node": "Show one node file, even a damaged one.",
+    "tree": "Draw the tree of node files.",
+    "status": "Show how the catalog is doing.",
+    "compact": "Rewrite the tree to a fill factor.",
+    "catalog show": "Show the catalog's definition.",
+    "catalog alter": "Change the catalog's properties, lifetime or isolation.",
+    "completion": "Print the completion script for a shell.",
+    "man": "Print a manual page.",
+}
+"""Every command and its line of help, which is the first line of its docstring."""
+
+GROUPS = {
+    "ns": "Namespaces.",
+    "table": "Tables.",
+    "view": "Views.",
+    "txn": "Distributed transactions.",
+    "catalog": "The catalog itself.",
+}
+
+ALIASES = {"namespace": "ns", "list": "ls", "describe": "show", "rm": "drop", "mv": "rename", "at": "time-travel"}
+"""Other words for the same, accepted and not shown."""
+
+app = typer.Typer(
+    cls=Root,
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
-def show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"olympia {__version__}")
-        raise typer.Exit
-
-
-@app.callback(invoke_without_command=True)
+@app.callback()
 def olympia(
     ctx: typer.Context,
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit."),
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
-    """Work with catalogs of the Olympia format."""
+    """Administer Olympia catalogs: data lake catalogs in plain files, without a server."""
+    if version:
+        typer.echo(f"olympia {__version__}")
+        raise typer.Exit
     if ctx.invoked_subcommand is None:
-        typer.echo(ctx.get_help(), err=True)
-        raise typer.Exit(2)
+        ctx.fail("Missing command.")
 
 
 def main() -> int:
     """Run the program on sys.argv; the exit code is the result."""
-    try:
-        return app(prog_name="olympia", standalone_mode=False) or 0
-    except typer.TyperException as error:
-        print(f"error: {error.format_message().rstrip('.')}: see olympia --help", file=sys.stderr)
-        return error.exit_code
+    return int(app(standalone_mode=False))

@@ -1,0 +1,154 @@
+"""Where the program ends: every way out becomes an exit code and at most one line on stderr."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any
+
+import typer
+
+from olympia_cli.cli.escape import dumps
+from olympia_cli.errors import OlympiaError
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_LOOK_AT_LOG = "make room; a change may have been committed: look at the log before running it again"
+
+
+class PipeClosed(BaseException):
+    """Nobody reads our output any more. Not an Exception, so that nothing on the way takes it for an error."""
+
+
+def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
+    """Run the program, and translate whatever comes out of it into an exit code."""
+    _open_what_is_closed()
+    _escape_what_the_terminal_cannot_show()
+    as_json, debug = _wants_json(arguments), "--debug" in arguments
+    try:
+        result = call()
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except (PipeClosed, BrokenPipeError):
+        _discard_output()
+        return 0
+    except OlympiaError as error:
+        if debug:
+            raise
+        report(error.code, error.message, error.hint, error.exit_code, as_json)
+        return error.exit_code
+    except typer.TyperException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            tell(error.format_message())
+        else:
+            report("Usage", error.format_message().rstrip("."), _usage_hint(error), 2, as_json)
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        tell("interrupted")
+        return 130
+    except SystemExit as error:
+        # typer ends the program with 1 when a help text goes into a closed pipe
+        if not isinstance(error.__context__, BrokenPipeError):
+            raise
+        _discard_output()
+        return 0
+    except Exception as error:
+        if debug:
+            raise
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            _discard_output()
+            report("StorageFailed", f"the output cannot be written: {error.strerror}", _LOOK_AT_LOG, 30, as_json)
+            return 30
+        path = _write_traceback(arguments)
+        report("Bug", f"a bug: {type(error).__name__}: {error}", f"please send {path}", 1, as_json)
+        return 1
+
+
+def report(code: str, message: str, hint: str, exit_code: int, as_json: bool) -> None:
+    """One line on stderr, or one JSON document when JSON was asked for."""
+    if as_json:
+        document = {"error": {"code": code, "message": message, "hint": hint, "exit_code": exit_code}}
+        tell(dumps(document, sys.stderr))
+        return
+    line = f"error: {message}: {hint}" if hint else f"error: {message}"
+    tell(one_line(line))
+
+
+def tell(text: str, end: str = "\n") -> None:
+    """Talk, to stderr. That nobody listens must not stop what is under way, nor change how it ends."""
+    with suppress(OSError):
+        print(text, end=end, file=sys.stderr, flush=True)
+
+
+def one_line(text: str) -> str:
+    """The text on one line, with everything that a terminal would obey made visible."""
+    from olympia_cli.cli.escape import visible
+
+    return visible(text)
+
+
+def guarded(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """A closed pipe ends the program quietly; typer would turn it into exit code 1."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return callback(*args, **kwargs)
+        except BrokenPipeError:
+            raise PipeClosed from None
+
+    return run
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Whether JSON was asked for; the command line may be too wrong to be parsed."""
+    if "--" in arguments:
+        arguments = arguments[: list(arguments).index("--")]
+    asked = {"--json", "--output=json", "--output=jsonl", "-ojson", "-ojsonl"}
+    pairs = set(pairwise(arguments))
+    asked_apart = {(flag, value) for flag in ("-o", "--output") for value in ("json", "jsonl")}
+    return bool(asked & set(arguments) or asked_apart & pairs)
+
+
+def _usage_hint(error: Any) -> str:
+    ctx = getattr(error, "ctx", None)
+    return f"see {ctx.command_path} --help" if ctx is not None else "see olympia --help"
+
+
+def _open_what_is_closed() -> None:
+    """A stream that the caller closed is nowhere; its number must not go to a file of the catalog."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+
+
+def _discard_output() -> None:
+    """Later flushes, at interpreter exit, must not fail again."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        return  # not a real file: nothing is flushed to it
+
+
+def _escape_what_the_terminal_cannot_show() -> None:
+    """A locale without a character, or a folder whose name is not text, must not end in a crash half-way."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _write_traceback(arguments: Sequence[str]) -> str:
+    import tempfile
+    import traceback
+
+    from olympia_cli import __version__
+
+    with tempfile.NamedTemporaryFile("w", prefix="olympia-bug-", suffix=".txt", delete=False) as file:
+        # arguments may hold secrets, so only their names are kept
+        flags = [argument.partition("=")[0] for argument in arguments if argument.startswith("-")]
+        print(f"olympia {__version__}, Python {sys.version}, {sys.platform}, {flags}", file=file)
+        traceback.print_exc(file=file)
+    return file.name

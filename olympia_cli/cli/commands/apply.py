@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.context import Changed, Session
+from olympia_cli.cli.params import DryRun, Message, Output, RetryFor, parse_seconds
+
+EXAMPLES = [
+    "olympia apply changes.jsonl -m 'adopt the warehouse'",
+    'echo \'{"do": "table drop", "name": "a.t"}\' | olympia apply -',
+    "olympia apply million.jsonl --commit-every 5000",
+]
+
+
+def run(
+    ctx: typer.Context,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON lines; - is standard input.")],
+    commit_every: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Commit every N lines; run it again to go on after an interruption."),
+    ] = None,
+    atomic: Annotated[bool, typer.Option("--atomic", help="Lift the bound on actions for this one commit.")] = False,
+    dry_run: DryRun = False,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Make many changes as one transaction, from JSON lines.
+
+    Each line is an object: "do" with the words of a command, and its options by name. All lines are committed, or none;
+    a bad line is named by its number.
+
+    \b
+      {"do": "ns create", "name": "a", "properties": {"owner": "ann"}}
+      {"do": "table register", "name": "a.t", "metadata_location": "s3://…"}
+      {"do": "table rename", "name": "a.t", "to": "a.u"}
+      {"do": "table drop", "namespace": "a.b", "name": "t", "if_exists": true}
+    """
+    from olympia_cli.catalog.catalog import who
+    from olympia_cli.catalog.commit import Author
+    from olympia_cli.cli.escape import plural
+    from olympia_cli.errors import InvalidOption
+    from olympia_cli.ops.apply import apply_all, apply_in_steps, digest_of, parse_lines
+
+    if commit_every is not None and (commit_every < 1 or atomic or dry_run):
+        raise InvalidOption("--commit-every takes a number above 0, and neither --atomic nor --dry-run", hint="")
+    session, seconds = Session(ctx), parse_seconds(retry_for)
+    author = Author(by=who(), message=message)
+    with session.lines(file) as lines:
+        if commit_every is None:
+            done = apply_all(
+                session.catalog, parse_lines(lines), author, retry_for=seconds, atomic=atomic, dry_run=dry_run
+            )
+            count = len([action for action in done.actions if action.type_name != "COMMIT_INFO"])
+            text = f"{'would make' if dry_run else 'made'} {plural(count, 'change')}"
+            render.changed(session, Changed(done.version, None, done.actions), text)
+            return
+        digest = digest_of(lines)
+        lines.seek(0)
+        # a bad line is found before anything is committed
+        for _ in parse_lines(lines):
+            pass
+        lines.seek(0)
+        version, total, skipped = session.snapshot().version, 0, 0
+        for step in apply_in_steps(session.catalog, parse_lines(lines), digest, commit_every, author, seconds):
+            version, total = step.version, total + step.lines
+            skipped += step.lines if step.done_before else 0
+            session.say(f"v{step.version}  {plural(total, 'line')}{' (done before)' if step.done_before else ''}")
+    if session.output in (Output.JSON, Output.JSONL):
+        value = {"version": version, "actions": [], "lines": total, "done_before": skipped}
+        render.document(session, value)
+    elif not session.quiet:
+        render.line(session, f"v{version}  applied {plural(total, 'line')}")

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import Message, RetryFor, SetProperties, UnsetProperties, parse_properties
+
+EXAMPLES = [
+    "olympia catalog alter --set olympia.retention.max-version-age=30d",
+    "olympia catalog alter --txn-ttl 1d --isolation serializable",
+]
+
+
+def run(
+    ctx: typer.Context,
+    set: SetProperties = None,
+    unset: UnsetProperties = None,
+    txn_ttl: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="How long a transaction may live from now on.")
+    ] = None,
+    isolation: Annotated[str | None, typer.Option(metavar="LEVEL", help="snapshot or serializable.")] = None,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Change the catalog's properties, lifetime or isolation."""
+    from olympia_cli.cli.params import check_catalog_properties, parse_isolation
+    from olympia_cli.names import parse_duration
+
+    session, properties = Session(ctx), parse_properties(set)
+    check_catalog_properties(properties, unset or [])
+    done = session.change(
+        lambda transaction: transaction.alter_catalog(
+            properties,
+            unset or (),
+            txn_ttl_millis=None if txn_ttl is None else parse_duration(txn_ttl),
+            isolation=None if isolation is None else parse_isolation(isolation),
+        ),
+        message=message,
+        retry_for=retry_for,
+    )
+    render.changed(session, done, "altered the catalog")

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import DryRun, Message, Output, RetryFor
+
+EXAMPLES = ["olympia compact", "olympia compact --fill 80 --dry-run"]
+
+
+def run(
+    ctx: typer.Context,
+    fill: Annotated[
+        int, typer.Option(metavar="PERCENT", help="How full to make the nodes; room is left for what comes.")
+    ] = 90,
+    dry_run: DryRun = False,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Rewrite the tree to a fill factor.
+
+    The content stays the same. It never blocks other writers: when they are first, it is done again on their version.
+    """
+    from olympia_cli.cli.escape import plural
+    from olympia_cli.cli.params import parse_seconds
+    from olympia_cli.errors import InvalidOption
+    from olympia_cli.format.actions import Action
+    from olympia_cli.format.pb.actions_pb2 import ActionType, CompactDef
+    from olympia_cli.ops.describe import describe_action
+    from olympia_cli.ops.shape import count_nodes
+
+    if not 1 <= fill <= 100:
+        raise InvalidOption(f"a fill of {fill} per cent makes no sense", hint="choose 1 to 100")
+    session = Session(ctx)
+    before = session.snapshot()
+    nodes_before = count_nodes(before.reader, before.root.node)
+    transaction = session.catalog.begin()
+    payload = CompactDef(fill_percent=fill).SerializeToString()
+    transaction.do(Action(ActionType.CATALOG_COMPACT, None, b"", payload))
+    nodes_after = count_nodes(before.reader, transaction.draft.node)
+    version, actions = before.version, tuple(transaction.actions)
+    if not dry_run:
+        done = session.catalog.commit(transaction, message, retry_for=parse_seconds(retry_for))
+        version, actions = done.version, done.actions
+    if session.output in (Output.JSON, Output.JSONL):
+        value = {
+            "version": version,
+            "actions": [describe_action(action) for action in actions if action.type != ActionType.COMMIT_INFO],
+            "dry_run": dry_run,
+            "nodes_before": nodes_before,
+            "nodes_after": nodes_after,
+        }
+        render.document(session, value)
+    elif not session.quiet:
+        did = "would compact" if dry_run else "compacted"
+        render.line(session, f"v{version}  {did} {plural(nodes_before, 'node')} to {nodes_after:,}")

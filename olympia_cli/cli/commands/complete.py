@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+EXAMPLES = ["olympia __complete zsh -- table show sales."]
+
+
+def run(
+    ctx: typer.Context,
+    shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(help="The words up to the cursor; for bash the line up to the cursor, and what it replaces."),
+    ] = None,
+) -> None:
+    """Complete a command line.
+
+    The first line printed says what the others are: `words`; or `files` or `folders` for the shell to offer, with what
+    stands before them in the same word. For bash the words are escaped, ready to be inserted; zsh and fish escape what
+    they insert by themselves, and get the words as they are, each with its line of help after a tab.
+    """
+    # nothing may write to a prompt from here on, not even what runs at exit
+    sys.stderr = io.StringIO()
+    with contextlib.suppress(Exception, KeyboardInterrupt):
+        for line in _lines(ctx.find_root().command, shell, words or []):
+            with contextlib.suppress(UnicodeEncodeError):
+                line.encode(sys.stdout.encoding or "utf-8")
+                print(line)
+    if sys.stdout is sys.__stdout__:
+        with contextlib.suppress(OSError, ValueError):
+            print(end="", flush=True)
+        # neither tidying up nor a look-up that hangs in the store may hold up the prompt
+        os._exit(0)
+
+
+def _lines(root: object, shell: str, words: list[str]) -> list[str]:
+    from olympia_cli.cli.command_words import FILES, Candidates, candidates
+    from olympia_cli.cli.escape import visible
+    from olympia_cli.cli.shell_words import Quote, escaped, read_line, read_word
+
+    def lines(found: Candidates, shown: list[str]) -> list[str]:
+        return [found.kind, *shown] if found.kind == "words" else [found.kind, found.after]
+
+    if shell in ("zsh", "fish") and words:
+        found = candidates(root, words[:-1], words[-1])
+        return lines(found, [f"{word}\t{visible(help)}" for word, help in found.words])
+    if shell != "bash" or len(words) != 2:
+        return []
+    line, replaced = read_line(words[0]), words[1]
+    if line.redirected:
+        return lines(FILES, [])
+    if line.last.quote is Quote.OPAQUE or not line.last.raw.endswith(replaced):
+        return []
+    # readline replaces the end of a word only, from the last = or : or opening quote on
+    stays = read_word(line.last.raw.removesuffix(replaced) if replaced else line.last.raw)
+    found = candidates(root, line.before, line.last.value)
+    shown = []
+    for word, _ in found.words:
+        if word.startswith(stays.value):
+            end = "" if stays.quote is not Quote.NONE or word.endswith(".") else " "
+            shown.append(escaped(word.removeprefix(stays.value), stays.quote) + end)
+    return lines(found, shown)

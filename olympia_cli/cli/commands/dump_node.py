@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_object, complete_reference
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.escape import visible
+from olympia_cli.cli.params import Output
+
+if TYPE_CHECKING:
+    from olympia_cli.ops.follow_key import Way
+    from olympia_cli.ops.node_dump import NodeDump
+    from olympia_cli.ops.node_keys import Wanted
+    from olympia_cli.ops.node_target import NodeBytes
+
+EXAMPLES = [
+    "olympia dump-node",
+    "olympia dump-node v12 --key sales.orders",
+    "olympia dump-node node/57ee05cd…",
+    "olympia dump-node latest --follow sales.orders",
+    "olympia dump-node ./lost+found/00110000 --json",
+    "aws s3 cp s3://bucket/catalog/node/57ee05cd.arrow - | olympia dump-node -",
+]
+
+MAX_BYTES = 2**31
+"""No node file is larger."""
+
+
+def run(
+    ctx: typer.Context,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="[TARGET]",
+            help="A version, vn/…, node/…, 8 or more digits of a node's uuid, a file, or - for stdin.",
+            autocompletion=complete_reference,
+        ),
+    ] = "latest",
+    file: Annotated[bool, typer.Option("--file", help="The target is a file, whatever it looks like.")] = False,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY", help="Only the rows of this key: NS, NS.T or the key.", autocompletion=complete_object
+        ),
+    ] = None,
+    follow: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NS[.T]", help="Go from the target down to this, node by node.", autocompletion=complete_object
+        ),
+    ] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Print keys whole, with their padding.")] = False,
+) -> None:
+    """Show one node file, even a damaged one.
+
+    System rows, the pivot table and the action log, as far as they can be read, and what is wrong and where. A file
+    is read alone, without a catalog; it begins with / or ./ (or give --file). Shortened pointers paste back. The exit
+    code is 40 when the file is damaged.
+    """
+    from olympia_cli.errors import InvalidOption
+    from olympia_cli.ops.node_keys import Wanted
+
+    session = Session(ctx)
+    if key is not None and follow is not None:
+        raise InvalidOption("--key and --follow do not go together", hint="give one of them")
+    is_file = file or target == "-" or target.startswith(("/", "./", "../"))
+    if follow is not None:
+        if is_file:
+            raise InvalidOption("--follow needs a catalog, and a file is alone", hint="give a version instead")
+        _follow(session, target, Wanted.parse(follow))
+        return
+    wanted = None if key is None else Wanted.parse(key)
+    if is_file:
+        from olympia_cli.ops.dump_node import dump_node
+
+        dump = dump_node(_read_file(target, stdin=target == "-" and not file))
+    else:
+        from olympia_cli.ops.dump_node import read_target
+
+        dump = read_target(session.catalog, target)
+    whole = dump.pivot
+    if wanted is not None:
+        dump.pivot = [row for row in dump.pivot if wanted.matches(row.key, row.name)]
+        dump.actions = [row for row in dump.actions if wanted.matches(row.key, _action_name(row.action))]
+    _print(session, dump, raw=raw, chosen=wanted is not None)
+    _end(dump, alone=is_file)
+    if wanted is not None and not dump.pivot and whole:
+        raise _not_found(wanted, f"{dump.path} has no row for {wanted.text[:80]}", "go down the tree with --follow")
+
+
+def _print(session: Session, dump: NodeDump, *, raw: bool, chosen: bool) -> None:
+    from olympia_cli.cli.node_tables import draw_node, pivot_lines
+
+    output = session.output
+    if output is Output.JSON:
+        render.document(session, dump.describe())
+        return
+    with session.out(paged=True) as out:
+        rows = [{"at": row.at, **row.describe()} for row in dump.pivot]
+        if output is Output.JSONL:
+            for row in rows:
+                out.write(render.json_text(session, row) + "\n")
+        elif output is Output.CSV:
+            render.csv_rows(out, ["at", "key", "value", "pnode", "object", "namespace", "name"], rows)
+        elif output is Output.NAME:
+            for one in dump.pivot:
+                if one.name is not None:
+                    out.write(visible(str(one.name)) + "\n")
+        elif not session.is_tty:
+            for line in pivot_lines(dump.pivot):
+                out.write(line + "\n")
+        else:
+            draw_node(render.console(session, out), dump, raw=raw, whole=output is Output.WIDE, chosen=chosen)
+
+
+def _end(dump: NodeDump, alone: bool) -> None:
+    """Damage is an error, after all that can be read was printed."""
+    from olympia_cli.errors import Damaged, Unsupported
+
+    if dump.problems:
+        raise Damaged(dump.path, dump.summary(), hint="" if alone else None)
+    if dump.unsupported:
+        raise Unsupported(f"{dump.path}: {dump.unsupported}")
+
+
+def _follow(session: Session, target: str, wanted: Wanted) -> None:
+    from olympia_cli.errors import Damaged
+    from olympia_cli.ops.follow_key import follow_key
+
+    way = follow_key(session.catalog, target, wanted)
+    _print_way(session, way)
+    if way.damaged:
+        (path, reason), more = way.damaged[0], len(way.damaged) - 1
+        raise Damaged(path, reason + (f", and {more} more files are damaged" if more else ""))
+    if not way.found:
+        where = f"version {way.version}" if way.version is not None else way.steps[0].dump.path
+        raise _not_found(wanted, f"there is no {wanted.text[:80]} in {where}", "")
+
+
+def _print_way(session: Session, way: Way) -> None:
+    from olympia_cli.cli.node_tables import draw_way
+
+    output = session.output
+    if output is Output.JSON:
+        render.document(session, way.describe())
+        return
+    with session.out(paged=True) as out:
+        nodes = [{"step": at, **step.describe()} for at, step in enumerate(way.steps, 1)]
+        if output is Output.JSONL:
+            for node in nodes:
+                out.write(render.json_text(session, node) + "\n")
+        elif output is Output.CSV:
+            render.csv_rows(out, ["step", "path", "kind", "bytes", "keys", "taken", "found", "digest"], nodes)
+        elif output is Output.NAME:
+            for node in nodes:
+                out.write(node["path"] + "\n")
+        elif not session.is_tty:
+            for node in nodes:
+                cells = [node[key] for key in ("step", "path", "keys", "bytes", "taken", "digest")]
+                out.write("\t".join(visible(str(cell)) for cell in cells) + "\n")
+            out.write(f"found\t{visible(way.value or '')}\n" if way.found else "not found\n")
+        else:
+            draw_way(render.console(session, out), way, whole=output is Output.WIDE)
+
+
+def _read_file(path: str, *, stdin: bool) -> NodeBytes:
+    from olympia_cli.errors import Damaged, InvalidOption, PathMissing, StorageDenied, StorageFailed
+    from olympia_cli.format.paths import JAVA_WIDTH
+    from olympia_cli.ops.node_target import NodeBytes
+
+    try:
+        if stdin:
+            data = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with open(path, "rb") as opened:
+                data = opened.read(MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        raise PathMissing(f"there is no file {path}", hint="") from None
+    except IsADirectoryError:
+        raise InvalidOption(f"{path} is a folder", hint="give a file; for the catalog in it use -c") from None
+    except PermissionError:
+        raise StorageDenied(f"{path} may not be read") from None
+    except (OSError, ValueError) as error:
+        raise StorageFailed(f"{path} cannot be read: {error}") from None
+    if len(data) > MAX_BYTES:
+        raise Damaged(path, "it has more than 2 GiB, and no node file is that large", hint="")
+    name = path.rpartition("/")[2]
+    return NodeBytes("-" if stdin else path, data, len(name) == JAVA_WIDTH and not name.strip("01"))
+
+
+def _action_name(action: dict[str, Any]) -> Any:
+    from olympia_cli.errors import InvalidName
+    from olympia_cli.names import NamespaceName, TableName, ViewName
+
+    try:
+        if action["object"] == "namespace":
+            return NamespaceName(action["namespace"])
+        kind = {"table": TableName, "view": ViewName}.get(action["object"])
+        return None if kind is None else kind(action["namespace"], action["name"])
+    except InvalidName:
+        return None
+
+
+def _not_found(wanted: Wanted, message: str, hint: str) -> Exception:
+    from olympia_cli.errors import NamespaceNotFound, TableNotFound, ViewNotFound
+
+    if wanted.raw is None:
+        return (TableNotFound if wanted.is_table else NamespaceNotFound)(message, hint=hint)
+    kinds = {"B===": NamespaceNotFound, "D===": ViewNotFound}
+    return kinds.get(wanted.raw[:4], TableNotFound)(message, hint=hint)

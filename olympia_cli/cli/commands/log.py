@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli.complete import complete_object, complete_reference
+from olympia_cli.cli.context import Session
+
+EXAMPLES = [
+    "olympia log -n 20",
+    "olympia log sales.orders --since 2d",
+    "olympia log --oneline --graph",
+    "olympia log --action TABLE_DROP --by ann@laptop --json",
+    "olympia log -p -n 1",
+]
+
+
+def run(
+    ctx: typer.Context,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NS[.T]]", help="Only what touches this.", autocompletion=complete_object),
+    ] = None,
+    number: Annotated[int | None, typer.Option("-n", "--number", metavar="N", help="At most so many versions.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="REF", help="Not older than this.", autocompletion=complete_reference),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="REF", help="Not newer than this.", autocompletion=complete_reference),
+    ] = None,
+    object: Annotated[
+        str | None,
+        typer.Option(metavar="NS[.T]", help="The same as the argument.", autocompletion=complete_object),
+    ] = None,
+    action: Annotated[
+        list[str] | None, typer.Option(metavar="TYPE", help="Only versions with such an action, TABLE_DROP say.")
+    ] = None,
+    by: Annotated[str | None, typer.Option(metavar="WHO", help="Only versions that this user committed.")] = None,
+    stat: Annotated[bool, typer.Option("--stat", help="Counts instead of actions.")] = False,
+    patch: Annotated[bool, typer.Option("--patch", "-p", help="With the fields that changed.")] = False,
+    oneline: Annotated[bool, typer.Option("--oneline", help="One line a version.")] = False,
+    graph: Annotated[bool, typer.Option("--graph", help="Draw which versions a rollback passed over.")] = False,
+) -> None:
+    """Show the action log, newest first.
+
+    Every version says what it did, who committed it and why. A rollback is shown as what it is, and the versions
+    that it undoes are marked.
+    """
+    from olympia_cli.cli.log_filter import Filter, take
+    from olympia_cli.cli.log_patch import patch_lines
+    from olympia_cli.cli.log_render import print_log
+    from olympia_cli.errors import InvalidOption
+    from olympia_cli.ops.log import log_between
+
+    if number is not None and number < 0:
+        raise InvalidOption(f"-n {number} makes no sense", hint="give a number of versions")
+    if name is not None and object is not None and name != object:
+        raise InvalidOption("the argument and --object name different things", hint="give one of them")
+    session = Session(ctx)
+    wanted = Filter.parse(name if name is not None else object, action or [], by)
+    # without conditions it is known which roots are needed, and no others are read
+    entries = log_between(session.catalog, since, until, number if wanted.is_empty else None)
+    print_log(
+        session,
+        take(wanted, entries, number),
+        session.catalog.clock.now_millis(),
+        oneline=oneline,
+        graph=graph,
+        stats=stat,
+        patch=(lambda entry: patch_lines(session, entry)) if patch else None,
+    )

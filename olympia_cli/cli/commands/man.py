@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import Output
+from olympia_cli.cli.render import Column
+
+EXAMPLES = ["olympia man", "olympia man table show", "olympia man --all ~/.local/share/man/man1"]
+
+
+def complete_command(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The next word of a command's name."""
+    from olympia_cli.cli.app import COMMANDS
+
+    at, paths = len(ctx.args), [path.split() for path in COMMANDS]
+    words = [path[at] for path in paths if path[:at] == ctx.args and len(path) > at]
+    return [word for word in dict.fromkeys(words) if word.startswith(incomplete)]
+
+
+def run(
+    ctx: typer.Context,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[COMMAND]...",
+            help="The command, such as table show; otherwise the program itself.",
+            autocompletion=complete_command,
+        ),
+    ] = None,
+    all: Annotated[
+        Path | None, typer.Option("--all", metavar="DIR", help="Write all the pages to this folder instead.")
+    ] = None,
+) -> None:
+    """Print a manual page.
+
+    On a terminal it is shown by man, where that is installed; elsewhere it is printed as its source, in roff.
+    """
+    from olympia_cli.cli.app import COMMANDS
+    from olympia_cli.cli.man_pages import command_page, file_name, program_page
+    from olympia_cli.errors import InvalidOption
+
+    session = Session(ctx)
+    if all is not None:
+        if command:
+            raise InvalidOption("--all writes every page", hint="leave out the command, or --all")
+        _write_all(session, all)
+        return
+    path = _canonical(command or [])
+    if path and path not in COMMANDS:
+        members = [one for one in COMMANDS if one.startswith(path + " ")]
+        hint = f"there are {', '.join(members)}" if members else "see olympia --help for the commands"
+        raise InvalidOption(f"there is no manual page for {path[:60]!a}", hint=hint)
+    page = command_page(path) if path else program_page()
+    if session.output in (Output.JSON, Output.JSONL):
+        render.document(session, {"name": file_name(path), "page": page})
+    elif not (session.is_tty and _shown_by_man(page)):
+        with session.out() as out:
+            out.write(page)
+
+
+def _write_all(session: Session, folder: Path) -> None:
+    from olympia_cli.cli.app import COMMANDS
+    from olympia_cli.cli.man_pages import command_page, file_name, program_page
+    from olympia_cli.errors import InvalidOption
+
+    pages = {file_name(): program_page(), **{file_name(path): command_page(path) for path in COMMANDS}}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, page in pages.items():
+            (folder / name).write_text(page, encoding="ascii")
+    except OSError as error:
+        raise InvalidOption(f"cannot write to {folder}: {error.strerror}", hint="choose another folder") from None
+    rows = ({"path": str(folder / name)} for name in pages)
+    render.records(session, "pages", [Column("path", "PAGE")], rows, name=lambda row: str(row["path"]), title="pages")
+
+
+def _canonical(words: list[str]) -> str:
+    from olympia_cli.cli.app import ALIASES
+
+    return " ".join(ALIASES.get(word, word) for word in words)
+
+
+def _shown_by_man(page: str) -> bool:
+    """Whether man is there, and could show the page."""
+    import os
+    import shutil
+    import subprocess
+
+    if shutil.which("man") is None:
+        return False
+    environment = dict(os.environ)
+    if pager := environment.get("OLYMPIA_PAGER"):
+        environment["MANPAGER"] = pager
+    shown = subprocess.run(["man", "-l", "-"], input=page, text=True, env=environment, check=False)
+    return shown.returncode == 0

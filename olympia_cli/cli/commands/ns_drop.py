@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_namespace
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import IfExists, InTxn, Message, RetryFor
+
+EXAMPLES = ["olympia ns drop scratch", "olympia ns drop scratch --cascade --if-exists"]
+
+
+def run(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="The namespace.", autocompletion=complete_namespace)],
+    cascade: Annotated[bool, typer.Option("--cascade", help="Drop the tables and views in it as well.")] = False,
+    if_exists: IfExists = False,
+    txn: InTxn = None,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Drop a namespace.
+
+    It must be empty, unless --cascade is given. Table data is never touched, and any kept version brings back what was
+    dropped.
+    """
+    from olympia_cli.catalog.transaction import Transaction
+    from olympia_cli.names import NamespaceName
+
+    session, namespace = Session(ctx), NamespaceName(name)
+
+    def do(transaction: Transaction) -> None:
+        if not if_exists or transaction.exists(namespace):
+            transaction.drop_namespace(namespace, cascade=cascade)
+
+    done = session.change(do, txn=txn, message=message, retry_for=retry_for, again=if_exists)
+    render.changed(session, done, f"dropped namespace {name}")

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_namespace, complete_none
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import InTxn, Message, RetryFor
+
+EXAMPLES = ["olympia ns rename sales revenue"]
+
+
+def run(
+    ctx: typer.Context,
+    old: Annotated[str, typer.Argument(help="The namespace.", autocompletion=complete_namespace)],
+    new: Annotated[str, typer.Argument(help="Its new name.", autocompletion=complete_none)],
+    txn: InTxn = None,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Rename a namespace with all that is in it.
+
+    Ids and definitions stay as they are; it is one commit, however many tables move.
+    """
+    from olympia_cli.names import NamespaceName
+
+    session, source, target = Session(ctx), NamespaceName(old), NamespaceName(new)
+    done = session.change(
+        lambda transaction: transaction.rename_namespace(source, target), txn=txn, message=message, retry_for=retry_for
+    )
+    render.changed(session, done, f"renamed namespace {old} to {new}")

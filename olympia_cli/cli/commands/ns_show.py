@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_namespace
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import At, InTxn
+
+EXAMPLES = ["olympia ns show sales", "olympia ns show sales --at latest~1 --json"]
+
+
+def run(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="The namespace.", autocompletion=complete_namespace)],
+    at: At = None,
+    txn: InTxn = None,
+) -> None:
+    """Show a namespace."""
+    from olympia_cli.names import NamespaceName
+
+    session, namespace = Session(ctx), NamespaceName(name)
+    view = session.view(at, txn)
+    from olympia_cli.ops.describe import describe_object
+
+    found = view.namespace(namespace)
+    render.record(session, describe_object(found, view.version), name=name)

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_reference
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import DryRun, Message, Output, RetryFor, Yes, parse_seconds
+
+EXAMPLES = ["olympia rollback v12 --dry-run", "olympia rollback 2h -m 'bad load'", "olympia rollback latest~1 --yes"]
+
+
+def run(
+    ctx: typer.Context,
+    reference: Annotated[
+        str, typer.Argument(metavar="REF", help="The version to go back to.", autocompletion=complete_reference)
+    ],
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Put the catalog back to an older version.
+
+    It is a new version with the older one's content: nothing is lost, and it can be rolled back in turn. All that comes
+    back is read first, and if any of it is missing or damaged nothing is written.
+    """
+    from olympia_cli.cli.escape import plural
+    from olympia_cli.cli.log_patch import change_line
+    from olympia_cli.names import parse_reference
+    from olympia_cli.ops.diff import diff
+
+    session, seconds = Session(ctx), parse_seconds(retry_for)
+    transaction = session.catalog.begin()
+    current = transaction.base
+    target = session.catalog.snapshot(parse_reference(reference))
+    transaction.roll_back(target.version)
+    changes = 0
+    for change in diff(current, target):
+        changes += 1
+        if changes <= 50:
+            session.say(f"  {change_line(change)}")
+    if changes > 50:
+        session.say(f"  … and {changes - 50:,} more")
+    session.say(f"v{current.version} → content of v{target.version}: {plural(changes, 'change')}")
+    version = current.version
+    if not dry_run:
+        session.confirm(f"Roll back to v{target.version}?", yes)
+        version = session.catalog.commit(transaction, message, retry_for=seconds).version
+    if session.output in (Output.JSON, Output.JSONL):
+        value = {"version": version, "rolled_back_from": current.version, "rolled_back_to": target.version}
+        render.document(session, {**value, "dry_run": dry_run, "changes": changes})
+    elif not session.quiet:
+        did = "would roll back" if dry_run else "rolled back"
+        render.line(session, f"v{version}  {did} from v{current.version} to v{target.version}")

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_table
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import IfExists, InTxn, Message, RetryFor
+
+EXAMPLES = ["olympia table drop sales.scratch", "olympia table drop sales.scratch --if-exists -m 'tidy up'"]
+
+
+def run(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.", autocompletion=complete_table)],
+    if_exists: IfExists = False,
+    txn: InTxn = None,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Drop a table; its data stays.
+
+    Any kept version brings it back: see table restore.
+    """
+    from olympia_cli.catalog.transaction import Transaction
+    from olympia_cli.names import parse_table
+
+    session, table = Session(ctx), parse_table(name)
+
+    def do(transaction: Transaction) -> None:
+        if not if_exists or transaction.exists(table):
+            transaction.drop_table(table)
+
+    done = session.change(do, txn=txn, message=message, retry_for=retry_for, again=if_exists)
+    render.changed(session, done, f"dropped table {table}")

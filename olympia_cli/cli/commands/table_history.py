@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_table
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import At
+from olympia_cli.cli.render import Column
+
+EXAMPLES = ["olympia table history sales.orders", "olympia table history sales.orders --json"]
+
+
+def run(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.", autocompletion=complete_table)],
+    at: At = None,
+) -> None:
+    """Show all revisions of a table, through renames.
+
+    The table is followed by its id, newest first. One that was dropped is followed from there.
+    """
+    from olympia_cli.cli.log_text import age, short_location
+    from olympia_cli.errors import TableNotFound
+    from olympia_cli.names import TableName, parse_table
+    from olympia_cli.ops.history import describe_revision, history
+
+    session = Session(ctx)
+    table = parse_table(name)
+    snapshot = session.snapshot(at)
+    now = session.catalog.clock.now_millis()
+    revisions = list(history(snapshot, table))
+    if not revisions:
+        raise TableNotFound(
+            f"there has been no table {table} in the versions up to {snapshot.version}",
+            hint="list the tables to see what there is",
+        )
+
+    def rows() -> list[dict[str, object]]:
+        found = []
+        for revision in revisions:
+            shown = describe_revision(revision)
+            location = shown.get("metadata_location") or ""
+            found.append(
+                {
+                    **shown,
+                    "v": f"v{shown['version']}",
+                    "age": age(revision.entry.snapshot.created_at_millis, now),
+                    "table": str(TableName(shown["namespace"], shown["name"])),
+                    "metadata": short_location(location),
+                    "changed": ", ".join(shown["fields"]),
+                }
+            )
+        return found
+
+    if session.output.value in ("json", "jsonl"):
+        values = [describe_revision(revision) for revision in revisions]
+        render.records(session, "revisions", [], values, head={"version": snapshot.version})
+        return
+    columns = [
+        Column("v", "VERSION"),
+        Column("created_at", "TIME"),
+        Column("age", "AGE", right=True),
+        Column("change", "CHANGE"),
+        Column("table", "TABLE"),
+        Column("metadata", "METADATA"),
+        Column("changed", "CHANGED"),
+        Column("by", "BY"),
+        Column("message", "MESSAGE", wide=True),
+        Column("definition", "DEFINITION", wide=True),
+    ]
+    render.records(session, "revisions", columns, rows(), name=lambda row: str(row["v"]), title="revisions")

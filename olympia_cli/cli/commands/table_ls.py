@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_namespace
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import At, InTxn
+from olympia_cli.cli.render import Column
+
+EXAMPLES = ["olympia table ls", "olympia table ls sales --at 2026-11-15", "olympia table ls sales -o name"]
+
+
+def run(
+    ctx: typer.Context,
+    namespace: Annotated[
+        str | None, typer.Argument(metavar="[NS]", help="Only this namespace.", autocompletion=complete_namespace)
+    ] = None,
+    at: At = None,
+    txn: InTxn = None,
+) -> None:
+    """List tables."""
+    from olympia_cli.names import TableName
+
+    session = Session(ctx)
+    view = session.view(at, txn)
+    rows = ({"namespace": name.namespace, "name": name.name} for name in view.tables(namespace))
+    render.records(
+        session,
+        "tables",
+        [Column("namespace", "NAMESPACE"), Column("name", "TABLE")],
+        rows,
+        head={"version": view.version},
+        name=lambda row: str(TableName(row["namespace"], row["name"])),
+        title="tables",
+    )

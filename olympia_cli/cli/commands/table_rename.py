@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_new_in_namespace, complete_table
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import InTxn, Message, RetryFor
+
+EXAMPLES = ["olympia table rename sales.orders sales.orders_2025", "olympia table rename sales.tmp archive.tmp"]
+
+
+def run(
+    ctx: typer.Context,
+    old: Annotated[str, typer.Argument(metavar="OLD", help="The table.", autocompletion=complete_table)],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.", autocompletion=complete_new_in_namespace)],
+    txn: InTxn = None,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Rename a table.
+
+    Both are full names, so a table can move to another namespace. Its id and its definition stay.
+    """
+    from olympia_cli.names import parse_table
+
+    session, source, target = Session(ctx), parse_table(old), parse_table(new)
+    done = session.change(
+        lambda transaction: transaction.rename_table(source, target), txn=txn, message=message, retry_for=retry_for
+    )
+    render.changed(session, done, f"renamed table {source} to {target}")

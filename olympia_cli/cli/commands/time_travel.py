@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_reference
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import Output
+
+EXAMPLES = [
+    "olympia time-travel 2026-11-15",
+    "olympia time-travel latest~10 --json",
+    "olympia time-travel 2h -o name",
+]
+
+
+def run(
+    ctx: typer.Context,
+    reference: Annotated[
+        str,
+        typer.Argument(metavar="REF", help="A version, a time, a duration ago, …", autocompletion=complete_reference),
+    ],
+) -> None:
+    """Show the catalog as it was.
+
+    A time means the newest version created at or before it. Every reading command takes --at for the same.
+    """
+    from olympia_cli.cli.escape import visible
+    from olympia_cli.cli.log_text import age
+    from olympia_cli.names import NamespaceName, ObjectName
+    from olympia_cli.ops.describe import time_text
+
+    session = Session(ctx)
+    snapshot = session.snapshot(reference)
+
+    def objects() -> Iterator[ObjectName]:
+        yield from snapshot.namespaces()
+        yield from snapshot.tables()
+        yield from snapshot.views()
+
+    if session.output in (Output.JSON, Output.JSONL):
+        value: dict[str, Any] = {
+            "version": snapshot.version,
+            "created_at": time_text(snapshot.created_at_millis),
+            "requested": reference,
+            "namespaces": [{"name": name.namespace} for name in snapshot.namespaces()],
+            "tables": [{"namespace": name.namespace, "name": name.name} for name in snapshot.tables()],
+            "views": [{"namespace": name.namespace, "name": name.name} for name in snapshot.views()],
+        }
+        render.document(session, value)
+        return
+    if session.output is Output.CSV:
+        rows = ({"type": one.kind.word, "namespace": one.namespace, "name": one.name} for one in objects())
+        columns = [render.Column(key, key) for key in ("type", "namespace", "name")]
+        render.records(session, "objects", columns, rows)
+        return
+    with session.out(paged=True) as out:
+        if session.output is not Output.NAME:
+            moment = time_text(snapshot.created_at_millis)
+            ago = age(snapshot.created_at_millis, session.catalog.clock.now_millis())
+            head = [f"v{snapshot.version}", moment, f"{ago} ago"]
+            out.write(("  ".join(head) if session.is_tty else "\t".join(head)) + "\n")
+        for name in objects():
+            if session.output is Output.NAME:
+                out.write(visible(str(name)) + "\n")
+            elif session.is_tty:
+                indent = "  " if isinstance(name, NamespaceName) else "    "
+                out.write(f"{indent}{name.kind.word} {visible(str(name))}\n")
+            else:
+                out.write(f"{name.kind.word}\t{visible(name.namespace)}\t{visible(name.name)}\n")

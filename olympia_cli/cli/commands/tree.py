@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.escape import visible
+from olympia_cli.cli.params import At, Output
+
+if TYPE_CHECKING:
+    from olympia_cli.ops.tree_shape import Shape, TreeNode
+
+EXAMPLES = [
+    "olympia tree",
+    "olympia tree --at v12 --depth 2",
+    "olympia tree --svg tree.svg",
+    "olympia tree --json | jq '.levels'",
+]
+
+DEPTH = 3
+MAX_CHILDREN = 10
+
+
+def run(
+    ctx: typer.Context,
+    at: At = None,
+    depth: Annotated[
+        int | None, typer.Option(metavar="N", help=f"How many levels to draw; {DEPTH} unless told, 0 is all.")
+    ] = None,
+    max_children: Annotated[
+        int | None,
+        typer.Option(metavar="N", help=f"How many children of a node to draw; {MAX_CHILDREN} unless told, 0 is all."),
+    ] = None,
+    svg: Annotated[str | None, typer.Option("--svg", metavar="FILE", help="Write the drawing as a picture.")] = None,
+) -> None:
+    """Draw the tree of node files.
+
+    Levels, how full the nodes are, and their sizes; every node is read once. A pipe gets a line for each node. A
+    damaged node is shown in its place, and the exit code is 40.
+    """
+    from olympia_cli.errors import InvalidOption
+    from olympia_cli.names import parse_reference
+    from olympia_cli.ops.node_target import find_root
+    from olympia_cli.ops.tree_shape import tree_shape
+
+    for option, value in (("--depth", depth), ("--max-children", max_children)):
+        if value is not None and value < 0:
+            raise InvalidOption(f"{option} {value} makes no sense", hint="give a number; 0 is all")
+    session = Session(ctx)
+    file = find_root(session.catalog, parse_reference(at or "latest"))
+    levels = _bound(depth, DEPTH)
+    output = session.output
+    if svg is None and (output in (Output.JSONL, Output.CSV, Output.NAME) or (_is_text(output) and not session.is_tty)):
+        with session.out() as out:
+            lines = _Lines(session, out)
+            # nothing is drawn, so nothing is kept
+            shape = tree_shape(session.store, file, depth=1, max_children=0, seen=_down_to(depth, lines.write))
+    else:
+        # programs want the whole of what they asked for
+        width = _bound(max_children, None if output is Output.JSON else MAX_CHILDREN)
+        shape = tree_shape(session.store, file, depth=levels, max_children=width)
+        _draw(session, shape, svg)
+    _end(shape)
+
+
+def _draw(session: Session, shape: Shape, svg: str | None) -> None:
+    from olympia_cli.cli.tree_drawing import draw_tree
+
+    if svg is not None:
+        from olympia_cli.errors import StorageFailed
+
+        try:
+            render.svg(session, lambda console: draw_tree(console, shape), svg, f"{session.store.uri} v{shape.version}")
+        except OSError as error:
+            raise StorageFailed(f"{svg} cannot be written: {error.strerror or error}", hint="") from None
+        session.say(f"wrote {svg}")
+    if session.output is Output.JSON:
+        render.document(session, shape.describe())
+    elif svg is None:
+        with session.out(paged=True) as out:
+            draw_tree(render.console(session, out), shape, whole=session.output is Output.WIDE)
+
+
+class _Lines:
+    """Nodes as lines, written as they are read."""
+
+    def __init__(self, session: Session, out: Any) -> None:
+        self._session = session
+        self._out = out
+        self._keys = ["level", "path", "keys", "bytes", "fill", "first", "last", "damaged"]
+        if session.output is Output.CSV:
+            self._csv(dict(zip(self._keys, self._keys, strict=True)))
+
+    def write(self, node: TreeNode) -> None:
+        from olympia_cli.cli.tree_drawing import tree_line
+
+        value = {"level": node.level, **node.describe()}
+        del value["children"]
+        if self._session.output is Output.JSONL:
+            self._out.write(render.json_text(self._session, value) + "\n")
+        elif self._session.output is Output.CSV:
+            self._csv(value)
+        elif self._session.output is Output.NAME:
+            self._out.write(visible(node.path) + "\n")
+        else:
+            self._out.write(tree_line(node) + "\n")
+
+    def _csv(self, value: dict[str, Any]) -> None:
+        import csv
+
+        cells = ["" if value.get(key) is None else value[key] for key in self._keys]
+        csv.writer(self._out, lineterminator="\n").writerow(cells)
+
+
+def _down_to(depth: int | None, write: Any) -> Any:
+    return lambda node: write(node) if not depth or node.level <= depth else None
+
+
+def _bound(given: int | None, default: int | None) -> int | None:
+    return default if given is None else given or None
+
+
+def _is_text(output: Output) -> bool:
+    return output in (Output.TABLE, Output.WIDE)
+
+
+def _end(shape: Shape) -> None:
+    from olympia_cli.errors import Damaged
+
+    if shape.failure is not None:
+        raise shape.failure
+    if shape.damaged:
+        first, more = shape.damaged[0], shape.damaged_count - 1
+        raise Damaged(first.path, first.reason + (f", and {more:,} more nodes are damaged" if more else ""))

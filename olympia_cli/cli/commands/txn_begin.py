@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.context import Session
+
+EXAMPLES = ["olympia txn begin", "ID=$(olympia txn begin -o name)", "olympia txn begin --isolation serializable --json"]
+
+
+def run(
+    ctx: typer.Context,
+    isolation: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="snapshot or serializable; otherwise the catalog's.")
+    ] = None,
+) -> None:
+    """Begin a distributed transaction.
+
+    Commands given --txn ID work inside it, in any process, until txn commit.
+    """
+    from olympia_cli.catalog import distributed
+    from olympia_cli.cli.params import parse_isolation
+    from olympia_cli.ops.transactions import describe_saved
+
+    session = Session(ctx)
+    begun = distributed.begin(session.catalog, None if isolation is None else parse_isolation(isolation))
+    render.record(session, describe_saved(distributed.find(session.store, begun.id), session.catalog), name=begun.id)

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_transaction
+from olympia_cli.cli.context import Changed, Session
+from olympia_cli.cli.params import Message, RetryFor, parse_seconds
+
+EXAMPLES = ["olympia txn commit $ID -m 'nightly load'"]
+
+
+def run(
+    ctx: typer.Context,
+    id: Annotated[str, typer.Argument(metavar="ID", help="The transaction.", autocompletion=complete_transaction)],
+    atomic: Annotated[bool, typer.Option("--atomic", help="Lift the bound on actions for this one commit.")] = False,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Commit a distributed transaction.
+
+    One that is committed already, by another process, is done: its version is printed.
+    """
+    from olympia_cli.catalog import distributed
+    from olympia_cli.catalog.distributed import State
+
+    session, seconds = Session(ctx), parse_seconds(retry_for)
+    saved = distributed.find(session.store, id)
+    if saved.state(session.catalog.clock) is State.COMMITTED and saved.committed_version is not None:
+        done = Changed(saved.committed_version, None, session.snapshot(str(saved.committed_version)).actions())
+    else:
+        committed = distributed.load(session.catalog, id).commit(message, retry_for=seconds, atomic=atomic)
+        done = Changed(committed.version, None, committed.actions)
+    render.changed(session, done, f"committed transaction {saved.id}")

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_transaction
+from olympia_cli.cli.context import Session
+
+EXAMPLES = ["olympia txn show 6fcb514b-b878-4c9d-95b7-8dc3a7ce6fd8"]
+
+
+def run(
+    ctx: typer.Context,
+    id: Annotated[str, typer.Argument(metavar="ID", help="The transaction.", autocompletion=complete_transaction)],
+) -> None:
+    """Show what a distributed transaction has staged."""
+    from olympia_cli.cli.params import Output
+    from olympia_cli.ops.transactions import show_transaction
+
+    session = Session(ctx)
+    shown = show_transaction(session.catalog, id)
+    if session.output in (Output.TABLE, Output.WIDE):
+        from olympia_cli.cli.log_text import action_line
+
+        actions = shown.pop("actions")
+        render.record(session, shown, name=id)
+        with session.out() as out:
+            for action in actions:
+                out.write(f"  {action_line(action)}\n")
+    else:
+        render.record(session, shown, name=id)

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_view
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import InTxn, Message, RetryFor, SetProperties, UnsetProperties, parse_properties
+
+EXAMPLES = ["olympia view alter sales.open_orders --set owner=ann --unset draft"]
+
+
+def run(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NS.V", help="The view.", autocompletion=complete_view)],
+    set: SetProperties = None,
+    unset: UnsetProperties = None,
+    txn: InTxn = None,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Set and unset properties of a view."""
+    from olympia_cli.names import parse_view
+
+    session, view, properties = Session(ctx), parse_view(name), parse_properties(set)
+    done = session.change(
+        lambda transaction: transaction.alter_view(view, properties, unset or ()),
+        txn=txn,
+        message=message,
+        retry_for=retry_for,
+    )
+    render.changed(session, done, f"altered view {view}")

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_new_in_namespace
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import IfNotExists, InTxn, Message, Properties, RetryFor, parse_properties
+from olympia_cli.cli.view_options import DefaultNamespace, Plan, References, SchemaBinding, ViewSchema, make_view
+
+EXAMPLES = [
+    "olympia view create sales.open --plan open.binpb --schema 'id long, name string' --refers-to sales.orders",
+]
+
+
+def run(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NS.V", help="The view.", autocompletion=complete_new_in_namespace)],
+    plan: Plan,
+    schema: ViewSchema = "",
+    refers_to: References = None,
+    default_namespace: DefaultNamespace = "",
+    schema_binding: SchemaBinding = False,
+    property: Properties = None,
+    if_not_exists: IfNotExists = False,
+    txn: InTxn = None,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Create a view.
+
+    The plan is a serialized Substrait ReadRel, stored as it is.
+    """
+    from olympia_cli.catalog.transaction import Transaction
+    from olympia_cli.names import parse_view
+
+    session, view = Session(ctx), parse_view(name)
+    properties = parse_properties(property)
+    definition = make_view(plan, schema, refers_to, default_namespace, schema_binding, properties)
+
+    def do(transaction: Transaction) -> None:
+        if not (if_not_exists and transaction.exists(view)):
+            transaction.create_view(view, definition)
+
+    done = session.change(do, txn=txn, message=message, retry_for=retry_for, again=if_not_exists)
+    render.changed(session, done, f"created view {view}")

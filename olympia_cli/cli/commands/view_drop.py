@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_view
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import IfExists, InTxn, Message, RetryFor
+
+EXAMPLES = ["olympia view drop sales.scratch", "olympia view drop sales.scratch --if-exists -m 'tidy up'"]
+
+
+def run(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NS.V", help="The view.", autocompletion=complete_view)],
+    if_exists: IfExists = False,
+    txn: InTxn = None,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Drop a view."""
+    from olympia_cli.catalog.transaction import Transaction
+    from olympia_cli.names import parse_view
+
+    session, view = Session(ctx), parse_view(name)
+
+    def do(transaction: Transaction) -> None:
+        if not if_exists or transaction.exists(view):
+            transaction.drop_view(view)
+
+    done = session.change(do, txn=txn, message=message, retry_for=retry_for, again=if_exists)
+    render.changed(session, done, f"dropped view {view}")

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_new_in_namespace, complete_view
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import InTxn, Message, RetryFor
+
+EXAMPLES = ["olympia view rename sales.open_orders sales.open_2025", "olympia view rename sales.tmp archive.tmp"]
+
+
+def run(
+    ctx: typer.Context,
+    old: Annotated[str, typer.Argument(metavar="OLD", help="The view.", autocompletion=complete_view)],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.", autocompletion=complete_new_in_namespace)],
+    txn: InTxn = None,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Rename a view.
+
+    Both are full names, so a view can move to another namespace. Its id and its definition stay.
+    """
+    from olympia_cli.names import parse_view
+
+    session, source, target = Session(ctx), parse_view(old), parse_view(new)
+    done = session.change(
+        lambda transaction: transaction.rename_view(source, target), txn=txn, message=message, retry_for=retry_for
+    )
+    render.changed(session, done, f"renamed view {source} to {target}")

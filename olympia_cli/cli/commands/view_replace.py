@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_view
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import InTxn, Message, Properties, RetryFor, parse_properties
+from olympia_cli.cli.view_options import DefaultNamespace, Plan, References, SchemaBinding, ViewSchema, make_view
+
+EXAMPLES = ["olympia view replace sales.open_orders --plan open_orders_v2.binpb -m 'without returns'"]
+
+
+def run(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NS.V", help="The view.", autocompletion=complete_view)],
+    plan: Plan,
+    schema: ViewSchema = "",
+    refers_to: References = None,
+    default_namespace: DefaultNamespace = "",
+    schema_binding: SchemaBinding = False,
+    property: Properties = None,
+    txn: InTxn = None,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Replace a view's definition.
+
+    All of it is replaced, properties included; the view's id stays.
+    """
+    from olympia_cli.names import parse_view
+
+    session, view = Session(ctx), parse_view(name)
+    properties = parse_properties(property)
+    definition = make_view(plan, schema, refers_to, default_namespace, schema_binding, properties)
+    done = session.change(
+        lambda transaction: transaction.replace_view(view, definition), txn=txn, message=message, retry_for=retry_for
+    )
+    render.changed(session, done, f"replaced view {view}")

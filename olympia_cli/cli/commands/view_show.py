@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_view
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import At, InTxn
+
+EXAMPLES = ["olympia view show sales.open_orders", "olympia view show sales.open_orders --at v12 --json"]
+
+
+def run(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NS.V", help="The view.", autocompletion=complete_view)],
+    at: At = None,
+    txn: InTxn = None,
+) -> None:
+    """Show a view."""
+    from olympia_cli.names import parse_view
+
+    session = Session(ctx)
+    name_of_view = parse_view(name)
+    view = session.view(at, txn)
+    from olympia_cli.ops.describe import describe_object
+
+    render.record(session, describe_object(view.view(name_of_view), view.version), name=str(name_of_view))

@@ -1,0 +1,300 @@
+"""What a command runs in: the options given to it, the catalog they name, and where its output goes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+
+import typer
+
+from olympia_cli.cli.boundary import tell
+from olympia_cli.cli.params import Output
+from olympia_cli.cli.view import SnapshotView, TransactionView, View
+from olympia_cli.errors import CommitConflict, InvalidLocation, InvalidOption
+
+if TYPE_CHECKING:
+    from olympia_cli.catalog.catalog import Catalog
+    from olympia_cli.catalog.snapshot import Snapshot
+    from olympia_cli.catalog.transaction import Transaction
+    from olympia_cli.format.actions import Action
+    from olympia_cli.storage.protocol import Store
+
+
+class Changed(NamedTuple):
+    """What a changing command did: a version, or a save of a distributed transaction."""
+
+    version: int | None
+    transaction: str | None
+    actions: tuple[Action, ...]
+
+
+class Location(NamedTuple):
+    """Where a catalog is, and the storage options that go with it."""
+
+    uri: str
+    options: dict[str, Any]
+
+
+class Session:
+    """One run of a command."""
+
+    def __init__(self, ctx: typer.Context, uri: str | None = None) -> None:
+        self._ctx = ctx
+        self._given = {
+            key.removeprefix("olympia."): value for key, value in ctx.meta.items() if key.startswith("olympia.")
+        }
+        if uri is not None:
+            self._given["catalog"] = uri
+
+    # Options
+
+    @property
+    def output(self) -> Output:
+        if self._given.get("json"):
+            return Output.JSON
+        found = self._given.get("output")
+        return Output(found) if found is not None else Output.TABLE
+
+    @property
+    def quiet(self) -> bool:
+        return bool(self._given.get("quiet"))
+
+    @property
+    def verbose(self) -> bool:
+        return bool(self._given.get("verbose"))
+
+    @property
+    def progress(self) -> bool:
+        """Whether to draw progress: for a person who watches, and wants it."""
+        return sys.stderr.isatty() and not self.quiet and not self._given.get("no_progress")
+
+    @property
+    def color(self) -> bool:
+        return self.is_tty and not self._given.get("no_color") and not os.environ.get("NO_COLOR")
+
+    @property
+    def is_tty(self) -> bool:
+        return sys.stdout.isatty()
+
+    @property
+    def width(self) -> int:
+        import shutil
+
+        return shutil.get_terminal_size((80, 24)).columns
+
+    # The catalog
+
+    @cached_property
+    def location(self) -> Location:
+        """Flags beat the environment, which beats the config file."""
+        profile_name = self._given.get("profile") or os.environ.get("OLYMPIA_PROFILE")
+        uri = self._given.get("catalog") or os.environ.get("OLYMPIA_CATALOG")
+        if uri and not profile_name:
+            return Location(uri, {})
+        profile = read_profile(profile_name)
+        uri = uri or profile.uri
+        if not uri:
+            raise InvalidLocation("no catalog is given", hint="use -c URI, or set OLYMPIA_CATALOG, or make a profile")
+        return Location(uri, profile.options)
+
+    @cached_property
+    def store(self) -> Store:
+        from olympia_cli.storage.open import open_store
+
+        return open_store(_expanded(self.location.uri), self.location.options or None)
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        from olympia_cli.catalog.catalog import Catalog
+
+        return Catalog(self.store)
+
+    def snapshot(self, at: str | None = None) -> Snapshot:
+        # not through the catalog, whose writing half a reader need not import
+        from olympia_cli.names import parse_reference
+
+        # a mistake in what was asked for shows before anything slow is imported
+        store, reference = self.store, parse_reference("latest" if at is None else at)
+        from olympia_cli.catalog.clock import SystemClock
+        from olympia_cli.catalog.references import open_snapshot
+
+        return open_snapshot(store, reference, SystemClock().now_millis())
+
+    def resolve(self, reference: str, latest: Snapshot) -> Snapshot:
+        """A version seen from a latest one that was read before: several references mean the same moment."""
+        from olympia_cli.catalog.clock import SystemClock
+        from olympia_cli.catalog.references import resolve
+        from olympia_cli.names import parse_reference
+
+        return resolve(parse_reference(reference), latest, SystemClock().now_millis())
+
+    def view(self, at: str | None = None, txn: str | None = None) -> View:
+        """What a reading command looks at: a version, or the inside of a distributed transaction."""
+        if txn is None:
+            return SnapshotView(self.snapshot(at))
+        if at is not None:
+            raise InvalidOption("--at and --txn do not go together", hint="a transaction has a version of its own")
+        from olympia_cli.catalog import distributed
+
+        found = distributed.load(self.catalog, txn)
+        known = len(found.transaction.actions)
+
+        def save_reads() -> None:
+            # under SERIALIZABLE what was read decides about conflicts, so it is part of the transaction
+            if len(found.transaction.actions) > known:
+                found.save()
+
+        self._ctx.call_on_close(save_reads)
+        return TransactionView(found.transaction)
+
+    def change(
+        self,
+        do: Callable[[Transaction], None],
+        *,
+        txn: str | None = None,
+        message: str = "",
+        retry_for: str = "60s",
+        again: bool = False,
+        atomic: bool = False,
+    ) -> Changed:
+        """Do statements in a transaction of their own, or inside a distributed one.
+
+        `again` starts over after a conflict, for statements that mean the same on any version: create if it
+        does not exist.
+        """
+        from olympia_cli.cli.params import parse_seconds
+
+        seconds = parse_seconds(retry_for)
+        if txn is not None:
+            from olympia_cli.catalog import distributed
+
+            found = distributed.load(self.catalog, txn)
+            before = len(found.transaction.actions)
+            do(found.transaction)
+            found.save()
+            return Changed(None, txn, tuple(found.transaction.actions[before:]))
+        for attempt in range(20):
+            transaction = self.catalog.begin()
+            do(transaction)
+            try:
+                done = self.catalog.commit(transaction, message, retry_for=seconds, atomic=atomic)
+                return Changed(done.version, None, done.actions)
+            except CommitConflict:
+                if not again or attempt == 19:
+                    raise
+        raise AssertionError("unreachable")
+
+    def command(self, words: str) -> str:
+        """A command to suggest, with the location that was given to this one."""
+        import shlex
+
+        parts = ["olympia"]
+        for option, flag in (("catalog", "-c"), ("profile", "--profile")):
+            if self._given.get(option):
+                parts += [flag, shlex.quote(self._given[option])]
+        return " ".join([*parts, words])
+
+    # Output
+
+    @contextmanager
+    def out(self, paged: bool = False) -> Iterator[TextIO]:
+        """Where data goes: stdout, or on a terminal a pager that shows short output as it is."""
+        if not paged or not self.is_tty or self.output is not Output.TABLE:
+            yield sys.stdout
+            return
+        from olympia_cli.cli.pager import pager
+
+        with pager() as stream:
+            yield stream
+
+    @contextmanager
+    def lines(self, path: str) -> Iterator[TextIO]:
+        """A text file; standard input or a pipe is kept in a temporary file, so that it can be read twice."""
+        import io
+        import shutil
+        import tempfile
+
+        try:
+            source = sys.stdin.buffer if path == "-" else open(path, "rb")  # noqa: SIM115
+            if path == "-" or not source.seekable():
+                spool = tempfile.TemporaryFile()  # noqa: SIM115
+                shutil.copyfileobj(source, spool)
+                spool.seek(0)
+                source = spool
+        except OSError as error:
+            raise InvalidOption(f"{path!a} cannot be read: {error.strerror}", hint="give a file, or -") from None
+        with io.TextIOWrapper(source, encoding="utf-8") as file:
+            try:
+                yield file
+            except UnicodeDecodeError:
+                raise InvalidOption(f"{path!a} is not UTF-8 text", hint="give JSON lines") from None
+
+    def say(self, text: str) -> None:
+        """Talk, to stderr."""
+        if not self.quiet:
+            from olympia_cli.cli.escape import visible
+
+            tell(visible(text))
+
+    def confirm(self, question: str, yes: bool) -> None:
+        """Ask before something is destroyed; where nobody can answer, `--yes` is needed."""
+        from olympia_cli.errors import Refused
+
+        if yes:
+            return
+        if not sys.stdin.isatty() or not sys.stderr.isatty():
+            raise Refused(
+                "this needs to be confirmed, and nobody is there to ask", hint="add --yes, or look first with --dry-run"
+            )
+        tell(f"{question} [y/N] ", end="")
+        try:
+            answer = sys.stdin.readline()
+        except UnicodeDecodeError:
+            answer = ""
+        if answer.strip().lower() not in ("y", "yes"):
+            raise Refused("nothing was done", hint="")
+
+
+def read_profile(name: str | None) -> Location:
+    """A profile of the config file. Only one that was asked for must exist."""
+    import tomllib
+
+    path = _config_path()
+    try:
+        config = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if name is not None or "OLYMPIA_CONFIG" in os.environ:
+            raise InvalidOption(f"there is no config file {path}", hint="make it, or use -c URI") from None
+        return Location("", {})
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise InvalidOption(f"the config file {path} cannot be read: {error}", hint="correct it") from None
+    profile = config.get(name or "default")
+    if profile is None and name is None:
+        return Location("", {})
+    if not isinstance(profile, dict):
+        known = ", ".join(key for key, value in config.items() if isinstance(value, dict)) or "none"
+        raise InvalidOption(f"the config file {path} has no profile {name or 'default'!a}", hint=f"there are: {known}")
+    options = profile.get("storage", {})
+    uri = profile.get("catalog", "")
+    if not isinstance(options, dict) or not isinstance(uri, str):
+        raise InvalidOption(
+            f"the profile {name or 'default'} in {path} is wrong",
+            hint='write catalog = "URI" and a table [NAME.storage]',
+        )
+    return Location(uri, options)
+
+
+def _config_path() -> Path:
+    if found := os.environ.get("OLYMPIA_CONFIG"):
+        return Path(found)
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(home) / "olympia" / "config.toml"
+
+
+def _expanded(uri: str) -> str:
+    return os.path.expanduser(uri) if uri.startswith("~") else uri

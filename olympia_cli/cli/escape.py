@@ -1,0 +1,38 @@
+"""Values from a catalog are data: nothing in them may move the cursor, colour the screen or turn text around."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any, TextIO
+
+_BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def plural(count: int, word: str) -> str:
+    """`1 change`, `2 changes`."""
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
+def dumps(value: Any, stream: TextIO, indent: int | None = None) -> str:
+    """The value as JSON that the stream can hold: characters as they are, or JSON's own escapes."""
+    import json
+
+    utf8 = (stream.encoding or "").lower().replace("-", "") == "utf8"
+    return json.dumps(value, ensure_ascii=not utf8, indent=indent)
+
+
+def visible(text: str) -> str:
+    """The text with control, format and bidirectional characters written as escapes."""
+    if text.isprintable() and text.isascii():
+        return text
+    return "".join(_escape(character) for character in text)
+
+
+def _escape(character: str) -> str:
+    if character in _NAMED:
+        return _NAMED[character]
+    if character in _BIDI or unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp"):
+        code = ord(character)
+        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    return character

@@ -1,0 +1,113 @@
+"""Commands that are imported when they run. Their names and help lines come from the table in `app.py`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from olympia_cli.cli.boundary import guarded, run
+
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
+HIDDEN = {"__complete": "Complete a command line."}
+
+
+class LazyCommand(TyperCommand):
+    """Stands for a command until it is run."""
+
+    def __init__(self, path: str, help: str, hidden: bool = False) -> None:
+        super().__init__(name=path.rpartition(" ")[2], help=help, hidden=hidden, rich_markup_mode=None)
+        self.path = path
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        return self.load().make_context(info_name, args, parent=parent, **extra)
+
+    def load(self) -> TyperCommand:
+        """The real command, with the options that every command has."""
+        from olympia_cli.cli.params import shared_params
+
+        module = import_module(module_name(self.path))
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
+        settings: dict[str, Any] = {**CONTEXT_SETTINGS, **getattr(module, "CONTEXT_SETTINGS", {})}
+        single.command(self.name, context_settings=settings, epilog=_examples(module))(module.run)
+        command = typer.main.get_command(single)
+        assert isinstance(command, TyperCommand)
+        command.params.extend(shared_params())
+        assert command.callback is not None
+        command.callback = guarded(command.callback)
+        return command
+
+
+class Group(TyperGroup):
+    """A group of commands; without one it prints its help."""
+
+    def __init__(self, **attrs: Any) -> None:
+        super().__init__(**attrs)
+        from olympia_cli.cli.params import shared_params
+
+        self.params.extend(shared_params())
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        from olympia_cli.cli.app import ALIASES
+
+        return self.commands.get(cmd_name) or self.commands.get(ALIASES.get(cmd_name, ""))
+
+
+class Root(Group):
+    """The program: groups and commands as the table has them."""
+
+    def __init__(self, **attrs: Any) -> None:
+        from olympia_cli.cli.app import COMMANDS, GROUPS
+
+        attrs["commands"] = commands(COMMANDS, GROUPS)
+        super().__init__(**attrs)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Every way in leads through the boundary, so that exit codes are the same everywhere."""
+        arguments = list(sys.argv[1:] if args is None else args)
+        code = run(lambda: TyperGroup.main(self, arguments, "olympia", standalone_mode=False, **extra), arguments)
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+
+def commands(table: dict[str, str], groups: dict[str, str]) -> dict[str, Any]:
+    """The commands in the order of the table."""
+    found: dict[str, Any] = {}
+    for path, help in {**table, **HIDDEN}.items():
+        group, _, name = path.rpartition(" ")
+        command = LazyCommand(path, help, hidden=path in HIDDEN)
+        if not group:
+            found[name] = command
+            continue
+        if group not in found:
+            found[group] = Group(
+                name=group,
+                help=groups[group],
+                no_args_is_help=True,
+                context_settings=CONTEXT_SETTINGS,
+                rich_markup_mode=None,
+            )
+        found[group].add_command(command)
+    return found
+
+
+def module_name(path: str) -> str:
+    """Where a command lives: its path names its file."""
+    return "olympia_cli.cli.commands." + path.replace(" ", "_").replace("-", "_").strip("_")
+
+
+def _examples(module: Any) -> str:
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in module.EXAMPLES)

@@ -1,0 +1,181 @@
+"""Printing the log: blocks for people, with or without a graph; lines for pipes; JSON and CSV for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TextIO
+
+from olympia_cli.cli import render
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.escape import visible
+from olympia_cli.cli.log_text import action_line, age, folded, stat
+from olympia_cli.cli.params import Output
+from olympia_cli.ops.describe import describe_action, time_text
+from olympia_cli.ops.log import LogEntry
+
+Patch = Callable[[LogEntry], Iterable[str]]
+_STYLES = {"+": "32", "-": "31", "~": "33", ">": "36"}
+
+
+def describe(entry: LogEntry) -> dict[str, Any]:
+    """A version of the log as JSON has it."""
+    return {
+        "version": entry.version,
+        "created_at": time_text(entry.snapshot.created_at_millis),
+        "previous_version": entry.previous_version,
+        "rollback_from": entry.rollback_from,
+        "rollback_to": entry.rollback_to,
+        "undone_by": entry.undone_by,
+        "transaction_id": entry.transaction_id or None,
+        "by": entry.by or None,
+        "message": entry.message or None,
+        "actions": [describe_action(action) for action in entry.changes],
+    }
+
+
+def print_log(
+    session: Session,
+    entries: Iterable[LogEntry],
+    now_millis: int,
+    *,
+    oneline: bool,
+    graph: bool,
+    stats: bool,
+    patch: Patch | None,
+) -> None:
+    """Print the entries as they come."""
+    with session.out(paged=True) as out:
+        if session.output is Output.JSON:
+            render.json_list(session, out, "versions", map(describe, entries), {})
+        elif session.output is Output.JSONL:
+            for entry in entries:
+                out.write(render.json_text(session, describe(entry)) + "\n")
+        elif session.output is Output.CSV:
+            render.csv_rows(out, _CSV, (row for entry in entries for row in _csv_rows(entry)))
+        elif session.output is Output.NAME:
+            for entry in entries:
+                out.write(f"v{entry.version}\n")
+        elif oneline or graph:
+            _print_lines(session, out, entries, now_millis, graph)
+        elif not session.is_tty:
+            _print_for_pipe(out, entries, stats, patch)
+        else:
+            _print_blocks(session, out, entries, now_millis, stats, patch)
+
+
+_CSV = ["version", "created_at", "by", "message", "type", "object", "namespace", "name", "undone_by"]
+
+
+def _csv_rows(entry: LogEntry) -> Iterator[dict[str, Any]]:
+    shown = describe(entry)
+    for action in shown.pop("actions") or [{}]:
+        yield {**shown, **action}
+
+
+def _print_for_pipe(out: TextIO, entries: Iterable[LogEntry], stats: bool, patch: Patch | None) -> None:
+    """One action a line, each with its version: lines of a log are cut and sorted."""
+    for entry in entries:
+        shown = describe(entry)
+        undone = f"undone by v{entry.undone_by}" if entry.undone_by is not None else ""
+        lead = "\t".join([f"v{entry.version}", shown["created_at"], visible(entry.by), visible(entry.message), undone])
+        actions = shown["actions"]
+        lines = [stat(actions)] if stats else [action_line(action) for action in actions]
+        for line in lines or [""]:
+            out.write(f"{lead}\t{line}\n")
+        for line in patch(entry) if patch is not None else ():
+            out.write(f"v{entry.version}\t\t\t\t\t{line}\n")
+        out.flush()
+
+
+def _print_blocks(
+    session: Session, out: TextIO, entries: Iterable[LogEntry], now: int, stats: bool, patch: Patch | None
+) -> None:
+    paint = _painter(session)
+    width = 0
+    for entry in entries:
+        width = width or len(f"v{entry.version}") + 1
+        shown = describe(entry)
+        moment = shown["created_at"][:19].replace("T", " ") + "Z"
+        undone = entry.undone_by is not None
+        note = f"  undone by v{entry.undone_by}" if undone else ""
+        if entry.rollback_to is not None:
+            note = f"  rollback to v{entry.rollback_to}" + note
+        head = f"v{entry.version}".ljust(width)
+        ago = age(entry.snapshot.created_at_millis, now).rjust(4)
+        out.write(f"{paint(head, '2' if undone else '1')} {moment} {ago}  {visible(entry.by)}{paint(note, '35')}\n")
+        indent = " " * (width + 1)
+        for line in entry.message.splitlines():
+            out.write(f"{indent}{visible(line)}\n")
+        if stats:
+            out.write(f"{indent}{stat(shown['actions'])}\n")
+        elif entry.rollback_to is not None:
+            last = entry.rollback_from or entry.version - 1
+            first = entry.rollback_to + 1
+            span = f"v{first}" if first == last else f"v{first}…v{last}"
+            out.write(f"{indent}{paint(f'< undoes {span}', '35')}\n")
+        else:
+            for one in folded(shown["actions"]):
+                out.write(f"{indent}{paint(one.text, '2' if undone else _STYLES.get(one.sign, '0'))}\n")
+        for text in patch(entry) if patch is not None else ():
+            out.write(f"{indent}    {text}\n")
+        out.flush()
+
+
+def _print_lines(session: Session, out: TextIO, entries: Iterable[LogEntry], now: int, graph: bool) -> None:
+    """One line a version; with a graph, versions that a rollback passed over stand in a lane of their own."""
+    paint = _painter(session)
+    lanes = _Lanes(_marks(session))
+    for entry in entries:
+        shown = describe(entry)
+        what = stat(shown["actions"])
+        if entry.rollback_to is not None:
+            what = f"rollback v{entry.rollback_from} → v{entry.rollback_to}"
+        lead = lanes.next(entry) if graph else ""
+        ago = age(entry.snapshot.created_at_millis, now).rjust(4)
+        subject = visible(entry.message.split("\n", 1)[0])
+        undone = entry.undone_by is not None
+        text = f"v{entry.version:<5} {ago}  {what:<10}  {subject}"
+        if undone and not graph:
+            text += f"  (undone by v{entry.undone_by})"
+        by = visible(entry.by)
+        room = session.width - len(lead) - len(by) - 2
+        if session.is_tty and room >= 20:
+            text = (text if len(text) <= room else text[: room - 1] + "…").ljust(room)
+        out.write(f"{lead}{paint(text, '2' if undone else '0')}  {by}\n")
+        out.flush()
+
+
+def _marks(session: Session) -> tuple[str, ...]:
+    """Dots and lines; plain ones where the output cannot show others."""
+    import sys
+
+    try:
+        "●○│┐┘┤─".encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return ("*", "o", "|", "\\", "/", "+", "-")
+    return ("●", "○", "│", "┐", "┘", "┤", "─")
+
+
+class _Lanes:
+    def __init__(self, marks: tuple[str, ...]) -> None:
+        self._dot, self._undone, self._bar, self._out, self._in, self._both, self._dash = marks
+        self._target: int | None = None
+
+    def next(self, entry: LogEntry) -> str:
+        if entry.undone_by is not None:
+            return f"{self._bar} {self._undone} "
+        back = self._target is not None and entry.version == self._target
+        if entry.rollback_to is not None and entry.rollback_to < entry.version - 1:
+            self._target = entry.rollback_to
+            return f"{self._dot}{self._dash}{self._both if back else self._out} "
+        if back:
+            self._target = None
+            return f"{self._dot}{self._dash}{self._in} "
+        return f"{self._dot}   "
+
+
+def _painter(session: Session) -> Callable[[str, str], str]:
+    """Colours by escape codes: the log is streamed, and its lines are not laid out."""
+    if not session.color:
+        return lambda text, code: text
+    return lambda text, code: f"\x1b[{code}m{text}\x1b[0m" if text and code != "0" else text

@@ -1,0 +1,124 @@
+"""The log for people: blocks, not a table, because a table at 80 columns loses what matters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from olympia_cli.cli.escape import visible
+from olympia_cli.names import TableName, quote_part
+
+_SIGNS = {"CREATE": "+", "RESTORE": "+", "DROP": "-", "RENAME": ">", "EXISTS": "?", "DESCRIBE": "?", "SELECT": "?"}
+_QUOTED = re.compile(r'"((?:[^"]|"")+)"')
+FOLD_FROM = 4
+"""From so many equal actions on neighbours on, one line stands for all of them."""
+
+
+def age(millis: int, now_millis: int) -> str:
+    """How long ago, in one unit."""
+    seconds = max(0, now_millis - millis) // 1000
+    for size, unit in ((604_800 * 52, "y"), (604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def full_name(action: dict[str, Any]) -> str:
+    """The object of an action, as commands take it."""
+    if action["object"] == "catalog":
+        return ""
+    if action["object"] == "namespace":
+        return str(action["namespace"])
+    return f"{quote_part(action['namespace'])}.{quote_part(action['name'])}"
+
+
+def sign(action: dict[str, Any]) -> str:
+    """+ created, - dropped, ~ altered, > renamed, ? read."""
+    words = action["type"].split("_")
+    if "SHOW" in words or "SNOW" in words:
+        return "?"
+    return next((_SIGNS[word] for word in words if word in _SIGNS), "~")
+
+
+def action_line(action: dict[str, Any]) -> str:
+    """One action on one line."""
+    kind, name, detail = action["object"], full_name(action), action["detail"] or {}
+    words = [sign(action), kind]
+    if name:
+        words.append(name)
+    if "to" in detail:
+        to = detail["to"]
+        new = to["namespace"] if kind == "namespace" else f"{quote_part(to['namespace'])}.{quote_part(to['name'])}"
+        words.append(f"to {new}")
+    if "from_version" in detail and "RESTORE" in action["type"]:
+        words.append(f"from v{detail['from_version']}")
+    if action["type"].startswith("CATALOG_") and action["type"] != "CATALOG_ALTER":
+        words[:] = [sign(action), action["type"].removeprefix("CATALOG_").lower().replace("_", " ")]
+        if "export" in detail:
+            words.append(f"{detail['export']} of v{detail['at_version']}")
+        if "oldest" in detail:
+            words.append(f"oldest v{detail['former_oldest']} → v{detail['oldest']}")
+    if action["type"] == "CATALOG_CREATE":
+        words = ["+", "catalog"]
+    parts = []
+    for key, mark in (("set", ""), ("unset", "-")):
+        if detail.get(key):
+            parts.append(", ".join(mark + one for one in detail[key]))
+    if any("metadata_location" in field for field in detail.get("fields", ())):
+        parts.append("metadata → " + short_location(detail.get("metadata_location", "")))
+    elif detail.get("fields"):
+        parts.append(", ".join(detail["fields"]))
+    text = " ".join(words)
+    return visible(f"{text}  {'; '.join(parts)}" if parts else text)
+
+
+def short_location(location: str) -> str:
+    """The last part of a metadata location, which is what differs."""
+    return location.rstrip("/").rpartition("/")[2] or location
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line for some actions: one, or many alike."""
+
+    text: str
+    sign: str
+
+
+def folded(actions: Sequence[dict[str, Any]]) -> Iterator[Line]:
+    """One line an action; neighbours of one type in one namespace share a line when they are many."""
+    for _, group in groupby(actions, key=lambda one: (one["type"], one["object"], _fold_key(one))):
+        alike = list(group)
+        if len(alike) < FOLD_FROM or alike[0]["object"] == "catalog":
+            yield from (Line(action_line(one), sign(one)) for one in alike)
+            continue
+        kind, mark = alike[0]["object"], sign(alike[0])
+        first, last = full_name(alike[0]), alike[-1]["name"]
+        yield Line(visible(f"{mark} {len(alike)} {kind}s  {first} … {quote_part(last)}"), mark)
+
+
+def _fold_key(action: dict[str, Any]) -> str:
+    return "" if action["object"] == "namespace" else str(action["namespace"])
+
+
+def stat(actions: Iterable[dict[str, Any]]) -> str:
+    """How many of each: `+1 ~2 -3`."""
+    counts: dict[str, int] = {}
+    for action in actions:
+        counts[sign(action)] = counts.get(sign(action), 0) + 1
+    return " ".join(f"{mark}{counts[mark]}" for mark in "+~>-" if mark in counts)
+
+
+def parse_object(text: str) -> tuple[str, str | None]:
+    """`NS` or `NS.T`, quoted as full names are: the namespace, and the name in it if one is given."""
+    from olympia_cli.names import NamespaceName, parse_table
+
+    if found := _QUOTED.fullmatch(text):
+        return NamespaceName(found[1].replace('""', '"')).namespace, None
+    if text.startswith('"') or "." in text:
+        table: TableName = parse_table(text)
+        return table.namespace, table.name
+    return NamespaceName(text).namespace, None

@@ -1,0 +1,279 @@
+"""Manual pages, made from the commands themselves: their help, options and examples, and the classes of errors.
+
+The source is roff with the `man` macros. It holds no dates, so that it changes only when the program does.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from typing import Any
+
+from olympia_cli import __version__, errors
+from olympia_cli.cli.app import COMMANDS, app
+from olympia_cli.cli.lazy import LazyCommand, module_name
+from olympia_cli.cli.params import shared_params
+
+EXIT_CODES = {
+    0: "Done.",
+    1: "A bug in olympia. A file with the traceback is named, to be sent along with a report.",
+    2: "Usage: wrong arguments, or a name that is not allowed.",
+    3: "Partly done. What is left, and how to go on, is said on stderr.",
+    10: "Not found.",
+    11: "Exists already, or is not empty.",
+    12: "Refused.",
+    20: "A conflict with another writer.",
+    21: "The outcome is unknown.",
+    30: "The store failed.",
+    31: "No permission.",
+    40: "Cannot be read: damaged, or not of this format.",
+    41: "The version of the format, or a feature of it, is not supported.",
+    50: "fsck found damage, now or when it last ran.",
+    51: "status: the catalog needs attention.",
+    130: "Interrupted.",
+}
+
+ENVIRONMENT = {
+    "OLYMPIA_CATALOG": "The catalog, when -c is not given.",
+    "OLYMPIA_PROFILE": "The profile of the config file, when --profile is not given.",
+    "OLYMPIA_CONFIG": "The config file, instead of the one under FILES.",
+    "OLYMPIA_PAGER": "What shows long output on a terminal; cat shows it as it is.",
+    "PAGER": "The same, when OLYMPIA_PAGER is not set. Without both it is less -FRX.",
+    "NO_COLOR": "No colours, when it is set to anything.",
+}
+
+FILES = {
+    "$XDG_CONFIG_HOME/olympia/config.toml": (
+        "Profiles: a table for each, with the catalog's URI as catalog and the options of its storage in a table named "
+        "storage. The profile default is taken when none is named. XDG_CONFIG_HOME is ~/.config when it is not set."
+    ),
+    "$XDG_CACHE_HOME/olympia/": (
+        "Names that the completion looked up a moment ago. XDG_CACHE_HOME is ~/.cache when it is not set."
+    ),
+}
+
+DESCRIPTION = [
+    "olympia administers Olympia catalogs: data lake catalogs in plain files, without a server. A catalog holds "
+    "namespaces, tables and views. Every commit makes a new version, and every version that is kept can be looked at, "
+    "compared and gone back to.",
+    "The catalog is named by -c, by OLYMPIA_CATALOG or by a profile; flags beat the environment, which beats the file. "
+    "It is a folder, or an s3:// or gs:// location. Credentials come from the usual places of the store's "
+    "own libraries, and are never printed.",
+    "A table or view is named namespace.name. A part that holds a dot or a double quote is written in double quotes, "
+    'the quote doubled: "a.b".t. The commands of ns take one name, literally.',
+    "A version is named by its number (12 or v12), by latest, latest~3 or oldest, by a time (2026-11-15, "
+    "2026-11-15T20:04:00Z), by a duration ago (2h, 3d), or by the name of an export.",
+    "Data goes to stdout, everything else to stderr. On a terminal lists are tables; in a pipe each record is a line. "
+    "An error is one line on stderr; with --json it is a JSON document there, with the name of the error as its code.",
+]
+
+EXAMPLES = [
+    "olympia init ./catalog",
+    "export OLYMPIA_CATALOG=./catalog",
+    "olympia ns create sales",
+    "olympia table register sales.orders --metadata-location s3://lake/orders/metadata/00000.json",
+    "olympia table ls --at latest~1 --json",
+    "olympia log -n 5",
+]
+
+
+def file_name(path: str = "") -> str:
+    """The file of a command's page; of the program's own without one."""
+    return f"{_page_name(path)}.1"
+
+
+def program_page() -> str:
+    """olympia(1)"""
+    from typer.main import get_command
+
+    root: Any = get_command(app)
+    commands: list[str] = []
+    for path, help in COMMANDS.items():
+        commands += [".TP", _bold(path), _text(help)]
+    return _join(
+        _head("", "administer Olympia catalogs"),
+        [
+            ".SH SYNOPSIS",
+            f"{_bold('olympia')} [{_italic('OPTION')}]... {_italic('COMMAND')} [{_italic('ARGUMENT')}]...",
+        ],
+        _paragraphs("DESCRIPTION", DESCRIPTION),
+        [".SH COMMANDS", *commands],
+        [".SH OPTIONS", *_options(root.params), *_help_option()],
+        [".PP", _text("All but --version are taken by every command, before or after its name.")],
+        _end(EXAMPLES),
+        _see_also(_page_name(path) for path in COMMANDS),
+    )
+
+
+def command_page(path: str) -> str:
+    """The page of a command. ModuleNotFoundError when there is no such command yet."""
+    module = import_module(module_name(path))
+    command = LazyCommand(path, COMMANDS[path]).load()
+    shared = {param.name for param in shared_params()}
+    own = [param for param in command.params if param.name not in shared and not getattr(param, "hidden", False)]
+    arguments = [param for param in own if param.param_type_name == "argument"]
+    options = [param for param in own if param.param_type_name == "option"]
+    group = path.rpartition(" ")[0]
+    siblings = [other for other in COMMANDS if group and other != path and other.rpartition(" ")[0] == group]
+    paragraphs = inspect.cleandoc(module.run.__doc__ or "").split("\n\n")
+    return _join(
+        _head(path, _lower(COMMANDS[path].rstrip("."))),
+        [".SH SYNOPSIS", _synopsis(path, arguments, options)],
+        _paragraphs("DESCRIPTION", paragraphs),
+        [".SH ARGUMENTS", *_arguments(arguments)] if arguments else [],
+        [".SH OPTIONS", *_options(options), *_help_option()],
+        [".SS Options of every command", *_options(shared_params())],
+        _end(module.EXAMPLES),
+        _see_also(["olympia", *(_page_name(other) for other in siblings)]),
+    )
+
+
+# Sections
+
+
+def _head(path: str, summary: str) -> list[str]:
+    name = _page_name(path)
+    return [
+        '.\\" Made from the program by tools/generate_docs.py.',
+        f'.TH {_text(name.upper())} 1 "" "olympia {__version__}" "Olympia manual"',
+        # no hyphens in the middle of names, no gaps between words
+        ".nh",
+        ".ad l",
+        ".SH NAME",
+        f"{_text(name)} \\- {_text(summary)}",
+    ]
+
+
+def _synopsis(path: str, arguments: Iterable[Any], options: Iterable[Any]) -> str:
+    parts = [_bold(f"olympia {path}"), f"[{_italic('OPTION')}]..."]
+    parts += [
+        f"{_bold(max(option.opts, key=len))} {_italic(_metavar(option))}" for option in options if option.required
+    ]
+    for argument in arguments:
+        shown = _italic(_metavar(argument))
+        if not argument.required:
+            shown = f"[{shown}]"
+        parts.append(shown + "..." if argument.nargs == -1 else shown)
+    return " ".join(parts)
+
+
+def _paragraphs(title: str, texts: Iterable[str]) -> list[str]:
+    lines = [f".SH {title}"]
+    for number, text in enumerate(texts):
+        lines += [".PP"] * (number > 0)
+        # this character is typer's sign for lines that stay as they are
+        if text.startswith("\b\n"):
+            lines += [".EX", *map(_text, text.splitlines()[1:]), ".EE"]
+        else:
+            lines.append(_text(" ".join(text.split())))
+    return lines
+
+
+def _arguments(arguments: Iterable[Any]) -> Iterator[str]:
+    for argument in arguments:
+        yield from (".TP", _italic(_metavar(argument)), _text(argument.help or ""))
+
+
+def _options(options: Iterable[Any]) -> Iterator[str]:
+    for option in options:
+        names = sorted((*option.opts, *option.secondary_opts), key=len)
+        value = "" if option.is_flag or option.count else f" {_italic(_metavar(option))}"
+        yield from (".TP", ", ".join(map(_bold, names)) + value, _text(_with_default(option)))
+
+
+def _help_option() -> list[str]:
+    return [".TP", f"{_bold('-h')}, {_bold('--help')}", "Show the help and exit."]
+
+
+def _with_default(option: Any) -> str:
+    help = option.help or ""
+    default = option.default
+    if option.is_flag or option.required or option.multiple or default is None or callable(default) or default == "":
+        return help
+    return f"{help} Otherwise {getattr(default, 'value', default)}."
+
+
+def _end(examples: Iterable[str]) -> list[str]:
+    """What every page ends with, but for its last section."""
+    lines = [".SH EXIT STATUS"]
+    for code in sorted(EXIT_CODES.keys() | _classes_by_code().keys()):
+        lines += [".TP", _bold(str(code)), _text(EXIT_CODES.get(code, ""))]
+        for error in _classes_by_code().get(code, []):
+            lines += [".br", f"{_bold(error.__name__)}: {_text(_summary(error))}"]
+    lines.append(".SH ENVIRONMENT")
+    for name, meaning in ENVIRONMENT.items():
+        lines += [".TP", _bold(name), _text(meaning)]
+    lines.append(".SH FILES")
+    for name, meaning in FILES.items():
+        lines += [".TP", _italic(name), _text(meaning)]
+    lines += [".SH EXAMPLES", ".EX"]
+    lines += [_text(example) for example in examples]
+    return [*lines, ".EE"]
+
+
+def _see_also(names: Iterable[str]) -> list[str]:
+    return [".SH SEE ALSO", ",\n".join(f"{_bold(name)}(1)" for name in names)]
+
+
+def _classes_by_code() -> dict[int, list[type[errors.OlympiaError]]]:
+    found: dict[int, list[type[errors.OlympiaError]]] = {}
+    for error in vars(errors).values():
+        if isinstance(error, type) and issubclass(error, errors.OlympiaError) and error is not errors.OlympiaError:
+            found.setdefault(error.exit_code, []).append(error)
+    return found
+
+
+# Words
+
+
+def _page_name(path: str) -> str:
+    return "-".join(["olympia", *path.split()])
+
+
+def _metavar(param: Any) -> str:
+    metavar = (param.metavar or _choices(param) or (param.name or "").replace("_", "-").upper()).removesuffix("...")
+    return metavar[1:-1] if metavar.startswith("[") and metavar.endswith("]") else metavar
+
+
+def _choices(param: Any) -> str:
+    return "|".join(str(choice) for choice in getattr(param.type, "choices", None) or ())
+
+
+def _summary(thing: type) -> str:
+    return " ".join(inspect.cleandoc(thing.__doc__ or "").split("\n\n")[0].split())
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _bold(text: str) -> str:
+    return f"\\fB{_text(text)}\\fR"
+
+
+def _italic(text: str) -> str:
+    return f"\\fI{_text(text)}\\fR"
+
+
+_SPECIAL = {"\\": "\\e", "-": "\\-", "'": "\\(aq", '"': "\\(dq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"}
+
+
+def _text(text: str) -> str:
+    """Text as roff shows it to the letter; words in backquotes are bold."""
+    parts = re.split(r"`([^`]+)`", text)
+    shown = "".join(f"\\fB{_letters(part)}\\fR" if at % 2 else _letters(part) for at, part in enumerate(parts))
+    # a dot at the beginning of a line would be a request
+    return "\\&" + shown if shown.startswith(".") else shown
+
+
+def _letters(text: str) -> str:
+    return "".join(
+        _SPECIAL.get(letter) or (letter if letter.isascii() else f"\\[u{ord(letter):04X}]")
+        for letter in text.replace("\n", " ")
+    )
+
+
+def _join(*sections: Iterable[str]) -> str:
+    return "\n".join(line for section in sections for line in section if line) + "\n"

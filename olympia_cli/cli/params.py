@@ -1,0 +1,166 @@
+"""Options: those that every command takes, before or after its name, and those that several commands share."""
+
+from __future__ import annotations
+
+from copy import copy
+from enum import StrEnum
+from functools import cache
+from typing import Annotated, Any
+
+import typer
+
+
+class Output(StrEnum):
+    TABLE = "table"
+    WIDE = "wide"
+    NAME = "name"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+def _shared(
+    catalog: Annotated[
+        str | None,
+        typer.Option("--catalog", "-c", metavar="URI", help="The catalog: a folder, s3://…, gs://… [OLYMPIA_CATALOG]"),
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", metavar="NAME", help="A profile of the config file. [OLYMPIA_PROFILE]")
+    ] = None,
+    output: Annotated[
+        Output | None, typer.Option("--output", "-o", help="How to print: table, wide, name, json, jsonl, csv.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Short for --output json.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but data and errors.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Say more.")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="No colours. [NO_COLOR]")] = False,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bars.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Takes the options that every command has; see `remember`."""
+
+
+def shared_params() -> list[Any]:
+    """Fresh copies of the shared options, which store what was given instead of passing it on."""
+    return [copy(param) for param in _shared_once()]
+
+
+@cache
+def _shared_once() -> list[Any]:
+    # made once: the program and its groups have them too, and reading annotations is what takes long
+    single = typer.Typer(add_completion=False)
+    single.command()(_shared)
+    params = [param for param in typer.main.get_command(single).params if param.name != "help"]
+    for param in params:
+        param.expose_value = False
+        param.callback = remember
+    return params
+
+
+def remember(ctx: Any, param: Any, value: Any) -> Any:
+    """Keep what the command line gave. The innermost level is parsed last, so what stands after the command wins."""
+    source = ctx.get_parameter_source(param.name)
+    if source is not None and source.name == "COMMANDLINE":
+        ctx.meta[f"olympia.{param.name}"] = value
+    return value
+
+
+At = Annotated[
+    str | None,
+    typer.Option("--at", metavar="REF", help="Look at another version: 12, latest~1, 2h, a time, an export's name."),
+]
+
+
+def check_message(text: str) -> str:
+    """Bytes that are not text cannot be stored."""
+    from olympia_cli.errors import InvalidOption
+
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidOption(f"the message is not valid Unicode: {text[:60]!a}", hint="") from None
+    return text
+
+
+Message = Annotated[
+    str, typer.Option("--message", "-m", metavar="TEXT", help="Why; shown in the log.", callback=check_message)
+]
+RetryFor = Annotated[
+    str, typer.Option("--retry-for", metavar="DURATION", help="How long to try again when other writers are first.")
+]
+InTxn = Annotated[
+    str | None,
+    typer.Option("--txn", metavar="ID", help="Work inside this distributed transaction instead of committing."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would happen, and do nothing.")]
+Properties = Annotated[
+    list[str] | None, typer.Option("--property", metavar="KEY=VALUE", help="A property; may be given several times.")
+]
+SetProperties = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a property; may be given several times.")
+]
+UnsetProperties = Annotated[
+    list[str] | None, typer.Option("--unset", metavar="KEY", help="Unset a property; may be given several times.")
+]
+IfExists = Annotated[bool, typer.Option("--if-exists", help="Not being there is no error.")]
+IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="Being there already is no error.")]
+
+
+def parse_properties(pairs: list[str] | None) -> dict[str, str]:
+    """KEY=VALUE pairs; the value may hold further equal signs, and may be empty."""
+    from olympia_cli.errors import InvalidOption
+
+    found: dict[str, str] = {}
+    for pair in pairs or []:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise InvalidOption(f"{pair[:60]!a} is not KEY=VALUE", hint="write --property owner=ann")
+        if key in found:
+            raise InvalidOption(f"the property {key!a} is given twice", hint="give each property once")
+        found[key] = value
+    return found
+
+
+def parse_seconds(duration: str) -> float:
+    from olympia_cli.names import parse_duration
+
+    return parse_duration(duration) / 1000
+
+
+def parse_isolation(word: str) -> Any:
+    """An isolation level by its name."""
+    from olympia_cli.errors import InvalidOption
+    from olympia_cli.format.pb.objects_pb2 import IsolationLevel
+
+    if word.upper() not in list(IsolationLevel.keys()):
+        raise InvalidOption(f"{word[:60]!a} is not an isolation level", hint="use snapshot or serializable")
+    return IsolationLevel.Value(word.upper())
+
+
+def check_metadata_location(location: str) -> None:
+    """The location is stored unread, so only what can never be one is refused."""
+    from olympia_cli.errors import InvalidOption
+
+    if not location.strip() or any(ord(character) < 32 for character in location):
+        raise InvalidOption(f"{location[:60]!a} is not a location", hint="give the URI of the table's metadata file")
+
+
+def check_catalog_properties(set_properties: dict[str, str], unset: list[str]) -> None:
+    """Refuse to change by hand what the program keeps true itself, and values that it could not read."""
+    from olympia_cli.errors import InvalidOption, InvalidReference
+    from olympia_cli.names import parse_duration
+
+    for key in (*set_properties, *unset):
+        if key.startswith(("olympia.expire.", "olympia.export.")) or key == "olympia.required-features":
+            raise InvalidOption(f"{key} is kept by the program itself", hint="")
+    for key, value in set_properties.items():
+        if key == "olympia.retention.max-version-age":
+            try:
+                parse_duration(value)
+            except InvalidReference:
+                raise InvalidOption(f"{value[:60]!a} is not a duration", hint="write 7d, 12h or 4w") from None
+        if key in ("olympia.retention.min-versions", "olympia.txn.max-actions") and not (
+            value.isascii() and value.isdigit() and len(value) < 10 and int(value) > 0
+        ):
+            raise InvalidOption(f"{value[:60]!a} is not a number above 0", hint=f"set {key} to a whole number")

@@ -1,0 +1,227 @@
+"""Printing values: rich tables for a terminal, one record a line for a pipe, JSON and CSV for programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any, NamedTuple, TextIO
+
+from olympia_cli.cli.context import Changed, Session
+from olympia_cli.cli.escape import dumps, visible
+from olympia_cli.cli.params import Output
+
+MAX_TABLE_ROWS = 2000
+"""A rich table needs all of its rows at once; longer lists are printed as lines."""
+
+
+class Column(NamedTuple):
+    """A column of a list: where its value is, and whether it is shown only when asked for more."""
+
+    key: str
+    title: str
+    wide: bool = False
+    right: bool = False
+    style: str = ""
+
+
+def document(session: Session, value: Mapping[str, Any]) -> None:
+    """One JSON document on stdout."""
+    with session.out() as out:
+        out.write(json_text(session, value) + "\n")
+
+
+def json_text(session: Session, value: Any) -> str:
+    return dumps(value, sys.stdout, indent=2 if session.is_tty and session.output is Output.JSON else None)
+
+
+def record(session: Session, value: Mapping[str, Any], *, name: str = "") -> None:
+    """One object: JSON, or a line for each field."""
+    if session.output in (Output.JSON, Output.JSONL):
+        document(session, value)
+        return
+    with session.out(paged=True) as out:
+        if session.output is Output.NAME:
+            out.write(visible(name) + "\n")
+        elif session.output is Output.CSV:
+            csv_rows(out, list(value), [value])
+        else:
+            _write_fields(session, out, value)
+
+
+def records(
+    session: Session,
+    plural: str,
+    columns: Sequence[Column],
+    values: Iterable[Mapping[str, Any]],
+    *,
+    head: Mapping[str, Any] | None = None,
+    name: Callable[[Mapping[str, Any]], str] = lambda value: str(value["name"]),
+    title: str = "",
+) -> None:
+    """A list of objects, printed as they come."""
+    output = session.output
+    with session.out(paged=True) as out:
+        if output is Output.JSON:
+            json_list(session, out, plural, values, head or {})
+        elif output is Output.JSONL:
+            for value in values:
+                out.write(json_text(session, value) + "\n")
+        elif output is Output.CSV:
+            csv_rows(out, [column.key for column in columns], values)
+        elif output is Output.NAME:
+            for value in values:
+                out.write(visible(name(value)) + "\n")
+        else:
+            shown = [column for column in columns if not column.wide or output is Output.WIDE]
+            _write_rows(session, out, shown, iter(values), title)
+
+
+def json_list(session: Session, out: TextIO, plural: str, values: Iterable[Any], head: Mapping[str, Any]) -> None:
+    """`{…head…, "plural": [ … ]}`, each value on a line of its own, written as it comes."""
+    opening = "".join(f'"{key}": {dumps(value, sys.stdout)}, ' for key, value in head.items())
+    out.write(f'{{{opening}"{plural}": [')
+    separator = "\n"
+    for value in values:
+        out.write(separator + dumps(value, sys.stdout))
+        separator = ",\n"
+    out.write("]}\n")
+
+
+def csv_rows(out: TextIO, keys: Sequence[str], values: Iterable[Mapping[str, Any]]) -> None:
+    import csv
+
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(keys)
+    for value in values:
+        writer.writerow([_cell(value.get(key)) for key in keys])
+
+
+def changed(session: Session, done: Changed, text: str) -> None:
+    """What a changing command did."""
+    from olympia_cli.format.pb.actions_pb2 import ActionType
+    from olympia_cli.ops.describe import describe_action
+
+    if session.output in (Output.JSON, Output.JSONL):
+        actions = [describe_action(action) for action in done.actions if action.type != ActionType.COMMIT_INFO]
+        value: dict[str, Any] = {"version": done.version, "actions": actions}
+        if done.transaction is not None:
+            value["transaction"] = done.transaction
+        document(session, value)
+        return
+    if session.quiet:
+        return
+    where = f"v{done.version}" if done.transaction is None else f"transaction {done.transaction}"
+    with session.out() as out:
+        out.write(f"{where}  {visible(text)}\n" if done.actions else f"{where}  nothing to do\n")
+
+
+def line(session: Session, text: str) -> None:
+    """One line of data."""
+    with session.out() as out:
+        out.write(visible(text) + "\n")
+
+
+def console(session: Session, out: TextIO, *, width: int | None = None) -> Any:
+    """A rich console that takes values for what they are: no markup, no emoji, no highlighting."""
+    from rich.console import Console
+
+    return Console(
+        file=out,
+        # without a height, rich asks the terminal, and takes a dumb one to have 80 columns
+        width=width or session.width,
+        height=25,
+        force_terminal=session.is_tty,
+        no_color=not session.color,
+        color_system="standard" if session.color else None,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        legacy_windows=False,
+        safe_box=True,
+    )
+
+
+def text(value: str, style: str = "") -> Any:
+    """A value for a rich table."""
+    from rich.text import Text
+
+    return Text(visible(value), style=style)
+
+
+def _write_rows(
+    session: Session, out: TextIO, columns: Sequence[Column], values: Iterator[Mapping[str, Any]], title: str
+) -> None:
+    if not session.is_tty:
+        for value in values:
+            out.write("\t".join(visible(_cell(value.get(column.key))) for column in columns) + "\n")
+        return
+    first = list(islice(values, MAX_TABLE_ROWS + 1))
+    if not first:
+        session.say(f"no {title}" if title else "nothing")
+        return
+    if len(first) > MAX_TABLE_ROWS:
+        for value in chain(first, values):
+            out.write("  ".join(visible(_cell(value.get(column.key))) for column in columns) + "\n")
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column.title, justify="right" if column.right else "left", overflow="fold", style=column.style)
+    for value in first:
+        table.add_row(*(text(_cell(value.get(column.key))) for column in columns))
+    console(session, out).print(table)
+
+
+def _write_fields(session: Session, out: TextIO, value: Mapping[str, Any]) -> None:
+    flat: list[tuple[str, str]] = []
+    for key, field in value.items():
+        if isinstance(field, Mapping):
+            flat.extend((f"{key}.{inner}", _cell(one)) for inner, one in field.items())
+        elif field is not None and field != []:
+            flat.append((key, _cell(field)))
+    width = max((len(visible(key)) for key, _ in flat), default=0)
+    for key, shown in flat:
+        if session.is_tty:
+            out.write(f"{visible(key).ljust(width)}  {visible(shown)}\n")
+        else:
+            out.write(f"{visible(key)}\t{visible(shown)}\n")
+
+
+def _cell(value: Any) -> str:
+    import json
+
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping | list):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
+
+
+def svg(session: Session, draw: Callable[[Any], None], path: str, title: str, width: int = 110) -> None:
+    import io
+
+    """Draw on a recording console, and write the picture."""
+    from rich.console import Console
+
+    recording = Console(
+        file=io.StringIO(), record=True, width=width, force_terminal=True, markup=False, emoji=False, highlight=False
+    )
+    draw(recording)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(plain_svg(recording.export_svg(title=title)))
+
+
+def plain_svg(picture: str) -> str:
+    """A picture that looks the same everywhere: no fonts from elsewhere, and no ligatures that turn C=== into another
+    character.
+    """
+    import re
+
+    picture = re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL).replace(
+        "Fira Code, monospace", "monospace"
+    )
+    return picture.replace("<style>", "<style>\n    text { font-variant-ligatures: none; }", 1) + "\n"

@@ -1,0 +1,87 @@
+"""One error class, one meaning, one exit code; the list of codes in the manual is the classes'."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from olympia_cli import errors
+from olympia_cli.errors import OlympiaError
+
+CODES = {
+    1: "a bug",
+    2: "usage",
+    3: "partly done",
+    10: "not found",
+    11: "exists already, or not empty",
+    12: "refused",
+    20: "conflict with another writer",
+    21: "outcome unknown",
+    30: "storage failed",
+    31: "no permission",
+    40: "cannot be read",
+    41: "format version not supported",
+    50: "fsck found damage",
+    51: "status needs attention",
+    130: "interrupted",
+}
+"""The contract. 1, 50, 51 and 130 are no error's."""
+
+CLASSES = [
+    found
+    for _, found in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(found, OlympiaError) and found is not OlympiaError
+]
+
+
+@pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.__name__)
+class TestClasses:
+    def test_it_says_what_it_means(self, error):
+        assert "__doc__" in vars(error)
+        assert error.__doc__.strip().endswith(".")
+
+    def test_it_has_a_documented_code_of_its_own(self, error):
+        assert "exit_code" in vars(error), "a code that is inherited changes unseen"
+        assert error.exit_code in set(CODES) - {1, 50, 51, 130}
+
+    def test_its_stable_name_is_its_class(self, error):
+        made = error("a path", "a reason") if len(inspect.signature(error).parameters) > 2 else error("what happened")
+        assert made.code == error.__name__
+        assert str(made)
+
+    def test_its_hint_is_a_sentence_that_goes_on(self, error):
+        hint = error.default_hint
+        assert not hint.endswith("."), "it stands at the end of a line that has no full stop"
+        assert hint[:1] == hint[:1].lower()
+
+
+def test_a_subclass_has_the_code_of_its_class():
+    """Who catches a class gets one exit code."""
+    for error in CLASSES:
+        for parent in error.__mro__[1:]:
+            if issubclass(parent, OlympiaError) and parent is not OlympiaError:
+                assert error.exit_code == parent.exit_code
+
+
+def test_classes_stand_under_the_heading_of_their_code():
+    """The file is the table: a heading `# 20, 21: …` and below it the classes of these codes, in order."""
+    source = Path(errors.__file__).read_text()
+    lines = [inspect.getsourcelines(error)[1] for error in CLASSES]
+    in_order = [error for _, error in sorted(zip(lines, CLASSES, strict=True), key=lambda pair: pair[0])]
+    codes = [error.exit_code for error in in_order]
+    assert codes == sorted(codes)
+    for code in set(codes):
+        headings = [line for line in source.splitlines() if line.startswith("# ") and ": " in line]
+        assert any(str(code) in line.partition(":")[0].replace("# ", "").split(", ") for line in headings), code
+
+
+def test_nothing_is_raised_that_is_not_in_the_file():
+    """Every error that the program raises on purpose stands in errors.py."""
+    folder = Path(errors.__file__).parent
+    parents = "|".join(error.__name__ for error in (*CLASSES, OlympiaError))
+    for path in folder.rglob("*.py"):
+        found = re.search(rf"^class \w+\((?:\w+\.)?({parents})\b", path.read_text(), re.MULTILINE)
+        assert not found or path.name == "errors.py", f"{path.name} makes an error of its own: {found}"

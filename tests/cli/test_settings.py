@@ -1,0 +1,179 @@
+"""Where the catalog is: flags beat the environment, which beats the config file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from olympia_cli.cli.context import Session
+from olympia_cli.storage.memory import MemoryStore
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def three(run: Run, tmp_path: Path) -> dict[str, str]:
+    """Catalogs that each hold one namespace: their own name."""
+    places = {}
+    for name in ("flag", "environment", "file"):
+        places[name] = str(tmp_path / name)
+        run("init", places[name]).ok()
+        run("-c", places[name], "ns", "create", name).ok()
+    return places
+
+
+def opened(run: Run, *args: str) -> str:
+    return run(*args, "ns", "ls").ok().stdout.strip()
+
+
+def test_flags_beat_the_environment_which_beats_the_file(run, three, config, monkeypatch):
+    config(f'[default]\ncatalog = "{three["file"]}"\n')
+    assert opened(run) == "file"
+    monkeypatch.setenv("OLYMPIA_CATALOG", three["environment"])
+    assert opened(run) == "environment"
+    assert opened(run, "-c", three["flag"]) == "flag"
+
+
+def test_profiles(run, three, config, monkeypatch):
+    config("".join(f'[{name}]\ncatalog = "{uri}"\n' for name, uri in three.items()))
+    assert opened(run, "--profile", "file") == "file"
+    monkeypatch.setenv("OLYMPIA_PROFILE", "environment")
+    assert opened(run) == "environment"
+    assert opened(run, "--profile", "flag") == "flag"
+    assert opened(run, "-c", three["file"]) == "file"
+
+
+def test_without_a_profile_and_without_default_there_is_no_catalog(run, three, config):
+    config(f'[prod]\ncatalog = "{three["file"]}"\n')
+    run("ns", "ls").failed(2, "no catalog is given")
+    config("")
+    run("ns", "ls").failed(2, "no catalog is given")
+
+
+def test_an_unknown_profile(run, three, config, monkeypatch):
+    config(f'[prod]\ncatalog = "{three["file"]}"\n[test]\ncatalog = "x"\n')
+    run("--profile", "dev", "ns", "ls").failed(2, "'dev'", "prod, test")
+    monkeypatch.setenv("OLYMPIA_PROFILE", "dev")
+    run("ns", "ls").failed(2, "'dev'")
+    run("-c", three["flag"], "ns", "ls").failed(2, "'dev'")
+
+
+def test_a_profile_without_a_file(run):
+    run("--profile", "dev", "ns", "ls").failed(2, "no config file")
+
+
+def test_another_file(run, three, config, monkeypatch, tmp_path):
+    config(f'[default]\ncatalog = "{three["flag"]}"\n')
+    other = tmp_path / "other.toml"
+    other.write_text(f'[default]\ncatalog = "{three["file"]}"\n')
+    monkeypatch.setenv("OLYMPIA_CONFIG", str(other))
+    assert opened(run) == "file"
+    monkeypatch.setenv("OLYMPIA_CONFIG", str(tmp_path / "missing.toml"))
+    run("ns", "ls").failed(2, "missing.toml")
+    assert opened(run, "-c", three["flag"]) == "flag"
+
+
+def test_the_file_in_the_home_folder(run, three, monkeypatch, settings):
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    folder = Path.home() / ".config" / "olympia"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(f'[default]\ncatalog = "{three["file"]}"\n')
+    assert opened(run) == "file"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[default",
+        "catalog = ",
+        "default = 3",
+        "[default]\ncatalog = 3",
+        '[default]\ncatalog = "x"\nstorage = "y"',
+        "[default]\ncatalog = ['x']",
+    ],
+)
+def test_a_broken_file(run, config, text):
+    path = config(text)
+    run("ns", "ls").failed(2, str(path))
+
+
+def test_a_file_that_is_not_text_or_not_a_file(run, config):
+    path = config("")
+    path.write_bytes(b"\xff\xfe")
+    run("ns", "ls").failed(2, "cannot be read")
+    path.unlink()
+    path.mkdir()
+    run("ns", "ls").failed(2, "cannot be read")
+
+
+def test_a_file_in_utf8_whatever_the_locale(program, three, config):
+    config(f'# Käse\n[default]\ncatalog = "{three["file"]}"\n')
+    program("ns", "ls", env={"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}).ok()
+
+
+def test_storage_options_reach_the_store(run, config, monkeypatch):
+    config(
+        '[prod]\ncatalog = "s3://bucket/catalog"\n'
+        '[prod.storage]\nendpoint_url = "http://127.0.0.1:9"\nanon = true\nretries = 3\n'
+    )
+    seen = []
+
+    class Seen(MemoryStore):
+        def __init__(self, bucket, prefix, options):
+            seen.append((bucket, prefix, options))
+            super().__init__()
+
+    monkeypatch.setattr("olympia_cli.storage.s3.S3Store", Seen)
+    options = {"endpoint_url": "http://127.0.0.1:9", "anon": True, "retries": 3}
+    run("--profile", "prod", "ns", "ls").failed(10)
+    assert seen.pop() == ("bucket", "catalog", options)
+    run("--profile", "prod", "-c", "s3://other/x", "ns", "ls").failed(10)
+    assert seen.pop() == ("other", "x", options), "a flag names another catalog of the same store"
+    run("-c", "s3://other/x", "ns", "ls").failed(10)
+    assert seen.pop() == ("other", "x", {}), "no profile was asked for"
+
+
+def test_storage_options_that_make_no_sense(run, config, three):
+    config(f'[a]\ncatalog = "{three["file"]}"\n[a.storage]\nregion = "x"\n')
+    run("--profile", "a", "ns", "ls").failed(2, "region")
+    config('[b]\ncatalog = "s3://bucket/x"\n[b.storage]\nnonsense = 1\n')
+    run("--profile", "b", "ns", "ls").failed(2, "nonsense")
+
+
+def test_secrets_are_never_printed(run, config):
+    config(
+        '[prod]\ncatalog = "s3://bucket/catalog"\n[prod.storage]\n'
+        'endpoint_url = "http://127.0.0.1:9"\nkey = "AKIA-hush"\nsecret = "hush-hush"\n'
+    )
+    done = run("--profile", "prod", "init")
+    assert done.exit_code == 30
+    assert "hush" not in done.stdout + done.stderr
+
+
+def test_a_flag_that_is_empty_is_as_if_not_given(run, three, monkeypatch):
+    """As with an empty variable of a script."""
+    monkeypatch.setenv("OLYMPIA_CATALOG", three["environment"])
+    assert opened(run, "-c", "") == "environment"
+    monkeypatch.setenv("OLYMPIA_CATALOG", "")
+    run("ns", "ls").failed(2, "no catalog is given")
+
+
+def test_no_color_progress_and_verbose_are_taken_everywhere(olympia):
+    for flags in (["--no-color"], ["--no-progress"], ["--verbose"]):
+        olympia(*flags, "ns", "ls", *flags).ok()
+
+
+@pytest.mark.parametrize(
+    ("given", "command"),
+    [
+        ({}, "olympia log"),
+        ({"olympia.catalog": "./my catalog"}, "olympia -c './my catalog' log"),
+        ({"olympia.profile": "prod"}, "olympia --profile prod log"),
+        ({"olympia.catalog": "s3://b/$x", "olympia.profile": "p"}, "olympia -c 's3://b/$x' --profile p log"),
+    ],
+)
+def test_a_suggested_command_repeats_where_the_catalog_is(given, command):
+    context: Any = SimpleNamespace(meta=given)
+    assert Session(context).command("log") == command

@@ -1,0 +1,188 @@
+"""The program starts with little, and its commands are what the table says: one module each, with help and examples."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import olympia_cli.cli.commands
+from olympia_cli.cli.app import ALIASES, COMMANDS, GROUPS
+from olympia_cli.cli.lazy import HIDDEN, LazyCommand, module_name
+from olympia_cli.cli.params import shared_params
+
+SLOW = {"pyarrow", "fsspec", "s3fs", "gcsfs", "google", "rich", "pydantic", "pyspark", "aiohttp", "botocore"}
+HERE = [path for path in COMMANDS if find_spec(module_name(path)) is not None]
+
+PROGRAM = """
+import sys
+from olympia_cli.cli.app import main
+sys.argv[0] = "olympia"
+code = main()
+sys.stderr.write("\\n" + " ".join([str(code), *sorted(sys.modules)]))
+"""
+
+
+def imported(*args: str) -> tuple[int, set[str]]:
+    """How a run ended, and the packages and modules that it imported."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM, *args], capture_output=True, text=True, stdin=subprocess.PIPE)
+    code, *modules = done.stderr.splitlines()[-1].split()
+    return int(code), set(modules)
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["--help"], 0),
+        (["ns", "--help"], 0),
+        (["--version"], 0),
+        (["table", "show", "--help"], 0),
+        (["view", "create", "--help"], 0),
+        (["nope"], 2),
+        (["ns"], 2),
+        (["ns", "create"], 2),
+        (["log", "-n", "few"], 2),
+        (["table", "show", "a.b.c", "-c", "nowhere"], 2),
+        (["ns", "ls"], 2),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+def test_help_and_errors_of_usage_import_nothing_slow(args, expected):
+    code, modules = imported(*args)
+    assert code == expected
+    assert not modules & SLOW
+
+
+def test_help_of_the_program_imports_no_command():
+    _, modules = imported("--help")
+    assert not [name for name in modules if name.startswith("olympia_cli.cli.commands.")]
+    assert "olympia_cli.catalog" not in modules
+
+
+@pytest.mark.parametrize("args", [["table", "show", "sales.lines"], ["ns", "ls", "--json"], ["log"], ["diff", "v0"]])
+def test_reading_a_local_catalog_imports_no_cloud_and_no_tables(args, sample):
+    code, modules = imported("-c", sample.uri, *args)
+    assert code == 0
+    assert not modules & (SLOW - {"pyarrow", "google"})
+
+
+def test_one_command_imports_one_command(sample):
+    _, modules = imported("-c", sample.uri, "ns", "create", "x")
+    assert [name for name in modules if name.startswith("olympia_cli.cli.commands.")] == [
+        "olympia_cli.cli.commands.ns_create"
+    ]
+
+
+def test_as_a_module(sample):
+    command = [sys.executable, "-m", "olympia_cli", "-c", sample.uri, "ns", "show", "nope"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (10, "")
+
+
+# The table of commands
+
+
+@cache
+def loaded(path: str) -> Any:
+    return LazyCommand(path, COMMANDS[path]).load()
+
+
+def test_no_module_is_astray():
+    """The path names the command: `table show` is table_show.py, and nothing else lies beside it."""
+    folder = Path(olympia_cli.cli.commands.__file__).parent
+    found = {f"olympia_cli.cli.commands.{file.stem}" for file in folder.glob("*.py")}
+    known = {module_name(path) for path in (*COMMANDS, *HIDDEN)}
+    assert found - known == {"olympia_cli.cli.commands.__init__"}
+
+
+def test_every_group_has_commands_and_every_command_a_group():
+    groups = {path.split()[0] for path in COMMANDS if " " in path}
+    assert groups == set(GROUPS)
+    words = {word for path in COMMANDS for word in path.split()}
+    assert set(ALIASES.values()) <= words
+    assert not set(ALIASES) & words
+
+
+@pytest.mark.parametrize("path", HERE)
+def test_the_line_of_help_is_the_first_of_the_docstring(path):
+    module = import_module(module_name(path))
+    assert module.run.__doc__.splitlines()[0] == COMMANDS[path]
+    assert loaded(path).help.splitlines()[0] == COMMANDS[path]
+
+
+@pytest.mark.parametrize("path", HERE)
+def test_every_command_has_examples_of_itself(path):
+    examples = import_module(module_name(path)).EXAMPLES
+    assert examples
+    for line in examples:
+        before, olympia, after = line.partition("olympia ")
+        assert olympia, line
+        assert not before or before.endswith(("| ", "$(", "<(")), line
+        assert after.startswith(path), line
+
+
+@pytest.mark.parametrize("path", HERE)
+def test_no_two_options_share_a_flag_and_all_have_help(path):
+    seen: set[str] = set()
+    for param in loaded(path).params:
+        if param.param_type_name == "argument":
+            assert param.help, f"{param.name} has no help"
+            continue
+        flags = {*param.opts, *param.secondary_opts}
+        assert not flags & seen, f"{flags & seen} twice"
+        seen |= flags
+        assert param.help, f"{param.opts} has no help"
+        assert param.help.endswith((".", "]")), f"{param.help} ends in no full stop"
+
+
+@pytest.mark.parametrize("path", HERE)
+def test_every_command_takes_the_options_that_all_have(path):
+    flags = {flag for param in loaded(path).params for flag in param.opts}
+    assert {flag for param in shared_params() for flag in param.opts} <= flags
+
+
+COMMITS = [
+    path
+    for path in HERE
+    if path.split()[-1] in ("create", "register", "alter", "rename", "drop", "restore", "replace", "commit")
+    or path in ("apply", "rollback", "compact")
+]
+
+
+@pytest.mark.parametrize("path", COMMITS)
+def test_every_command_that_commits_takes_a_message_and_a_time_to_try(path):
+    flags = {flag for param in loaded(path).params for flag in param.opts}
+    assert {"-m", "--message", "--retry-for"} <= flags
+
+
+@pytest.mark.parametrize("path", [path for path in COMMITS if path.split()[0] in ("ns", "table", "view")])
+def test_every_change_of_an_object_works_inside_a_transaction(path):
+    assert "--txn" in {flag for param in loaded(path).params for flag in param.opts}
+
+
+@pytest.mark.parametrize("path", ["rollback", "txn abort"])
+def test_what_asks_has_a_dry_run_and_a_yes(path):
+    flags = {flag for param in loaded(path).params for flag in param.opts}
+    assert {"-n", "--dry-run", "-y", "--yes"} <= flags
+
+
+@pytest.mark.parametrize("path", HERE)
+def test_a_command_imports_nothing_slow_at_its_top(path):
+    """Or its help would take as long as its work."""
+    source = Path(import_module(module_name(path)).__file__).read_text()
+    allowed = {*sys.stdlib_module_names, "typer"}
+    for node in ast.parse(source).body:
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        for name in names:
+            assert name.split(".")[0] in allowed or name.startswith("olympia_cli.cli"), f"{path} imports {name}"

@@ -1,0 +1,114 @@
+"""Distributed transactions: begun by one process, gone on with by others, committed by one of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+def test_across_processes(program, sample):
+    """Each command is a process of its own, as in a script."""
+
+    def olympia(*args):
+        return program("-c", sample.uri, *args).ok()
+
+    id = olympia("txn", "begin", "-o", "name").stdout.strip()
+    olympia("ns", "create", "x", "--txn", id)
+    olympia("table", "register", "x.t", "--metadata-location", "s3://t", "--txn", id)
+    assert "x" not in olympia("ns", "ls").lines
+    assert "x" in olympia("ns", "ls", "--txn", id).lines
+    done = json.loads(olympia("txn", "commit", id, "-m", "together", "--json").stdout)
+    assert done["version"] == 8
+    assert [one["type"] for one in done["actions"]] == ["NAMESPACE_CREATE", "TABLE_CREATE"]
+    assert olympia("table", "ls", "x").lines == ["x\tt"]
+
+
+class TestInside:
+    @pytest.fixture
+    def inside(self, olympia, sample):
+        return lambda *args, **more: olympia(*args, "--txn", sample.transaction, **more)
+
+    def test_every_change_is_seen_inside_and_not_outside(self, olympia, inside, sample, tmp_path):
+        (tmp_path / "plan").touch()
+        inside("ns", "create", "x", "--property", "a=1").ok()
+        inside("ns", "alter", "x", "--set", "b=2").ok()
+        inside("table", "register", "x.t", "--metadata-location", "s3://t").ok()
+        inside("table", "alter", "x.t", "--set", "k=v").ok()
+        inside("table", "rename", "x.t", "x.u").ok()
+        inside("view", "create", "x.v", "--plan", "plan").ok()
+        inside("view", "alter", "x.v", "--set", "k=v").ok()
+        inside("view", "replace", "x.v", "--plan", "plan").ok()
+        inside("view", "rename", "x.v", "x.w").ok()
+        inside("table", "drop", "sales.lines").ok()
+        inside("table", "restore", "sales.lines", "--at", "v7").ok()
+        inside("view", "drop", "sales.open").ok()
+        inside("ns", "rename", "x", "y").ok()
+        inside("ns", "drop", "a.b", "--cascade").ok()
+        assert inside("table", "ls", "y").ok().lines == ["y\tu"]
+        assert inside("view", "ls").ok().lines == ["y\tw"]
+        assert inside("ns", "ls").ok().lines == ["sales", "smile😀", "staged", "y"]
+        assert inside("ns", "show", "y", "--json").ok().json["properties"] == {"a": "1", "b": "2"}
+        assert inside("table", "show", "y.u", "--json").ok().json["properties"] == {"k": "v"}
+        inside("view", "show", "y.w").ok()
+        inside("table", "show", "x.t").failed(10)
+        assert olympia("log", "-n", "1", "-o", "name").ok().lines == ["v7"]
+        olympia("ns", "show", "y").failed(10)
+        shown = olympia("txn", "show", sample.transaction, "--json").ok().json
+        assert shown["state"] == "open"
+        assert len(shown["actions"]) >= 15
+        assert olympia("txn", "commit", sample.transaction, "--json").ok().json["version"] == 8
+        assert olympia("ns", "ls").ok().lines == ["sales", "smile😀", "staged", "y"]
+
+    def test_it_stands_on_its_version_until_it_is_committed(self, olympia, inside, sample):
+        olympia("ns", "create", "later").ok()
+        assert "later" not in inside("ns", "ls").ok().lines
+        assert inside("ns", "ls", "--json").ok().json["version"] == 7
+        assert olympia("txn", "commit", sample.transaction, "--json").ok().json["version"] == 9
+
+    def test_if_exists(self, inside):
+        assert inside("ns", "create", "staged", "--if-not-exists", "--json").ok().json["actions"] == []
+        inside("table", "drop", "sales.nope", "--if-exists").ok()
+        inside("ns", "create", "staged").failed(11)
+
+    def test_a_statement_that_fails_changes_nothing(self, olympia, inside, sample):
+        before = olympia("txn", "show", sample.transaction, "--json").ok().json
+        inside("ns", "drop", "nope").failed(10)
+        assert olympia("txn", "show", sample.transaction, "--json").ok().json == before
+
+
+def test_ls_and_show(olympia, sample):
+    olympia("txn", "begin", "--isolation", "serializable").ok()
+    rows = olympia("txn", "ls", "--json").ok().json["transactions"]
+    assert {row["isolation"] for row in rows} == {"snapshot", "serializable"}
+    assert [row["state"] for row in rows] == ["open", "open"]
+    lines = olympia("txn", "show", sample.transaction).ok().lines
+    assert lines[0] == f"id\t{sample.transaction}"
+    assert lines[-1].strip() == "+ namespace staged"
+    assert olympia("txn", "show", sample.transaction.upper(), "-o", "jsonl").ok().json["id"] == sample.transaction
+
+
+def test_commit_twice_is_done_once(olympia, sample):
+    first = olympia("txn", "commit", sample.transaction, "--json").ok().json
+    olympia("ns", "create", "later").ok()
+    assert olympia("txn", "commit", sample.transaction, "--json").ok().json == first
+    shown = olympia("txn", "show", sample.transaction, "--json").ok().json
+    assert (shown["state"], shown["committed_version"]) == ("committed", 8)
+
+
+def test_abort(olympia, sample):
+    dry = olympia("txn", "abort", sample.transaction, "--dry-run", "--json").ok()
+    assert (dry.json["aborted"], dry.json["actions"]) == (False, 1)
+    assert dry.stderr == f"transaction {sample.transaction} has 1 staged action\n"
+    assert olympia("txn", "abort", sample.transaction, "--yes", "--json").ok().json["aborted"] is True
+    assert olympia("txn", "ls", "--json").ok().json["transactions"][0]["state"] == "aborted"
+    olympia("txn", "commit", sample.transaction).failed(12, "aborted")
+
+
+def test_a_read_inside_a_serializable_one_is_kept(olympia):
+    """What it relied on was changed by another: it must not be committed."""
+    id = olympia("txn", "begin", "--isolation", "serializable", "-o", "name").ok().stdout.strip()
+    assert olympia("table", "show", "sales.lines", "--txn", id, "--json").ok().json["properties"] == {"k": "v"}
+    olympia("ns", "create", "because-k-is-v", "--txn", id).ok()
+    olympia("table", "alter", "sales.lines", "--set", "k=w").ok()
+    olympia("txn", "commit", id).failed(20)
