@@ -28,6 +28,7 @@ format: $(INSTALLED)
 
 benchmark: $(INSTALLED)
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/cli.py
 
 proto: $(INSTALLED)
 	$(BIN)/python tools/generate_proto.py

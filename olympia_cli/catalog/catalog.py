@@ -71,7 +71,7 @@ class Catalog:
     ) -> Catalog:
         """Create a catalog as version 0. The store is asked once whether it really creates files exclusively."""
         check_properties(properties or {})
-        check_catalog_settings(set(properties or {}), txn_ttl_millis)
+        check_catalog_settings(properties or {}, (), txn_ttl_millis)
         definition = CatalogDef(
             id=str(uuid.uuid4()),
             major_version=MAJOR_VERSION,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from olympia_cli.catalog.snapshot import EXPORT_PREFIX, REQUIRED_FEATURES
-from olympia_cli.errors import InvalidOption
+from olympia_cli.errors import InvalidOption, InvalidReference
+from olympia_cli.names import parse_duration
 
 Properties = Mapping[str, str]
 MIN_TTL_MILLIS = 60 * 1000
@@ -30,11 +31,15 @@ def check_properties(properties: Properties) -> None:
         check_text(value, f"value of the property {key}")
 
 
-def check_catalog_settings(keys: set[str], txn_ttl_millis: int | None) -> None:
-    """Refuse to change by hand what the program keeps true itself, and a lifetime that no commit could keep to."""
-    for key in sorted(keys):
+def check_catalog_settings(
+    properties: Properties, unset_properties: Sequence[str] = (), txn_ttl_millis: int | None = None
+) -> None:
+    """Refuse to change by hand what the program keeps true itself, and values that it could not go by."""
+    for key in (*properties, *unset_properties):
         if key.startswith((EXPORT_PREFIX, "olympia.expire.")) or key == REQUIRED_FEATURES:
             raise InvalidOption(f"{key} is kept by the program itself", hint="")
+    for key, value in properties.items():
+        _check_retention(key, value)
     if txn_ttl_millis is not None and not MIN_TTL_MILLIS <= txn_ttl_millis <= MAX_TTL_MILLIS:
         raise InvalidOption("a transaction's lifetime is 1 minute to 1 year", hint="write 1h, 3d or 2w")
 
@@ -44,3 +49,15 @@ def check_text(value: str, what: str) -> None:
         value.encode()
     except UnicodeEncodeError:
         raise InvalidOption(f"the {what} is not valid Unicode: {value[:60]!a}", hint="") from None
+
+
+def _check_retention(key: str, value: str) -> None:
+    if key == "olympia.retention.max-version-age":
+        try:
+            parse_duration(value)
+        except InvalidReference:
+            raise InvalidOption(f"{value[:60]!a} is not a duration", hint="write 7d, 12h or 4w") from None
+    if key in ("olympia.retention.min-versions", "olympia.txn.max-actions") and not (
+        value.isascii() and value.isdigit() and len(value) <= 9 and int(value) > 0
+    ):
+        raise InvalidOption(f"{value[:60]!a} is not a number above 0", hint=f"set {key} to a whole number")

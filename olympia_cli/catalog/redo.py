@@ -209,8 +209,10 @@ def _reapply(action: Action, now: ObjectDefinition) -> Action:
 
 def _roll_back(action: Action, draft: Draft) -> Action:
     target = action.parse_payload(RollbackDef).to_version
-    if target >= draft.base.version:
-        raise VersionNotFound(f"version {target} is not older than version {draft.base.version}", hint="")
+    if target == draft.base.version:
+        raise InvalidOption(f"version {target} is the latest already", hint="name an older version")
+    if target > draft.base.version:
+        raise VersionNotFound(f"version {target} does not exist: the latest is {draft.base.version}", hint="")
     _check_kept(target, draft)
     snapshot = Snapshot(draft.base.store, read_root(draft.base.store, target), draft.base)
     _check_revived(draft.base, snapshot)

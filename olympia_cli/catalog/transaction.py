@@ -255,7 +255,7 @@ class Transaction:
     ) -> None:
         """Change properties, ttl and isolation; order and name sizes are fixed for a catalog's life."""
         check_changes(set_properties, unset_properties, txn_ttl_millis, isolation)
-        check_catalog_settings({*(set_properties or {}), *unset_properties}, txn_ttl_millis)
+        check_catalog_settings(set_properties or {}, unset_properties, txn_ttl_millis)
         definition = self.draft.catalog
         change = _apply_properties(definition, set_properties, unset_properties)
         if txn_ttl_millis is not None:

@@ -93,7 +93,9 @@ class Session:
     def location(self) -> Location:
         """Flags beat the environment, which beats the config file."""
         profile_name = self._given.get("profile") or os.environ.get("OLYMPIA_PROFILE")
-        uri = self._given.get("catalog") or os.environ.get("OLYMPIA_CATALOG")
+        uri = self._given.get("catalog")
+        if not uri and not self._given.get("profile"):
+            uri = os.environ.get("OLYMPIA_CATALOG")
         if uri and not profile_name:
             return Location(uri, {})
         profile = read_profile(profile_name)
@@ -235,7 +237,9 @@ class Session:
                 raise InvalidOption(f"{path!a} is not UTF-8 text", hint="give JSON lines") from None
 
     def say(self, text: str) -> None:
-        """Talk, to stderr."""
+        """Talk, to stderr. A program that asked for JSON gets documents only, unless it asked for more."""
+        if self.output in (Output.JSON, Output.JSONL) and not self.verbose:
+            return
         if not self.quiet:
             from olympia_cli.cli.escape import visible
 
@@ -264,7 +268,7 @@ def read_profile(name: str | None) -> Location:
     """A profile of the config file. Only one that was asked for must exist."""
     import tomllib
 
-    path = _config_path()
+    path = config_path()
     try:
         config = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -289,7 +293,7 @@ def read_profile(name: str | None) -> Location:
     return Location(uri, options)
 
 
-def _config_path() -> Path:
+def config_path() -> Path:
     if found := os.environ.get("OLYMPIA_CONFIG"):
         return Path(found)
     home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"

@@ -39,6 +39,7 @@ ENVIRONMENT = {
     "OLYMPIA_CATALOG": "The catalog, when -c is not given.",
     "OLYMPIA_PROFILE": "The profile of the config file, when --profile is not given.",
     "OLYMPIA_CONFIG": "The config file, instead of the one under FILES.",
+    "OLYMPIA_BY": "Who commits, for the log; otherwise user@host.",
     "OLYMPIA_PAGER": "What shows long output on a terminal; cat shows it as it is.",
     "PAGER": "The same, when OLYMPIA_PAGER is not set. Without both it is less -FRX.",
     "NO_COLOR": "No colours, when it is set to anything.",

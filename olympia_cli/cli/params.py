@@ -144,23 +144,3 @@ def check_metadata_location(location: str) -> None:
 
     if not location.strip() or any(ord(character) < 32 for character in location):
         raise InvalidOption(f"{location[:60]!a} is not a location", hint="give the URI of the table's metadata file")
-
-
-def check_catalog_properties(set_properties: dict[str, str], unset: list[str]) -> None:
-    """Refuse to change by hand what the program keeps true itself, and values that it could not read."""
-    from olympia_cli.errors import InvalidOption, InvalidReference
-    from olympia_cli.names import parse_duration
-
-    for key in (*set_properties, *unset):
-        if key.startswith(("olympia.expire.", "olympia.export.")) or key == "olympia.required-features":
-            raise InvalidOption(f"{key} is kept by the program itself", hint="")
-    for key, value in set_properties.items():
-        if key == "olympia.retention.max-version-age":
-            try:
-                parse_duration(value)
-            except InvalidReference:
-                raise InvalidOption(f"{value[:60]!a} is not a duration", hint="write 7d, 12h or 4w") from None
-        if key in ("olympia.retention.min-versions", "olympia.txn.max-actions") and not (
-            value.isascii() and value.isdigit() and len(value) < 10 and int(value) > 0
-        ):
-            raise InvalidOption(f"{value[:60]!a} is not a number above 0", hint=f"set {key} to a whole number")

@@ -92,7 +92,12 @@ def _attention(
     elif lag is not None and lag < 0:
         found.append(f"the hint vn/latest is {-lag:,} versions ahead")
     if stale := states.count(State.EXPIRED):
-        found.append(f"{stale} distributed transaction{'s are' if stale > 1 else ' is'} past their lifetime")
+        which = (
+            "1 distributed transaction is past its"
+            if stale == 1
+            else f"{stale} distributed transactions are past their"
+        )
+        found.append(f"{which} lifetime")
     if expire is not None and _older(expire, now, properties.get(MAX_AGE, "7d")):
         found.append("expire has not run for longer than versions are kept")
     if fsck is not None and FSCK_MAX_AGE in properties and _older(fsck, now, properties[FSCK_MAX_AGE]):

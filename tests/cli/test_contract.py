@@ -175,8 +175,7 @@ def test_errors_as_json(args, exit_code, code, form, olympia):
     check(json.loads(last), "error")
     assert json.loads(last)["error"]["code"] == code
     assert json.loads(last)["error"]["exit_code"] == exit_code
-    if code != "Refused":  # the plan of a rollback is talk, and comes first
-        assert done.stderr == last + "\n"
+    assert done.stderr == last + "\n"
 
 
 def test_json_after_a_double_dash_is_a_name(olympia):

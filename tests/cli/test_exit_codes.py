@@ -393,7 +393,7 @@ class TestStatus:
         done = olympia("status")
         assert (done.exit_code, done.stderr) == (
             51,
-            "needs attention: 1 distributed transaction is past their lifetime\n",
+            "needs attention: 1 distributed transaction is past its lifetime\n",
         )
         assert olympia("status", "--json").json["needs_attention"]
 

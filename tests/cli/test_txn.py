@@ -99,6 +99,8 @@ def test_commit_twice_is_done_once(olympia, sample):
 def test_abort(olympia, sample):
     dry = olympia("txn", "abort", sample.transaction, "--dry-run", "--json").ok()
     assert (dry.json["aborted"], dry.json["actions"]) == (False, 1)
+    assert dry.stderr == "", "a program that asks for JSON gets documents only"
+    dry = olympia("txn", "abort", sample.transaction, "--dry-run").ok()
     assert dry.stderr == f"transaction {sample.transaction} has 1 staged action\n"
     assert olympia("txn", "abort", sample.transaction, "--yes", "--json").ok().json["aborted"] is True
     assert olympia("txn", "ls", "--json").ok().json["transactions"][0]["state"] == "aborted"

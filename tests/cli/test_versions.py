@@ -285,17 +285,20 @@ class TestRollback:
     def test_a_dry_run_shows_the_plan_and_does_nothing(self, olympia):
         done = olympia("rollback", "v5", "--dry-run").ok()
         assert done.lines == ["v7  would roll back from v7 to v5"]
-        assert done.stderr.splitlines() == [
+        plan, suggested = done.stderr.splitlines()[:-1], done.stderr.splitlines()[-1]
+        assert plan == [
             "  - table sales.lines",
             "  > table sales.orders_2025 to sales.orders",
             "v7 → content of v5: 2 changes",
         ]
+        assert suggested.startswith("to do it: olympia -c "), "with the location that was given"
+        assert suggested.endswith("catalog rollback v5")
         assert olympia("log", "-n", "1", "-o", "name").ok().lines == ["v7"]
 
     def test_a_long_plan_is_cut(self, olympia):
         olympia("apply", "-", input="".join(f'{{"do": "ns create", "name": "n{i}"}}\n' for i in range(80))).ok()
         done = olympia("rollback", "v7", "-n").ok()
-        assert len(done.stderr.splitlines()) == 52
+        assert len(done.stderr.splitlines()) == 53
         assert "  … and 30 more" in done.stderr
 
     def test_to_itself_it_is_refused(self, olympia):

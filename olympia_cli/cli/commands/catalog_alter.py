@@ -26,11 +26,10 @@ def run(
     retry_for: RetryFor = "60s",
 ) -> None:
     """Change the catalog's properties, lifetime or isolation."""
-    from olympia_cli.cli.params import check_catalog_properties, parse_isolation
+    from olympia_cli.cli.params import parse_isolation
     from olympia_cli.names import parse_duration
 
     session, properties = Session(ctx), parse_properties(set)
-    check_catalog_properties(properties, unset or [])
     done = session.change(
         lambda transaction: transaction.alter_catalog(
             properties,

@@ -36,12 +36,11 @@ def run(
     """
     from olympia_cli.catalog.catalog import Catalog, who
     from olympia_cli.catalog.commit import Author
-    from olympia_cli.cli.params import check_catalog_properties, parse_isolation
+    from olympia_cli.cli.params import parse_isolation
     from olympia_cli.errors import CatalogExists
     from olympia_cli.names import parse_duration
 
     session, properties = Session(ctx, uri), parse_properties(property)
-    check_catalog_properties(properties, [])
     created = True
     try:
         catalog = Catalog.create(

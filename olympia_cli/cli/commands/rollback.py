@@ -46,7 +46,9 @@ def run(
         session.say(f"  … and {changes - 50:,} more")
     session.say(f"v{current.version} → content of v{target.version}: {plural(changes, 'change')}")
     version = current.version
-    if not dry_run:
+    if dry_run:
+        session.say(f"to do it: {session.command(f'rollback v{target.version}')}")
+    else:
         session.confirm(f"Roll back to v{target.version}?", yes)
         version = session.catalog.commit(transaction, message, retry_for=seconds).version
     if session.output in (Output.JSON, Output.JSONL):

@@ -24,6 +24,8 @@ def run(
 
     Any kept version brings it back: see table restore.
     """
+    import shlex
+
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.names import parse_table
 
@@ -35,3 +37,6 @@ def run(
 
     done = session.change(do, txn=txn, message=message, retry_for=retry_for, again=if_exists)
     render.changed(session, done, f"dropped table {table}")
+    if session.is_tty and done.version is not None and done.actions:
+        undo = session.command(f"table restore {shlex.quote(str(table))} --at v{done.version - 1}")
+        session.say(f"to bring it back: {undo}")

@@ -53,7 +53,9 @@ def run(
         render.document(session, value)
         return
     if session.output is Output.CSV:
-        rows = ({"type": one.kind.word, "namespace": one.namespace, "name": one.name} for one in objects())
+        rows = (
+            {"type": one.kind.word, "namespace": one.namespace, "name": one.name or one.namespace} for one in objects()
+        )
         columns = [render.Column(key, key) for key in ("type", "namespace", "name")]
         render.records(session, "objects", columns, rows)
         return
@@ -70,4 +72,4 @@ def run(
                 indent = "  " if isinstance(name, NamespaceName) else "    "
                 out.write(f"{indent}{name.kind.word} {visible(str(name))}\n")
             else:
-                out.write(f"{name.kind.word}\t{visible(name.namespace)}\t{visible(name.name)}\n")
+                out.write(f"{name.kind.word}\t{visible(name.namespace)}\t{visible(name.name or name.namespace)}\n")
