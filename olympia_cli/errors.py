@@ -256,7 +256,7 @@ class Damaged(OlympiaError):
     """A file does not hold what the format says it must."""
 
     exit_code = 40
-    default_hint = "run fsck to see what is hit and the last sound version"
+    default_hint = "look at it with dump-node; log and tree --at help to find a version that is whole"
 
     def __init__(self, path: str, reason: str, *, hint: str | None = None) -> None:
         super().__init__(f"{path}: {reason}", hint=hint)

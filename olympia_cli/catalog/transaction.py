@@ -273,11 +273,11 @@ class Transaction:
         """
         lives = living_name(found.id, found.name, from_version, self.base, self.actions)
         if lives is not None and lives != found.name:
-            raise exists(lives)
-        type = {Kind.NAMESPACE: T.NAMESPACE_RESTORE, Kind.TABLE: T.TABLE_RESTORE, Kind.VIEW: T.VIEW_RESTORE}[
-            found.name.kind
-        ]
-        self.do(_action(type, found.name, found.definition, RestoreDef(from_version=from_version)))
+            error = exists(lives).__class__
+            raise error(f"{found.name} of version {from_version} lives as {lives} now", hint="rename it instead")
+        restores = {Kind.NAMESPACE: T.NAMESPACE_RESTORE, Kind.TABLE: T.TABLE_RESTORE, Kind.VIEW: T.VIEW_RESTORE}
+        payload = RestoreDef(from_version=from_version)
+        self.do(_action(restores[found.name.kind], found.name, found.definition, payload))
 
     def roll_back(self, to_version: int) -> None:
         """Put an older version's tree in place of this one's."""
