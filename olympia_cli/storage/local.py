@@ -19,35 +19,27 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from olympia_cli.errors import (
     ExclusiveCreateUnsupported,
-    OlympiaError,
     OutcomeUnknown,
     PathMissing,
     PathOutside,
     PathTaken,
     StorageDenied,
     StorageFailed,
-    StorageFull,
-    StoreError,
 )
-from olympia_cli.storage.protocol import TEMPORARY_PREFIX, FileInfo, check_path
+from olympia_cli.storage.local_read import ABSENT, DENIED, FOLDER, FULL, LocalReader
+from olympia_cli.storage.protocol import TEMPORARY_PREFIX, check_path
 
-# O_NONBLOCK: opening a FIFO that somebody put in place of a file must not wait for its other end
-_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _WRITE_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _WRITE_HINT = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
-_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR})
-_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 # what a filesystem answers before it changes anything; after any other error the name may be there already
-_REFUSED = (_ABSENT | _DENIED | _FULL) | {
+_REFUSED = (ABSENT | DENIED | FULL) | {
     errno.EEXIST,
     errno.EISDIR,
     errno.ENOTEMPTY,
@@ -70,115 +62,12 @@ class _Write(NamedTuple):
     data: bytes
 
 
-class LocalStore:
+class LocalStore(LocalReader):
     """Files below a folder. A root that is missing is made by the first write."""
 
     def __init__(self, root: str | os.PathLike[str], *, durable: bool = True) -> None:
-        self._uri = os.path.abspath(os.fspath(root))
-        self._root = os.path.realpath(self._uri)
-        self._base = self._root.rstrip("/") + "/"
+        super().__init__(root)
         self._durable = durable
-        self._inside: set[str] = set()
-
-    @property
-    def uri(self) -> str:
-        return self._uri
-
-    # reading
-
-    def read(self, path: str) -> bytes:
-        file, size = self._open(path)
-        try:
-            # one byte more than there should be, so that a whole file takes one call
-            data = os.read(file, size + 1)
-            if len(data) == size:
-                return data
-            parts = [data]
-            while data:
-                data = os.read(file, 1 << 20)
-                parts.append(data)
-            return b"".join(parts)
-        except OSError as error:
-            raise self._failed("read", path, error) from error
-        finally:
-            os.close(file)
-
-    def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
-        # from the page cache one file after the other is faster than any pool
-        for path in paths:
-            found: bytes | StoreError
-            try:
-                found = self.read(path)
-            except (PathMissing, PathOutside, StorageFailed, StorageDenied) as error:
-                found = error
-            yield path, found
-
-    def read_range(self, path: str, start: int, length: int) -> bytes:
-        file, _ = self._open(path)
-        try:
-            parts = []
-            while length > 0:
-                part = os.pread(file, length, start)
-                if not part:
-                    break
-                parts.append(part)
-                start += len(part)
-                length -= len(part)
-            return parts[0] if len(parts) == 1 else b"".join(parts)
-        except OSError as error:
-            raise self._failed("read", path, error) from error
-        finally:
-            os.close(file)
-
-    def exists(self, path: str) -> bool:
-        found = self._look(path)
-        return found is not None and stat.S_ISREG(found.st_mode)
-
-    def stat(self, path: str) -> FileInfo:
-        found = self._look(path)
-        if found is None:
-            raise self._missing(path)
-        if not stat.S_ISREG(found.st_mode):
-            raise self._no_file(path, found.st_mode)
-        return FileInfo(path, found.st_size, found.st_mtime_ns // 1_000_000)
-
-    def list(self, prefix: str = "") -> Iterator[FileInfo]:
-        check_path(prefix + "x")
-        top = prefix.rpartition("/")[0]
-        if top:
-            self._locate(prefix + "x")
-            # what a linked folder holds is listed where it really is, and only there
-            if os.path.realpath(self._base + top) != self._base + top:
-                return
-        folders = [top + "/" if top else ""]
-        while folders:
-            folder = folders.pop()
-            try:
-                opened = os.open(self._base + folder, _FOLDER | os.O_NOFOLLOW)
-            except OSError as error:
-                if error.errno in _ABSENT or error.errno == errno.ELOOP:
-                    continue
-                raise self._failed("list", folder or "/", error) from error
-            try:
-                with os.scandir(opened) as entries:
-                    for entry in entries:
-                        path = folder + entry.name
-                        if not path.startswith(prefix):
-                            continue
-                        try:
-                            if entry.is_dir(follow_symlinks=False):
-                                folders.append(path + "/")
-                                continue
-                            if entry.name.startswith(TEMPORARY_PREFIX):
-                                continue
-                            found = entry.stat(follow_symlinks=False)
-                        except FileNotFoundError:
-                            continue
-                        yield FileInfo(path, found.st_size, found.st_mtime_ns // 1_000_000)
-            except OSError as error:
-                raise self._failed("list", folder or "/", error) from error
-            finally:
-                os.close(opened)
 
     # writing
 
@@ -255,7 +144,7 @@ class LocalStore:
             try:
                 os.unlink(full)
             except OSError as error:
-                if error.errno in _ABSENT:
+                if error.errno in ABSENT:
                     continue
                 # macOS says EPERM where Linux says EISDIR
                 if os.path.isdir(full) and not os.path.islink(full):
@@ -264,7 +153,7 @@ class LocalStore:
             touched.add(path.rpartition("/")[0])
         for folder in touched if self._durable else ():
             try:
-                opened = os.open(self._base + folder, _FOLDER)
+                opened = os.open(self._base + folder, FOLDER)
             except OSError as error:
                 raise self._unknown(folder or "/", error) from error
             try:
@@ -274,55 +163,6 @@ class LocalStore:
 
     def close(self) -> None:
         pass
-
-    # where a path leads
-
-    def _locate(self, path: str) -> str:
-        """The path on disk; PathOutside if a folder on the way is a link that leads outside."""
-        folder = check_path(path).rpartition("/")[0]
-        if folder not in self._inside:
-            real = self._resolve(folder)
-            # a missing one is not remembered: it may yet come into being as a link
-            if os.path.isdir(real):
-                self._inside.add(folder)
-        return self._base + path
-
-    def _resolve(self, path: str) -> str:
-        """Where the path leads when its links are followed; PathOutside if that is not below the root."""
-        real = os.path.realpath(self._base + path)
-        if real != self._root and not real.startswith(self._base):
-            raise PathOutside(f"{path} in {self.uri} is a link to {real}, outside the root")
-        return real
-
-    def _open(self, path: str) -> tuple[int, int]:
-        """The file, open, and its size."""
-        full = self._locate(path)
-        try:
-            try:
-                file = os.open(full, _READ)
-            except OSError as error:
-                if error.errno != errno.ELOOP:
-                    raise
-                file = os.open(self._resolve(path), _READ)
-            found = os.fstat(file)
-        except OSError as error:
-            if error.errno in _ABSENT:
-                raise self._missing(path) from None
-            raise self._failed("read", path, error) from error
-        if not stat.S_ISREG(found.st_mode):
-            os.close(file)
-            raise self._no_file(path, found.st_mode)
-        return file, found.st_size
-
-    def _look(self, path: str) -> os.stat_result | None:
-        full = self._locate(path)
-        try:
-            found = os.lstat(full)
-            return os.lstat(self._resolve(path)) if stat.S_ISLNK(found.st_mode) else found
-        except OSError as error:
-            if error.errno in _ABSENT:
-                return None
-            raise self._failed("look at", path, error) from error
 
     # the steps of a write
 
@@ -334,10 +174,10 @@ class LocalStore:
         full = os.path.dirname(self._base + path)
         try:
             try:
-                return os.open(full, _FOLDER)
+                return os.open(full, FOLDER)
             except FileNotFoundError:
                 self._make_folder(full)
-                return os.open(full, _FOLDER)
+                return os.open(full, FOLDER)
         except OSError as error:
             raise self._failed("write", path, error) from error
 
@@ -354,7 +194,7 @@ class LocalStore:
             made = missing.pop()
             if self._durable:
                 # at once, before anybody relies on a file in the new folder
-                parent = os.open(os.path.dirname(made), _FOLDER)
+                parent = os.open(os.path.dirname(made), FOLDER)
                 try:
                     _sync(parent)
                 finally:
@@ -491,29 +331,6 @@ class LocalStore:
                 # some filesystems have nothing to sync in a folder, and say so
                 if error.errno != errno.EINVAL:
                     raise self._unknown(folder or "/", error) from error
-
-    # what went wrong
-
-    def _missing(self, path: str) -> PathMissing:
-        return PathMissing(f"no file {path} in {self.uri}")
-
-    def _no_file(self, path: str, mode: int) -> StorageFailed:
-        # not PathMissing: the name is not free, so whoever found it missing could never create it
-        what = "a folder" if stat.S_ISDIR(mode) else "something that is no regular file"
-        return StorageFailed(f"{what} stands at {path} in {self.uri}", hint="move it away")
-
-    def _unknown(self, path: str, error: OSError) -> OutcomeUnknown:
-        return OutcomeUnknown(f"writing {path} in {self.uri} may not have lasted: {error.strerror}")
-
-    def _failed(self, doing: str, path: str, error: OSError) -> OlympiaError:
-        message = f"cannot {doing} {path} in {self.uri}: {error.strerror}"
-        if error.errno in _DENIED:
-            return StorageDenied(message)
-        if error.errno in _FULL:
-            return StorageFull(message)
-        if error.errno == errno.ENAMETOOLONG:
-            return StorageFailed(message, hint="use a shorter name")
-        return StorageFailed(message)
 
 
 def _name(path: str) -> str:
