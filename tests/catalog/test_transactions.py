@@ -29,6 +29,7 @@ from olympia_cli.errors import (
     ViewExists,
     ViewNotFound,
 )
+from olympia_cli.format.actions import Action, definition_bytes
 from olympia_cli.format.definitions import Digest, check_digest
 from olympia_cli.format.pb.actions_pb2 import ActionType, TableInsertDef
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel, TableDef
@@ -785,8 +786,13 @@ class TestCommit:
 
     @pytest.mark.parametrize("text", ["", "many", "-1", "1.5", "²", "1" * 5000])
     def test_an_action_limit_that_is_no_number_is_the_usual_one(self, catalog, text):
+        with pytest.raises(InvalidOption):
+            catalog.begin().alter_catalog({"olympia.txn.max-actions": text})
+        definition = catalog.snapshot().definition
+        definition.properties["olympia.txn.max-actions"] = text
         with catalog.transaction() as transaction:
-            transaction.alter_catalog({"olympia.txn.max-actions": text})
+            # as another program would write it
+            transaction.do(Action(ActionType.CATALOG_ALTER, None, definition_bytes(definition)))
         with catalog.transaction() as transaction:
             transaction.create_namespace(ns("n1"))
             transaction.create_namespace(ns("n2"))

@@ -391,6 +391,6 @@ class TestHistory:
     def test_as_lines(self, olympia):
         lines = [line.split("\t") for line in olympia("table", "history", "sales.orders_2025").ok().lines]
         assert [line[0] for line in lines] == ["v7", "v4", "v2"]
-        assert lines[1][5] == "00009.metadata.json"
+        assert lines[1][4] == "00009.metadata.json"
         assert olympia("table", "history", "sales.orders_2025", "-o", "name").ok().lines == ["v7", "v4", "v2"]
         assert json.loads(olympia("table", "history", "sales.lines", "-o", "jsonl").ok().lines[0])["version"] == 6

@@ -62,7 +62,6 @@ def run(
     columns = [
         Column("v", "VERSION"),
         Column("created_at", "TIME"),
-        Column("age", "AGE", right=True),
         Column("change", "CHANGE"),
         Column("table", "TABLE"),
         Column("metadata", "METADATA"),
@@ -71,4 +70,7 @@ def run(
         Column("message", "MESSAGE", wide=True),
         Column("definition", "DEFINITION", wide=True),
     ]
+    if session.is_tty:
+        # for people: where lines are compared, the time says it
+        columns.insert(2, Column("age", "AGE", right=True))
     render.records(session, "revisions", columns, rows(), name=lambda row: str(row["v"]), title="revisions")
