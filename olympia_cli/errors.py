@@ -178,7 +178,7 @@ class TransactionTooLarge(OlympiaError):
     """More actions than one commit may hold."""
 
     exit_code = 12
-    default_hint = "commit in steps, or lift the bound for this one commit"
+    default_hint = "commit in steps (--commit-every N), or lift the bound for this one commit (--atomic)"
 
 
 class TransactionExpired(OlympiaError):
@@ -256,7 +256,7 @@ class Damaged(OlympiaError):
     """A file does not hold what the format says it must."""
 
     exit_code = 40
-    default_hint = "look at it with dump-node; log and tree --at help to find a version that is whole"
+    default_hint = "find a version that is whole with log and tree --at REF, then go back to it with rollback"
 
     def __init__(self, path: str, reason: str, *, hint: str | None = None) -> None:
         super().__init__(f"{path}: {reason}", hint=hint)

@@ -205,5 +205,5 @@ def _check_node_size(definition: CatalogDef) -> None:
 
 def _in_range(what: str, value: int, low: int, high: int) -> int:
     if not low <= value <= high:
-        raise InvalidOption(f"a {what} of {value} is out of range", hint=f"choose {low} to {high}")
+        raise InvalidOption(f"the {what} {value} is out of range", hint=f"choose {low} to {high}")
     return value

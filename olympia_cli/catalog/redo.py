@@ -24,6 +24,7 @@ from olympia_cli.catalog.snapshot import (
 )
 from olympia_cli.catalog.versions import read_root
 from olympia_cli.errors import (
+    Damaged,
     InvalidOption,
     NamespaceExists,
     NamespaceNotEmpty,
@@ -232,9 +233,16 @@ def _roll_back(action: Action, draft: Draft) -> Action:
 
 
 def _check_revived(base: Snapshot, target: Snapshot) -> None:
-    """Read all that the older version reaches and the newer one does not: none of it may be missing or damaged."""
-    changes = diff(base.reader, base.root.node, target.reader, target.root.node)
-    entries = ((target.keys.decode(change.key, target.file.path), change.new) for change in changes)
+    """Read all that the older version reaches and the newer one does not: none of it may be missing or damaged.
+
+    Where the newer one is damaged itself, which is what a rollback is for, all that the older one reaches is read.
+    """
+    try:
+        changes = list(diff(base.reader, base.root.node, target.reader, target.root.node))
+        entries = [(target.keys.decode(one.key, target.file.path), one.new) for one in changes if one.new is not None]
+    except Damaged:
+        kinds = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW)
+        entries = [entry for kind in kinds for entry in target.scan(kind)]
     for _ in target.read_objects((name, path) for name, path in entries if path is not None):
         pass
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPORT_PREFIX, Snapshot, expired_before
-from olympia_cli.catalog.versions import first_version, read_hints, read_latest, read_root
-from olympia_cli.errors import ExportNotFound, VersionNotFound
+from olympia_cli.catalog.versions import RootFile, first_version, read_hints, read_latest, read_root
+from olympia_cli.errors import Damaged, ExportNotFound, VersionNotFound
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import AtExport, AtTime, AtVersion, Latest, Oldest, Reference
 from olympia_cli.storage.protocol import Store
@@ -14,7 +14,27 @@ from olympia_cli.storage.protocol import Store
 
 def open_snapshot(store: Store, reference: Reference, now_millis: int) -> Snapshot:
     """The version of a catalog that a reference means now."""
-    return resolve(reference, Snapshot(store, read_latest(store)), now_millis)
+    file = read_latest(store)
+    try:
+        latest = Snapshot(store, file)
+    except Damaged:
+        if reference == Latest():
+            raise
+        # older versions are whole unless they share what is damaged, and a root is never shared
+        if isinstance(reference, Latest):
+            reference = AtVersion(file.version - reference.back)
+        latest = _newest_whole(store, file)
+    return resolve(reference, latest, now_millis)
+
+
+def _newest_whole(store: Store, file: RootFile) -> Snapshot:
+    """The newest version before one whose root cannot be read; the damage itself when there is none near."""
+    for version in range(file.version - 1, max(file.version - 65, -1), -1):
+        try:
+            return Snapshot(store, read_root(store, version, file.width))
+        except (Damaged, VersionNotFound):
+            continue
+    return Snapshot(store, file)
 
 
 def resolve(reference: Reference, latest: Snapshot, now_millis: int) -> Snapshot:

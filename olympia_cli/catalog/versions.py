@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from olympia_cli.errors import CatalogNotFound, PathMissing, VersionNotFound
 from olympia_cli.format.paths import (
@@ -39,6 +39,8 @@ class RootFile:
     version: int
     width: int
     data: bytes
+    hint: int | None = None
+    """What `vn/latest` said when this root was found as the latest."""
 
     @property
     def path(self) -> str:
@@ -77,7 +79,7 @@ def read_latest(store: Store) -> RootFile:
     first = read_hints(store)
     root = _climb(store, first.start, WIDTH)
     if root is not None:
-        return root
+        return replace(root, hint=first.latest)
     again = read_hints(store)
     for width in (WIDTH, JAVA_WIDTH):
         for start in dict.fromkeys((again.start, again.oldest or 0, 0)):
@@ -85,7 +87,7 @@ def read_latest(store: Store) -> RootFile:
             ceiling = again.start if start < again.start else None
             root = _climb(store, start, width, ceiling)
             if root is not None:
-                return root
+                return replace(root, hint=again.latest)
     return _read_listed(store)
 
 

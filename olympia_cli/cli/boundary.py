@@ -19,6 +19,9 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _LOOK_AT_LOG = "make room; a change may have been committed: look at the log before running it again"
 
 
+INTERRUPTED = 130
+
+
 class PipeClosed(BaseException):
     """Nobody reads our output any more. Not an Exception, so that nothing on the way takes it for an error."""
 
@@ -30,6 +33,8 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
     as_json, debug = _wants_json(arguments), "--debug" in arguments
     try:
         result = call()
+        if result == INTERRUPTED:
+            tell("interrupted")
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except (PipeClosed, BrokenPipeError):

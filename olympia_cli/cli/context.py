@@ -92,6 +92,10 @@ class Session:
     @cached_property
     def location(self) -> Location:
         """Flags beat the environment, which beats the config file."""
+        for option in ("catalog", "profile"):
+            # an unset variable in a script must not lead to another catalog
+            if self._given.get(option) == "":
+                raise InvalidLocation(f"--{option} is empty", hint="give it a value, or leave it out")
         profile_name = self._given.get("profile") or os.environ.get("OLYMPIA_PROFILE")
         uri = self._given.get("catalog")
         if not uri and not self._given.get("profile"):
@@ -125,7 +129,15 @@ class Session:
         from olympia_cli.catalog.clock import SystemClock
         from olympia_cli.catalog.references import open_snapshot
 
-        return open_snapshot(store, reference, SystemClock().now_millis())
+        found = open_snapshot(store, reference, SystemClock().now_millis())
+        self.warn_of_lost_root(found)
+        return found
+
+    def warn_of_lost_root(self, latest: Snapshot) -> None:
+        """The hint follows the commit, so one that is ahead may mean that a root was lost since."""
+        hint = latest.file.hint
+        if hint is not None and hint > latest.version:
+            self.say(f"warning: vn/latest names version {hint}, but the last root is that of version {latest.version}")
 
     def resolve(self, reference: str, latest: Snapshot) -> Snapshot:
         """A version seen from a latest one that was read before: several references mean the same moment."""
@@ -182,6 +194,7 @@ class Session:
             return Changed(None, txn, tuple(found.transaction.actions[before:]))
         for attempt in range(20):
             transaction = self.catalog.begin()
+            self.warn_of_lost_root(transaction.base)
             do(transaction)
             try:
                 done = self.catalog.commit(transaction, message, retry_for=seconds, atomic=atomic)

@@ -10,6 +10,7 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import read_root
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.escape import visible
+from olympia_cli.errors import Damaged
 from olympia_cli.ops.diff import ObjectChange, changed_fields, diff
 from olympia_cli.ops.log import LogEntry
 
@@ -18,16 +19,34 @@ def patch_lines(session: Session, entry: LogEntry) -> Iterator[str]:
     """The changes that a version made to its predecessor, field by field."""
     if entry.previous_version is None:
         return
+    try:
+        yield from _patch(entry, entry.previous_version)
+    except Damaged as damaged:
+        yield visible(f"cannot be shown: {damaged.message}")
+
+
+def _patch(entry: LogEntry, previous: int) -> Iterator[str]:
     new = entry.snapshot
-    old = Snapshot(new.store, read_root(new.store, entry.previous_version, new.file.width), new)
+    old = Snapshot(new.store, read_root(new.store, previous, new.file.width), new)
     if old.root.catalog_def != new.root.catalog_def and (fields := changed_fields(old.definition, new.definition)):
         yield "~ catalog"
         for line in field_lines(fields):
             yield f"  {line}"
     for change in diff(old, new):
         yield change_line(change)
-        for line in field_lines(change.fields()):
+        for line in field_lines(_all_fields(change)):
             yield f"  {line}"
+
+
+def _all_fields(change: ObjectChange) -> dict[str, tuple[Any, Any]]:
+    """The fields that changed; of an object that came or went, all of them, so that it can be made again."""
+    if change.old is not None and change.new is not None:
+        return change.fields()
+    found = change.new or change.old
+    if found is None:
+        return {}
+    empty = type(found.definition)()
+    return changed_fields(*((empty, found.definition) if change.old is None else (found.definition, empty)))
 
 
 def change_line(change: ObjectChange) -> str:

@@ -115,7 +115,7 @@ def parse_properties(pairs: list[str] | None) -> dict[str, str]:
     for pair in pairs or []:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise InvalidOption(f"{pair[:60]!a} is not KEY=VALUE", hint="write --property owner=ann")
+            raise InvalidOption(f"{pair[:60]!a} is not KEY=VALUE", hint="write owner=ann, say")
         if key in found:
             raise InvalidOption(f"the property {key!a} is given twice", hint="give each property once")
         found[key] = value

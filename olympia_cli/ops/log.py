@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.references import oldest_version, resolve
+from olympia_cli.catalog.references import oldest_version
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import Damaged, PathMissing
@@ -104,12 +104,12 @@ def log_between(
 
     A time that lies between versions leaves out those before it.
     """
-    latest = catalog.snapshot()
     now = catalog.clock.now_millis()
-    newest = latest if until is None else resolve(parse_reference(until), latest, now)
+    # a damaged latest root does not hide what was before it
+    newest = catalog.snapshot(None if until is None else parse_reference(until))
     if number == 0:
         return iter(())
-    oldest = oldest_version(latest)
+    oldest = oldest_version(newest)
     if number is not None:
         oldest = max(oldest, newest.version - number + 1)
     if since is None:
@@ -119,4 +119,4 @@ def log_between(
         moment = reference.millis if isinstance(reference, AtTime) else now - reference.millis
         # times never decrease, so the first version before the moment ends it
         return takewhile(lambda entry: entry.snapshot.created_at_millis >= moment, log(newest, oldest))
-    return log(newest, max(oldest, resolve(reference, latest, now).version))
+    return log(newest, max(oldest, catalog.snapshot(reference).version))

@@ -183,10 +183,14 @@ class LocalStore(LocalReader):
 
     def _make_folder(self, full: str) -> None:
         missing = [full]
+        tried: set[str] = set()
         while missing:
             try:
                 os.mkdir(missing[-1], 0o777)
             except FileNotFoundError:
+                if missing[-1] in tried:
+                    raise  # the folder above is there: this filesystem makes no folders
+                tried.add(missing[-1])
                 missing.append(os.path.dirname(missing[-1]))
                 continue
             except FileExistsError:

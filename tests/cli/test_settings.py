@@ -152,10 +152,11 @@ def test_secrets_are_never_printed(run, config):
     assert "hush" not in done.stdout + done.stderr
 
 
-def test_a_flag_that_is_empty_is_as_if_not_given(run, three, monkeypatch):
-    """As with an empty variable of a script."""
+def test_a_flag_that_is_empty_does_not_lead_to_another_catalog(run, three, monkeypatch):
+    """As with an unset variable of a script: `-c "$CATALOG" ns drop …`."""
     monkeypatch.setenv("OLYMPIA_CATALOG", three["environment"])
-    assert opened(run, "-c", "") == "environment"
+    run("-c", "", "ns", "ls").failed(2, "--catalog is empty")
+    run("--profile", "", "ns", "ls").failed(2, "--profile is empty")
     monkeypatch.setenv("OLYMPIA_CATALOG", "")
     run("ns", "ls").failed(2, "no catalog is given")
 

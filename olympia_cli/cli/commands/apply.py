@@ -20,7 +20,7 @@ def run(
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSON lines; - is standard input.")],
     commit_every: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Commit every N lines; run it again to go on after an interruption."),
+        typer.Option(metavar="N", help="Commit every N lines; the same command again goes on after an interruption."),
     ] = None,
     atomic: Annotated[bool, typer.Option("--atomic", help="Lift the bound on actions for this one commit.")] = False,
     dry_run: DryRun = False,
@@ -64,10 +64,14 @@ def run(
             pass
         lines.seek(0)
         version, total, skipped = session.snapshot().version, 0, 0
-        for step in apply_in_steps(session.catalog, parse_lines(lines), digest, commit_every, author, seconds):
-            version, total = step.version, total + step.lines
-            skipped += step.lines if step.done_before else 0
-            session.say(f"v{step.version}  {plural(total, 'line')}{' (done before)' if step.done_before else ''}")
+        try:
+            for step in apply_in_steps(session.catalog, parse_lines(lines), digest, commit_every, author, seconds):
+                version, total = step.version, total + step.lines
+                skipped += step.lines if step.done_before else 0
+                session.say(f"v{step.version}  {plural(total, 'line')}{' (done before)' if step.done_before else ''}")
+        except KeyboardInterrupt:
+            session.say(f"{plural(total, 'line')} committed; run the same command again, with the same N, to go on")
+            raise
     if session.output in (Output.JSON, Output.JSONL):
         value = {"version": version, "actions": [], "lines": total, "done_before": skipped}
         render.document(session, value)

@@ -29,8 +29,6 @@ EXAMPLES = [
 MAX_BYTES = 2**31
 """No node file is larger."""
 
-NEXT = "log, and tree --at REF, help to find a version that is whole"
-
 
 def run(
     ctx: typer.Context,
@@ -124,7 +122,7 @@ def _end(dump: NodeDump, alone: bool) -> None:
     from olympia_cli.errors import Damaged, Unsupported
 
     if dump.problems:
-        raise Damaged(dump.path, dump.summary(), hint="" if alone else NEXT)
+        raise Damaged(dump.path, dump.summary(), hint="" if alone else None)
     if dump.unsupported:
         raise Unsupported(f"{dump.path}: {dump.unsupported}")
 
@@ -137,7 +135,7 @@ def _follow(session: Session, target: str, wanted: Wanted) -> None:
     _print_way(session, way)
     if way.damaged:
         (path, reason), more = way.damaged[0], len(way.damaged) - 1
-        raise Damaged(path, reason + (f", and {more} more files are damaged" if more else ""), hint=NEXT)
+        raise Damaged(path, reason + (f", and {more} more files are damaged" if more else ""))
     if not way.found:
         where = f"version {way.version}" if way.version is not None else way.steps[0].dump.path
         raise _not_found(wanted, f"there is no {wanted.text[:80]} in {where}", "")

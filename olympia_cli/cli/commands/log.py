@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -53,7 +54,7 @@ def run(
     from olympia_cli.cli.log_patch import patch_lines
     from olympia_cli.cli.log_render import print_log
     from olympia_cli.errors import InvalidOption
-    from olympia_cli.ops.log import log_between
+    from olympia_cli.ops.log import LogEntry, log_between
 
     if number is not None and number < 0:
         raise InvalidOption(f"-n {number} makes no sense", hint="give a number of versions")
@@ -63,12 +64,22 @@ def run(
     wanted = Filter.parse(name if name is not None else object, action or [], by)
     # without conditions it is known which roots are needed, and no others are read
     entries = log_between(session.catalog, since, until, number if wanted.is_empty else None)
+    shown = 0
+
+    def counted() -> Iterator[LogEntry]:
+        nonlocal shown
+        for entry in take(wanted, entries, number):
+            shown += 1
+            yield entry
+
     print_log(
         session,
-        take(wanted, entries, number),
+        counted(),
         session.catalog.clock.now_millis(),
         oneline=oneline,
         graph=graph,
         stats=stat,
         patch=(lambda entry: patch_lines(session, entry)) if patch else None,
     )
+    if not shown and number != 0:
+        session.say("no version matches")

@@ -29,6 +29,7 @@ def run(
     """
     from olympia_cli.cli.escape import plural
     from olympia_cli.cli.log_patch import change_line
+    from olympia_cli.errors import Damaged
     from olympia_cli.names import parse_reference
     from olympia_cli.ops.diff import diff
 
@@ -38,10 +39,13 @@ def run(
     target = session.catalog.snapshot(parse_reference(reference))
     transaction.roll_back(target.version)
     changes = 0
-    for change in diff(current, target):
-        changes += 1
-        if changes <= 50:
-            session.say(f"  {change_line(change)}")
+    try:
+        for change in diff(current, target):
+            changes += 1
+            if changes <= 50:
+                session.say(f"  {change_line(change)}")
+    except Damaged as damaged:
+        session.say(f"  what would change cannot be shown: {damaged.message}")
     if changes > 50:
         session.say(f"  … and {changes - 50:,} more")
     session.say(f"v{current.version} → content of v{target.version}: {plural(changes, 'change')}")

@@ -1,0 +1,93 @@
+"""On a bad night: what can still be read of a damaged catalog, and the way back."""
+
+from __future__ import annotations
+
+import pytest
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.names import AtVersion, NamespaceName, TableName
+from olympia_cli.storage.local import LocalStore
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Version 1 has 40 tables, version 2 drops one, version 3 adds one."""
+    catalog = Catalog.create(LocalStore(tmp_path / "catalog"), order=4)
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(NamespaceName("n"))
+        for number in range(40):
+            transaction.create_table(TableName("n", f"t{number:02}"), f"s3://x/{number}", {"k": "v"})
+    with catalog.transaction() as transaction:
+        transaction.drop_table(TableName("n", "t07"))
+    with catalog.transaction() as transaction:
+        transaction.create_table(TableName("n", "zz"), "s3://x/zz", {"k": "v"})
+    return tmp_path / "catalog"
+
+
+def root(folder, version):
+    return folder / "vn" / format(version, "032b")[::-1]
+
+
+def newest_node(folder):
+    """A node that only version 3 has."""
+    nodes: dict[int, set[str]] = {2: set(), 3: set()}
+    for version in nodes:
+        snapshot = Catalog(LocalStore(folder)).snapshot(AtVersion(version))
+        level = [snapshot.root.node]
+        while level:
+            children = [child for node in level for child in node.children]
+            nodes[version].update(children)
+            level = list(snapshot.reader.nodes(children))
+    return folder / sorted(nodes[3] - nodes[2])[0]
+
+
+def test_a_rollback_leads_out_of_a_version_with_a_damaged_node(run, folder):
+    newest_node(folder).write_bytes(b"junk")
+    run("-c", folder, "table", "ls").failed(40)
+    dry = run("-c", folder, "rollback", "v2", "--dry-run").ok()
+    assert "cannot be shown" in dry.stderr
+    run("-c", folder, "rollback", "v2", "--yes", "-m", "damaged node").ok()
+    assert len(run("-c", folder, "table", "ls").ok().lines) == 39
+
+
+def test_a_rollback_to_a_version_that_is_damaged_too_is_refused(run, folder):
+    hit = newest_node(folder)
+    for path in (folder / "node").iterdir():
+        path.write_bytes(b"junk")
+    assert hit.exists()
+    run("-c", folder, "rollback", "v2", "--yes").failed(40)
+    run("-c", folder, "rollback", "v0", "--yes").ok()
+
+
+@pytest.mark.parametrize("data", [b"", b"junk"])
+def test_versions_before_a_damaged_root_can_be_read(run, folder, data):
+    root(folder, 3).write_bytes(data)
+    run("-c", folder, "table", "ls").failed(40)
+    for reference in ("v2", "latest~1"):
+        assert len(run("-c", folder, "table", "ls", "--at", reference).ok().lines) == 39
+    assert run("-c", folder, "log", "--until", "v2", "-o", "name").ok().lines == ["v2", "v1", "v0"]
+
+
+def test_a_root_that_was_lost_is_told(run, folder):
+    root(folder, 3).unlink()
+    for words in (["table", "ls"], ["ns", "create", "w"]):
+        done = run("-c", folder, *words).ok()
+        assert "warning: vn/latest names version 3, but the last root is that of version 2" in done.stderr
+
+
+def test_a_patch_goes_on_past_a_definition_that_is_missing(run, folder):
+    snapshot = Catalog(LocalStore(folder)).snapshot()
+    (folder / snapshot.find(TableName("n", "zz"))).unlink()
+    lines = run("-c", folder, "log", "-p").ok().lines
+    assert any("cannot be shown" in line for line in lines)
+    assert any(line.startswith("v1\t") and "iceberg_metadata_location: s3://x/39" in line for line in lines)
+
+
+def test_a_log_of_nothing_says_so(run, folder):
+    done = run("-c", folder, "log", "nosuch.t").ok()
+    assert (done.stdout, done.stderr) == ("", "no version matches\n")
+
+
+def test_a_place_that_makes_no_folders_is_an_error_and_no_endless_loop(run):
+    done = run("init", "/proc/olympia-cannot-be-here")
+    assert done.exit_code in (30, 31)
