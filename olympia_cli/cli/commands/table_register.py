@@ -19,6 +19,7 @@ def run(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.", autocompletion=complete_new_in_namespace)],
     metadata_location: Annotated[str, typer.Option(metavar="URI", help="Where the table's Iceberg metadata is.")],
+    verify: Annotated[bool, typer.Option("--verify", help="Open the metadata first, and refuse what is none.")] = False,
     property: Properties = None,
     if_not_exists: IfNotExists = False,
     txn: InTxn = None,
@@ -27,7 +28,7 @@ def run(
 ) -> None:
     """Register an Iceberg table by its metadata location.
 
-    The location is stored unread.
+    The location is stored unread, unless --verify is given.
     """
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.cli.params import check_metadata_location
@@ -35,6 +36,12 @@ def run(
 
     session, table, properties = Session(ctx), parse_table(name), parse_properties(property)
     check_metadata_location(metadata_location)
+    if verify:
+        from olympia_cli.ops.verify_metadata import verify_metadata
+
+        # the catalog's own storage options serve its tables when both are on the same kind of store
+        same = metadata_location.partition("://")[0] == session.location.uri.partition("://")[0]
+        verify_metadata(metadata_location, session.location.options or None if same else None)
 
     def do(transaction: Transaction) -> None:
         if not (if_not_exists and transaction.exists(table)):
