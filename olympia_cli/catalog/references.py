@@ -24,6 +24,9 @@ def open_snapshot(store: Store, reference: Reference, now_millis: int) -> Snapsh
         if isinstance(reference, Latest):
             reference = AtVersion(file.version - reference.back)
         latest = _newest_whole(store, file)
+        if isinstance(reference, AtVersion) and latest.version < reference.version <= file.version:
+            # it exists, and cannot be read: that is what the error must say
+            return Snapshot(store, read_root(store, reference.version, file.width))
     return resolve(reference, latest, now_millis)
 
 

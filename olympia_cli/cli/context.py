@@ -69,11 +69,6 @@ class Session:
         return bool(self._given.get("verbose"))
 
     @property
-    def progress(self) -> bool:
-        """Whether to draw progress: for a person who watches, and wants it."""
-        return sys.stderr.isatty() and not self.quiet and not self._given.get("no_progress")
-
-    @property
     def color(self) -> bool:
         return self.is_tty and not self._given.get("no_color") and not os.environ.get("NO_COLOR")
 

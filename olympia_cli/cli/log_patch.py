@@ -8,14 +8,13 @@ from typing import Any
 
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import read_root
-from olympia_cli.cli.context import Session
 from olympia_cli.cli.escape import visible
 from olympia_cli.errors import Damaged
 from olympia_cli.ops.diff import ObjectChange, changed_fields, diff
 from olympia_cli.ops.log import LogEntry
 
 
-def patch_lines(session: Session, entry: LogEntry) -> Iterator[str]:
+def patch_lines(entry: LogEntry) -> Iterator[str]:
     """The changes that a version made to its predecessor, field by field."""
     if entry.previous_version is None:
         return

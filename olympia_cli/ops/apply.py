@@ -6,7 +6,7 @@ import hashlib
 import json
 import uuid
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,6 @@ from olympia_cli.names import NamespaceName, TableName, ViewName, parse_table, p
 from olympia_cli.ops.log import log
 
 Statement = Callable[[Transaction], None]
-Fields = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,9 @@ def test_versions_before_a_damaged_root_can_be_read(run, folder, data):
     run("-c", folder, "table", "ls").failed(40)
     for reference in ("v2", "latest~1"):
         assert len(run("-c", folder, "table", "ls", "--at", reference).ok().lines) == 39
+    for words in (["table", "ls", "--at", "v3"], ["time-travel", "latest~0"], ["log", "--until", "v3"]):
+        run("-c", folder, *words).failed(40, "vn/1100")
+    run("-c", folder, "table", "ls", "--at", "v4").failed(10)
     assert run("-c", folder, "log", "--until", "v2", "-o", "name").ok().lines == ["v2", "v1", "v0"]
 
 
@@ -91,3 +94,14 @@ def test_a_log_of_nothing_says_so(run, folder):
 def test_a_place_that_makes_no_folders_is_an_error_and_no_endless_loop(run):
     done = run("init", "/proc/olympia-cannot-be-here")
     assert done.exit_code in (30, 31)
+
+
+def test_a_table_whose_definition_is_lost_can_be_dropped_and_brought_back(run, folder):
+    store = LocalStore(folder)
+    with Catalog(store).transaction() as transaction:
+        transaction.alter_table(TableName("n", "t01"), {"k": "w"})
+    (folder / Catalog(store).snapshot().find(TableName("n", "t01"))).unlink()
+    run("-c", folder, "table", "show", "n.t01").failed(40)
+    run("-c", folder, "table", "drop", "n.t01").ok()
+    run("-c", folder, "table", "restore", "n.t01", "--at", "v3").ok()
+    assert run("-c", folder, "table", "show", "n.t01", "--json").ok().json["properties"] == {"k": "v"}

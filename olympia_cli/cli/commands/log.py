@@ -79,7 +79,7 @@ def run(
         oneline=oneline,
         graph=graph,
         stats=stat,
-        patch=(lambda entry: patch_lines(session, entry)) if patch else None,
+        patch=patch_lines if patch else None,
     )
     if not shown and number != 0:
         session.say("no version matches")
