@@ -268,7 +268,13 @@ def _export(action: Action, draft: Draft) -> Action:
         catalog.properties.pop(key, None)
     else:
         _check_kept(change.version, draft)
-        record = {"version": change.version, "mode": change.mode, "expires_at": change.expires_at_millis or None}
+        record: dict[str, object] = {
+            "version": change.version,
+            "mode": change.mode,
+            "expires_at": change.expires_at_millis or None,
+        }
+        if change.pin:
+            record["pin"] = change.pin
         catalog.exported_snapshots[change.name] = change.location
         catalog.properties[key] = json.dumps(record, separators=(",", ":"))
     draft.put_catalog(catalog)

@@ -59,9 +59,7 @@ class KeyCodec:
 
     def decode(self, key: str, path: str) -> ObjectName:
         """The name behind a key that was found in the file `path`; Damaged when it is not a key of this catalog."""
-        kind = _KINDS.get(key[:_ID_WIDTH])
-        if kind is None:
-            raise Damaged(path, f"the key {key[:60]!a} is of no known type")
+        kind = kind_of_key(key, path)
         namespace, rest = self._cut(key[_ID_WIDTH:], self.namespace_size)
         size = {Kind.NAMESPACE: 0, Kind.TABLE: self.table_size, Kind.VIEW: self.view_size}[kind]
         if kind is Kind.TABLE and len(rest) == size and key.isascii() and key.isprintable():
@@ -103,6 +101,14 @@ class KeyCodec:
             return _from_utf16_units(name) if self.java else name, text[size:]
         data = text.encode("utf-8", "surrogatepass")
         return data[:size].decode("utf-8", "replace").rstrip(" "), data[size:].decode("utf-8", "replace")
+
+
+def kind_of_key(key: str, path: str) -> Kind:
+    """What kind of object a key found in the file `path` is of, from its type id alone."""
+    kind = _KINDS.get(key[:_ID_WIDTH])
+    if kind is None:
+        raise Damaged(path, f"the key {key[:60]!a} is of no known type")
+    return kind
 
 
 def utf16_units(text: str) -> str:

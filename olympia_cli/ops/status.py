@@ -17,7 +17,7 @@ from olympia_cli.errors import Damaged, InvalidReference, PathMissing
 from olympia_cli.format.paths import file_kind, root_path
 from olympia_cli.names import Kind, parse_duration
 from olympia_cli.ops.describe import time_text
-from olympia_cli.ops.reach import reachable
+from olympia_cli.ops.reach import Reach
 from olympia_cli.tree.search import depth
 
 FAR_BEHIND = 100
@@ -110,7 +110,8 @@ def _attention(
 
 def _full(catalog: Catalog, snapshot: Snapshot, now: int) -> dict[str, Any]:
     objects = {kind.word + "s": sum(1 for _ in snapshot.scan(kind)) for kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW)}
-    kept = reachable(_kept(catalog, snapshot, now))
+    kept = Reach(catalog.store, java=snapshot.file.java)
+    kept.add((version.file.path, version.file.data) for version in _kept(catalog, snapshot, now))
     files: dict[str, dict[str, int]] = {}
     reclaimable = 0
     for file in catalog.store.list():

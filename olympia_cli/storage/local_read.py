@@ -100,7 +100,7 @@ class LocalReader:
             raise self._no_file(path, found.st_mode)
         return FileInfo(path, found.st_size, found.st_mtime_ns // 1_000_000)
 
-    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+    def list(self, prefix: str = "", temporary: bool = False) -> Iterator[FileInfo]:
         check_path(prefix + "x")
         top = prefix.rpartition("/")[0]
         if top:
@@ -127,7 +127,7 @@ class LocalReader:
                             if entry.is_dir(follow_symlinks=False):
                                 folders.append(path + "/")
                                 continue
-                            if entry.name.startswith(TEMPORARY_PREFIX):
+                            if not temporary and entry.name.startswith(TEMPORARY_PREFIX):
                                 continue
                             found = entry.stat(follow_symlinks=False)
                         except FileNotFoundError:

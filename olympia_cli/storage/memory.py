@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from olympia_cli.errors import PathMissing, PathOutside, PathTaken, StoreError
 from olympia_cli.storage.protocol import FileInfo, check_path, is_temporary
@@ -13,8 +13,14 @@ from olympia_cli.storage.protocol import FileInfo, check_path, is_temporary
 class MemoryStore:
     """Files in a dict. Two stores over the same dict are the same place."""
 
-    def __init__(self, name: str = "", files: dict[str, tuple[bytes, int]] | None = None) -> None:
+    def __init__(
+        self,
+        name: str = "",
+        files: dict[str, tuple[bytes, int]] | None = None,
+        now_millis: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
         self._name = name
+        self._now = now_millis
         self._files: dict[str, tuple[bytes, int]] = {} if files is None else files
         self._lock = threading.Lock()
 
@@ -39,7 +45,7 @@ class MemoryStore:
         return self.read(path)[start : start + length]
 
     def create(self, path: str, data: bytes) -> None:
-        entry = (bytes(data), _now())
+        entry = (bytes(data), self._now())
         with self._lock:
             if self._files.setdefault(check_path(path), entry)[0] != entry[0]:
                 raise PathTaken(f"{path} in {self.uri} is taken")
@@ -52,7 +58,7 @@ class MemoryStore:
 
     def overwrite(self, path: str, data: bytes) -> None:
         with self._lock:
-            self._files[check_path(path)] = (bytes(data), _now())
+            self._files[check_path(path)] = (bytes(data), self._now())
 
     def write_hint(self, path: str, data: bytes) -> None:
         self.overwrite(path, data)
@@ -66,11 +72,11 @@ class MemoryStore:
             raise PathMissing(f"no file {path} in {self.uri}")
         return FileInfo(path, len(found[0]), found[1])
 
-    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+    def list(self, prefix: str = "", temporary: bool = False) -> Iterator[FileInfo]:
         with self._lock:
             found = [(path, entry) for path, entry in self._files.items() if path.startswith(prefix)]
         for path, (data, modified) in found:
-            if not is_temporary(path):
+            if temporary or not is_temporary(path):
                 yield FileInfo(path, len(data), modified)
 
     def delete_many(self, paths: Iterable[str]) -> None:
@@ -88,7 +94,3 @@ _shared: dict[str, MemoryStore] = {}
 def shared(name: str) -> MemoryStore:
     """The store of that name in this process, so that `memory://name` means one place."""
     return _shared.setdefault(name, MemoryStore(name))
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

@@ -183,13 +183,13 @@ class ObjectStore:
         entry = self._again(lambda: self._bucket.head(key))
         return FileInfo(path, entry.size, entry.modified_at_millis)
 
-    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+    def list(self, prefix: str = "", temporary: bool = False) -> Iterator[FileInfo]:
         token: str | None = None
         while True:
             entries, token = self._again(partial(self._bucket.page, self._root + prefix, token))
             for entry in entries:
                 path = entry.key[len(self._root) :]
-                if _names_a_file(path):
+                if _names_a_file(path, temporary):
                     yield FileInfo(path, entry.size, entry.modified_at_millis)
             if token is None:
                 return
@@ -290,11 +290,11 @@ def run_within(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], se
         raise
 
 
-def _names_a_file(path: str) -> bool:
-    """Whether a key is a file of the store: neither a write in progress nor a name that no path stands for,
-    such as a folder marker."""
+def _names_a_file(path: str, temporary: bool) -> bool:
+    """Whether a key is a file of the store: not a name that no path stands for, such as a folder marker, nor, unless
+    they are asked for, a write in progress."""
     try:
         check_path(path)
     except PathOutside:
         return False
-    return not is_temporary(path)
+    return temporary or not is_temporary(path)

@@ -93,10 +93,10 @@ class Store(Protocol):
         """Size and time of one file; PathMissing if there is none."""
         ...
 
-    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+    def list(self, prefix: str = "", temporary: bool = False) -> Iterator[FileInfo]:
         """Every file whose path begins with the prefix (a string, not a folder), in no particular order.
 
-        Writes in progress (`.tmp-…`) are not listed.
+        Writes in progress (`.tmp-…`) are listed only when they are asked for.
         """
         ...
 

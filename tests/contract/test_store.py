@@ -433,6 +433,8 @@ class TestListing:
         assert paths(store) == [".tmp", "vn/1", "vn/x.tmp-3"]
         assert paths(store, "vn/") == ["vn/1", "vn/x.tmp-3"]
         assert paths(store, "vn/.tmp-") == []
+        every = [".tmp", ".tmp-1", "vn/.tmp-2", "vn/1", "vn/x.tmp-3"]
+        assert sorted(file.path for file in store.list(temporary=True)) == every
 
     def test_more_than_a_page(self, request, store):
         if any(slow in request.node.name for slow in ("moto", "gcs")):

@@ -53,8 +53,8 @@ class WrappedStore:
     def stat(self, path: str) -> FileInfo:
         return self.inner.stat(path)
 
-    def list(self, prefix: str = "") -> Iterator[FileInfo]:
-        return self.inner.list(prefix)
+    def list(self, prefix: str = "", temporary: bool = False) -> Iterator[FileInfo]:
+        return self.inner.list(prefix, temporary)
 
     def delete_many(self, paths: Iterable[str]) -> None:
         self.inner.delete_many(paths)
@@ -172,9 +172,9 @@ class CountingStore(WrappedStore):
         self._call("stat", path)
         return self.inner.stat(path)
 
-    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+    def list(self, prefix: str = "", temporary: bool = False) -> Iterator[FileInfo]:
         self._call("list", prefix)
-        return self.inner.list(prefix)
+        return self.inner.list(prefix, temporary)
 
     def delete_many(self, paths: Iterable[str]) -> None:
         paths = tuple(paths)
@@ -273,9 +273,9 @@ class CuttingStore(_NumberedWrites):
         self._alive()
         return self.inner.stat(path)
 
-    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+    def list(self, prefix: str = "", temporary: bool = False) -> Iterator[FileInfo]:
         self._alive()
-        for info in self.inner.list(prefix):
+        for info in self.inner.list(prefix, temporary):
             self._alive()
             yield info
 

@@ -231,20 +231,22 @@ class RestoreDef(_message.Message):
     def __init__(self, from_version: _Optional[int] = ...) -> None: ...
 
 class ExportDef(_message.Message):
-    __slots__ = ("name", "location", "mode", "version", "dropped", "expires_at_millis")
+    __slots__ = ("name", "location", "mode", "version", "dropped", "expires_at_millis", "pin")
     NAME_FIELD_NUMBER: _ClassVar[int]
     LOCATION_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DROPPED_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_MILLIS_FIELD_NUMBER: _ClassVar[int]
+    PIN_FIELD_NUMBER: _ClassVar[int]
     name: str
     location: str
     mode: str
     version: int
     dropped: bool
     expires_at_millis: int
-    def __init__(self, name: _Optional[str] = ..., location: _Optional[str] = ..., mode: _Optional[str] = ..., version: _Optional[int] = ..., dropped: _Optional[bool] = ..., expires_at_millis: _Optional[int] = ...) -> None: ...
+    pin: str
+    def __init__(self, name: _Optional[str] = ..., location: _Optional[str] = ..., mode: _Optional[str] = ..., version: _Optional[int] = ..., dropped: _Optional[bool] = ..., expires_at_millis: _Optional[int] = ..., pin: _Optional[str] = ...) -> None: ...
 
 class ExpireDef(_message.Message):
     __slots__ = ("oldest", "former_oldest", "manifest", "purged")
