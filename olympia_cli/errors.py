@@ -60,6 +60,21 @@ class InvalidLocation(OlympiaError):
     exit_code = 2
 
 
+class ExtraMissing(OlympiaError):
+    """What was asked for needs a package that is an extra of this one, and is not installed."""
+
+    exit_code = 2
+
+
+# 3: partly done
+
+
+class PartlyDone(OlympiaError):
+    """Some of it is done and some is left; running it again goes on."""
+
+    exit_code = 3
+
+
 # 10: not found
 
 
@@ -150,6 +165,13 @@ class ViewExists(OlympiaError):
     """The view exists already."""
 
     exit_code = 11
+
+
+class ExportExists(OlympiaError):
+    """An export of that name is recorded already."""
+
+    exit_code = 11
+    default_hint = "choose another name, or drop that export first"
 
 
 class PathTaken(OlympiaError):

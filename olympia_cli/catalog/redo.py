@@ -13,6 +13,7 @@ from typing import TypeVar, cast
 from google.protobuf.message import Message
 
 from olympia_cli.catalog.draft import Draft
+from olympia_cli.catalog.quarantine import Mark, purged_before, read_quarantine, write_quarantine
 from olympia_cli.catalog.snapshot import (
     EXPIRE_OLDEST,
     EXPIRE_PURGED,
@@ -248,15 +249,36 @@ def _check_revived(base: Snapshot, target: Snapshot) -> None:
 
 
 def _expire(action: Action, draft: Draft) -> Action:
-    """What counts as the oldest version is a property of the catalog; the files are expire's own business."""
+    """What counts as the oldest version is a property of the catalog; the files are expire's own business.
+
+    The conditions are those of the version that is committed on: another expire may have been there first.
+    """
     change = action.parse_payload(ExpireDef)
     catalog = draft.catalog
+    oldest, purged = expired_before(catalog), purged_before(catalog)
+    marks = read_quarantine(catalog)
     if action.type == T.CATALOG_EXPIRE_PURGE:
-        catalog.properties[EXPIRE_PURGED] = str(change.purged)
-    else:
+        resting = {mark.manifest for mark in marks}
+        if change.purged > oldest or not resting.issuperset(change.manifests):
+            raise InvalidOption("what was to be purged is no longer in quarantine", hint="look at the log")
+        catalog.properties[EXPIRE_PURGED] = str(max(change.purged, purged))
+        marks = [mark for mark in marks if mark.manifest not in change.manifests]
+    elif action.type == T.CATALOG_EXPIRE_MARK:
+        if change.oldest < oldest or change.oldest > draft.base.version + 1:
+            raise InvalidOption(f"the oldest version is {oldest} already", hint="look at the log")
+        change.former_oldest = oldest
         catalog.properties[EXPIRE_OLDEST] = str(change.oldest)
+        if change.manifest:
+            marks = [*marks, Mark(draft.base.version + 1, change.oldest, oldest, change.manifest)]
+    else:
+        if change.oldest < purged:
+            raise InvalidOption(f"versions below {purged} are purged already", hint="look at the log")
+        change.former_oldest = oldest
+        catalog.properties[EXPIRE_OLDEST] = str(change.oldest)
+        marks = [mark for mark in marks if mark.former_oldest < change.oldest]
+    write_quarantine(catalog, marks)
     draft.put_catalog(catalog)
-    return action
+    return replace(action, payload=change.SerializeToString())
 
 
 def _export(action: Action, draft: Draft) -> Action:

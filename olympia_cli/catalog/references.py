@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
-from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPORT_PREFIX, Snapshot, expired_before
+from olympia_cli.catalog.exports import find_export
+from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
 from olympia_cli.catalog.versions import RootFile, first_version, read_hints, read_latest, read_root
-from olympia_cli.errors import Damaged, ExportNotFound, VersionNotFound
-from olympia_cli.format.paths import root_path
+from olympia_cli.errors import Damaged, ExportNotFound, PathMissing, VersionNotFound
+from olympia_cli.format.paths import check_pointer, root_path
 from olympia_cli.names import AtExport, AtTime, AtVersion, Latest, Oldest, Reference
 from olympia_cli.storage.protocol import Store
 
@@ -45,8 +44,8 @@ def resolve(reference: Reference, latest: Snapshot, now_millis: int) -> Snapshot
     if isinstance(reference, Latest) and reference.back == 0:
         return latest
     if isinstance(reference, AtExport):
-        version = _exported_version(reference.name, latest)
-    elif isinstance(reference, AtVersion):
+        return _exported(reference.name, latest, now_millis)
+    if isinstance(reference, AtVersion):
         version = reference.version
     elif isinstance(reference, Latest):
         version = latest.version - reference.back
@@ -120,20 +119,33 @@ def _walk_back(millis: int, latest: Snapshot, oldest: int) -> Snapshot:
     raise VersionNotFound("every version was created after that time", hint="choose a later time")
 
 
-def _exported_version(name: str, latest: Snapshot) -> int:
+def _exported(name: str, latest: Snapshot, now_millis: int) -> Snapshot:
+    """The version that an export is of; when it is expired here, what the export pins of it."""
     if name not in latest.definition.exported_snapshots:
         raise ExportNotFound(
             f"{name!a} is neither a version reference nor the name of an export",
             hint="use a version, latest~1, a time, 2h, or an export's name",
         )
-    record = latest.definition.properties.get(EXPORT_PREFIX + name, "")
+    record = find_export(name, latest.definition)
     try:
-        return int(json.loads(record)["version"])
-    except (ValueError, KeyError, TypeError):
-        raise ExportNotFound(
-            f"the record of the export {name} does not say its version",
-            hint="open the export at its own location",
+        return at_version(record.version, latest)
+    except VersionNotFound:
+        if record.pin is not None and not record.expired(now_millis):
+            pinned = _pinned(record.pin, record.version, latest)
+            if pinned is not None:
+                return pinned
+        raise VersionNotFound(
+            f"the export {name} is of version {record.version}, which is no longer in this catalog",
+            hint=f"the export lies at {record.location}",
         ) from None
+
+
+def _pinned(pin: str, version: int, latest: Snapshot) -> Snapshot | None:
+    try:
+        data = latest.store.read(check_pointer(pin, latest.root.catalog_def))
+    except PathMissing:
+        return None
+    return Snapshot(latest.store, RootFile(version, latest.file.width, data), latest)
 
 
 def _open(version: int, latest: Snapshot) -> Snapshot:

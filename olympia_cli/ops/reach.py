@@ -49,6 +49,9 @@ class Reach:
     def __contains__(self, path: str) -> bool:
         return path_digest(path) in self._found
 
+    def has(self, digest: bytes) -> bool:
+        return digest in self._found
+
     def __len__(self) -> int:
         return len(self._found)
 

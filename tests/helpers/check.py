@@ -38,6 +38,7 @@ T = ActionType
 Contents = dict[ObjectName, Definition]
 
 OLDEST_PROPERTY = "olympia.expire.oldest"
+QUARANTINE_PROPERTY = "olympia.expire.quarantine"
 
 
 class Unsound(AssertionError):
@@ -360,11 +361,9 @@ class _Model:
         ):
             return
         if action.type == T.CATALOG_ROLLBACK:
-            self._roll_back(action, label)
-        elif action.type in (T.CATALOG_EXPIRE_MARK, T.CATALOG_EXPIRE_UNDO):
-            self.catalog.properties[OLDEST_PROPERTY] = str(action.parse_payload(ExpireDef).oldest)
-        elif action.type == T.CATALOG_EXPIRE_PURGE:
-            self.catalog.properties["olympia.expire.purged"] = str(action.parse_payload(ExpireDef).purged)
+            self._roll_back(action, version, label)
+        elif action.type_name.startswith("CATALOG_EXPIRE_"):
+            self._expire(action, version, label)
         elif action.type == T.CATALOG_EXPORT:
             self._export(action, version, label)
         elif action.type == T.CATALOG_REPAIR:
@@ -389,6 +388,33 @@ class _Model:
         else:
             raise Unsound(f"{label}: this checker does not know what it does")
 
+    def _expire(self, action: Action, version: Version, label: str) -> None:
+        change, properties = action.parse_payload(ExpireDef), self.catalog.properties
+        oldest, purged = (int(properties.get(f"olympia.expire.{word}", 0)) for word in ("oldest", "purged"))
+        resting = json.loads(properties.get(QUARANTINE_PROPERTY, "[]"))
+        if action.type == T.CATALOG_EXPIRE_PURGE:
+            _need(change.purged <= oldest, f"{label}: version {change.purged} counts: the oldest is {oldest}")
+            names = {entry["manifest"] for entry in resting}
+            _need(names.issuperset(change.manifests), f"{label}: {change.manifests} do not rest: {names}")
+            properties["olympia.expire.purged"] = str(max(purged, change.purged))
+            resting = [entry for entry in resting if entry["manifest"] not in change.manifests]
+        else:
+            mark = action.type == T.CATALOG_EXPIRE_MARK
+            _need(change.former_oldest == oldest, f"{label}: the former oldest is {oldest}")
+            _need(change.oldest >= (oldest if mark else purged), f"{label}: {change.oldest} is below {oldest}, {purged}")
+            properties[OLDEST_PROPERTY] = str(change.oldest)
+            if mark and change.manifest:
+                entry = {"version": version.number, "oldest": change.oldest, "former_oldest": oldest}
+                resting = [*resting, {**entry, "manifest": change.manifest}]
+            elif not mark:
+                resting = [entry for entry in resting if entry["former_oldest"] < change.oldest]
+        written = version.catalog.properties.get(QUARANTINE_PROPERTY, "[]")
+        _need(json.loads(written) == resting, f"{label}: the quarantine is {written}, not {resting}")
+        if resting:
+            properties[QUARANTINE_PROPERTY] = written
+        else:
+            properties.pop(QUARANTINE_PROPERTY, None)
+
     def _export(self, action: Action, version: Version, label: str) -> None:
         export = action.parse_payload(ExportDef)
         key = f"olympia.export.{export.name}"
@@ -399,6 +425,7 @@ class _Model:
         self.catalog.exported_snapshots[export.name] = export.location
         record = version.catalog.properties.get(key, "{}")
         said = {"version": export.version, "mode": export.mode, "expires_at": export.expires_at_millis or None}
+        said |= {"pin": export.pin} if export.pin else {}
         _need(json.loads(record) == said, f"{label}: the record is {record}, not {said}")
         # how the record is written out is not laid down
         self.catalog.properties[key] = record
@@ -472,8 +499,13 @@ class _Model:
         _compare({action.name: wanted}, {action.name: result}, f"{label}: the definition that it says it leaves")
         return result
 
-    def _roll_back(self, action: Action, label: str) -> None:
+    def _roll_back(self, action: Action, version: Version, label: str) -> None:
         payload = action.parse_payload(RollbackDef)
+        if payload.to_version < min(self._states):
+            # where it came from is expired: what it left is all there is to see
+            self.catalog = _copy(version.catalog)
+            self.contents = {name: _copy(found) for name, found in version.contents.items()}
+            return
         _need(payload.to_version in self._states, f"{label}: version {payload.to_version} is not there")
         today = self.catalog
         catalog, contents = self._states[payload.to_version]

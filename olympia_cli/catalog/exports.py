@@ -1,0 +1,84 @@
+"""The exports that a catalog's definition records."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from olympia_cli.catalog.snapshot import EXPORT_PREFIX
+from olympia_cli.errors import ExportNotFound
+from olympia_cli.format.paths import parse_root_path, root_path
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRecord:
+    """An export: of which version it is, where its root is, and what it keeps alive in this catalog.
+
+    `pin` is a copy of the root in this catalog, of an export that shares files with it: all that it reaches stays
+    until the export expires or is dropped.
+    """
+
+    name: str
+    root: str
+    version: int
+    mode: str
+    expires_at_millis: int | None
+    pin: str | None
+
+    @property
+    def location(self) -> str:
+        """Where the export is, as a person would write it."""
+        return location_of(self.root)
+
+    def expired(self, now_millis: int) -> bool:
+        return self.expires_at_millis is not None and self.expires_at_millis <= now_millis
+
+
+def read_exports(definition: CatalogDef) -> dict[str, ExportRecord | None]:
+    """Every export by its name, in order; None where the record cannot be read."""
+    return {name: _parse(name, definition) for name in sorted(definition.exported_snapshots)}
+
+
+def find_export(name: str, definition: CatalogDef) -> ExportRecord:
+    if name not in definition.exported_snapshots:
+        raise ExportNotFound(f"there is no export {name!a}", hint="list the exports to see what there is")
+    record = _parse(name, definition)
+    if record is None:
+        raise ExportNotFound(
+            f"the record of the export {name} does not say its version", hint="open the export at its own location"
+        )
+    return record
+
+
+def root_uri(location: str, version: int) -> str:
+    """The URI of an export's root, given where the export is."""
+    if "://" not in location:
+        # a plain path is not a URI, and a file:// URI is percent-encoded
+        location = "file://" + quote(os.fsencode(location))
+    return f"{location.rstrip('/')}/{root_path(version)}"
+
+
+def location_of(uri: str) -> str:
+    """Where an export is, given the URI of its root."""
+    folder, _, name = uri.rpartition("/")
+    above, _, last = folder.rpartition("/")
+    if last == "vn" and parse_root_path(f"vn/{name}") is not None:
+        uri = above
+    return (unquote(uri.removeprefix("file://")) or "/") if uri.startswith("file:///") else uri
+
+
+def _parse(name: str, definition: CatalogDef) -> ExportRecord | None:
+    try:
+        found = json.loads(definition.properties.get(EXPORT_PREFIX + name, ""))
+        version, mode, expires_at, pin = (found.get(key) for key in ("version", "mode", "expires_at", "pin"))
+    except (ValueError, AttributeError, RecursionError):
+        return None
+    numbers = [version] if expires_at is None else [version, expires_at]
+    if not all(type(number) is int and 0 <= number < 2**63 for number in numbers):
+        return None
+    if not isinstance(mode, str | None) or not isinstance(pin, str | None):
+        return None
+    return ExportRecord(name, definition.exported_snapshots[name], version, mode or "", expires_at, pin)

@@ -1,0 +1,229 @@
+"""Committing a repair. The latest version may be unreadable, so nothing of it is looked at but its number."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from olympia_cli.catalog.clock import Clock
+from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS, Author
+from olympia_cli.catalog.snapshot import EXPORT_PREFIX
+from olympia_cli.catalog.versions import write_latest
+from olympia_cli.errors import (
+    CommitConflict,
+    CommitUnknown,
+    OlympiaError,
+    OutcomeUnknown,
+    PathTaken,
+    StorageFailed,
+    Unsupported,
+)
+from olympia_cli.format import definitions
+from olympia_cli.format.actions import Action, encode_action
+from olympia_cli.format.keys import KeyCodec
+from olympia_cli.format.node import Node, Root, Sizes
+from olympia_cli.format.node_file import encode_node, encode_root
+from olympia_cli.format.paths import MAX_VERSION, new_definition_path, new_node_path, root_path
+from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef, RepairDef
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.names import Kind, ObjectName
+from olympia_cli.storage.protocol import Store
+from olympia_cli.tree.bulk import bulk_load
+
+AT_ONCE = 256
+"""Files that are held in memory and written together."""
+
+FILL = 0.9
+"""How full the nodes of a tree are made that is built anew; room is left for what comes."""
+
+MAX_LOST_KEYS = 1000
+"""So many lost keys are kept in the log; a root must not grow with the damage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A tree to be built: the path of each key's definition, in key order, and the definitions that are to be written.
+
+    A key whose value is bytes gets a definition file of its own.
+    """
+
+    entries: Mapping[str, str | bytes]
+    names: Mapping[str, ObjectName]
+    """Of the keys whose definitions are to be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A version that mends the one before it. `tree` is an older version's top node, or a tree to be built."""
+
+    head: int
+    tree: Node | Built
+    catalog: CatalogDef
+    not_before_millis: int
+    description: str
+    lost_keys: Sequence[str] = ()
+
+    @property
+    def sizes(self) -> Sizes:
+        return sizes_of(self.catalog)
+
+
+def commit_repair(store: Store, clock: Clock, repair: Repair, author: Author) -> int:
+    """Write the version, and return its number. Files are written in this order:
+
+    1 definitions and non-root nodes, in parallel, each under a fresh name: nobody sees them yet
+    2 root head+1, created exclusively: THE COMMIT
+    3 vn/latest, best effort
+
+    When the root is taken, others committed since the repair was planned: CommitConflict, and what it planned is void.
+    """
+    version = repair.head + 1
+    if version > MAX_VERSION:
+        raise Unsupported(f"{store.uri} is at the last version that the format can name")
+    check_head(store, repair.head)
+    while True:
+        began = clock.elapsed_millis()
+        root = write_files(store, clock, repair, previous_root=root_path(repair.head))
+        # files that no root refers to yet are protected from expire by their age alone
+        if clock.elapsed_millis() - began <= HALF_AN_HOUR_MILLIS:
+            break
+    data = encode_root(root, _rows(repair, author, ()))
+    _create_root(store, root_path(version), data, repair.head)
+    write_latest(store, version)
+    return version
+
+
+def create_repaired(store: Store, clock: Clock, repair: Repair, author: Author) -> None:
+    """Write a catalog of its own, whose version 0 holds everything. In this order:
+
+    1 definitions and nodes; 2 root 0, created exclusively: the catalog exists; 3 vn/latest
+    """
+    root = write_files(store, clock, repair, previous_root=None)
+    created = Action(ActionType.CATALOG_CREATE, None, definitions.body(repair.catalog))
+    _create_root(store, root_path(0), encode_root(root, _rows(repair, author, (created,))), -1)
+    write_latest(store, 0)
+
+
+def check_head(store: Store, head: int) -> None:
+    """Raise CommitConflict when somebody committed since the repair was planned."""
+    if store.exists(root_path(head + 1)):
+        raise _moved(head)
+
+
+def write_files(store: Store, clock: Clock, repair: Repair, previous_root: str | None) -> Root:
+    """Write all that the root refers to; the root itself, with its pointers, is the caller's to write."""
+    writer = _Writer(store)
+    now = max(clock.now_millis(), repair.not_before_millis)
+    node = repair.tree
+    if isinstance(node, Built):
+        built = node
+        items = ((key, writer.value(key, value, built)) for key, value in built.entries.items())
+        node = bulk_load(items, repair.sizes.order, lambda one: writer.node(one, now), FILL)
+    content = definitions.body(repair.catalog)
+    catalog_def = new_definition_path(Kind.CATALOG, None)
+    writer.add(catalog_def, definitions.encode(content, catalog_def))
+    writer.flush()
+    return Root(node, catalog_def, now, previous_root, sizes=repair.sizes)
+
+
+class _Writer:
+    """Files on their way to the store, a portion at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: dict[str, bytes] = {}
+
+    def value(self, key: str, value: str | bytes, built: Built) -> str:
+        if isinstance(value, str):
+            return value
+        name = built.names[key]
+        path = new_definition_path(name.kind, name)
+        self.add(path, definitions.encode(value, path))
+        return path
+
+    def node(self, node: Node, now: int) -> str:
+        path = new_node_path()
+        self.add(path, encode_node(node, now))
+        return path
+
+    def add(self, path: str, data: bytes) -> None:
+        self._waiting[path] = data
+        if len(self._waiting) >= AT_ONCE:
+            self.flush()
+
+    def flush(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        try:
+            self._store.create_many(waiting)
+        except (OutcomeUnknown, PathTaken) as error:
+            # whatever became of these files, no root names them
+            raise StorageFailed(f"{error.message}; nothing was committed") from error
+
+
+def _rows(repair: Repair, author: Author, first: Iterable[Action]) -> list[tuple[str, str]]:
+    lost = list(repair.lost_keys[:MAX_LOST_KEYS])
+    payload = RepairDef(description=repair.description, lost_keys=lost)
+    info = CommitInfoDef(
+        transaction_id=str(uuid.uuid4()),
+        by=author.by,
+        program=author.program,
+        program_version=author.program_version,
+        message=author.message,
+        began_at_version=max(repair.head, 0),
+    )
+    actions = [
+        *first,
+        Action(ActionType.CATALOG_REPAIR, None, b"", payload.SerializeToString()),
+        Action(ActionType.COMMIT_INFO, None, b"", info.SerializeToString()),
+    ]
+    sizes = repair.sizes
+    keys = KeyCodec(sizes.namespace, sizes.table, sizes.view)
+    return [encode_action(action, keys) for action in actions]
+
+
+def _create_root(store: Store, path: str, data: bytes, head: int) -> None:
+    try:
+        store.create(path, data)
+    except PathTaken:
+        raise _moved(head) from None
+    except OutcomeUnknown as unknown:
+        try:
+            ours = store.read(path) == data
+        except OlympiaError:
+            raise CommitUnknown(
+                f"it is not known whether {path} was written: {unknown.message}",
+                hint="read the log once the store answers again, before repairing again",
+            ) from unknown
+        if not ours:
+            raise _moved(head) from None
+
+
+def _moved(head: int) -> CommitConflict:
+    return CommitConflict(
+        f"version {head + 1} was committed since this was planned", hint="nothing was changed; plan it anew"
+    )
+
+
+def keep_protection(definition: CatalogDef, today: CatalogDef) -> CatalogDef:
+    """An older definition with today's exports and what expire decided: going back takes no protection away."""
+    kept = (EXPORT_PREFIX, "olympia.expire.")
+    merged = CatalogDef()
+    merged.CopyFrom(definition)
+    merged.ClearField("exported_snapshots")
+    merged.exported_snapshots.update(today.exported_snapshots)
+    for key in [key for key in merged.properties if key.startswith(kept)]:
+        del merged.properties[key]
+    merged.properties.update({key: value for key, value in today.properties.items() if key.startswith(kept)})
+    return merged
+
+
+def sizes_of(definition: CatalogDef) -> Sizes:
+    return Sizes(
+        definition.order,
+        definition.namespace_name_max_size_bytes,
+        definition.table_name_max_size_bytes,
+        definition.view_name_max_size_bytes,
+    )
+
+

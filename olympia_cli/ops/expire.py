@@ -1,0 +1,171 @@
+"""Taking old versions out of history, and later their files out of the store. Mark, undo and purge are commits, so the
+version log puts them in one order with everything else; only then are files touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.commit import Committed
+from olympia_cli.catalog.quarantine import read_quarantine
+from olympia_cli.catalog.references import at_version
+from olympia_cli.catalog.snapshot import Snapshot, expired_before
+from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.errors import CommitConflict, InvalidOption, OlympiaError, PartlyDone
+from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES
+from olympia_cli.format.actions import Action
+from olympia_cli.format.paths import OLDEST, FileKind
+from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
+from olympia_cli.ops.describe import time_text
+from olympia_cli.ops.expire_manifest import Doomed, Manifest, encode_manifest, new_manifest_path
+from olympia_cli.ops.expire_plan import Floors, MarkPlan, Planner, PurgePlan, count
+from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.storage.protocol import Store
+
+T = ActionType
+LAST_EXPIRE = "ops/last-expire.json"
+DELETED_AT_ONCE = 10_000
+
+_HARMLESS = ALTERS | CREATES | DROPS | EXPIRES | READS | RENAMES | {T.COMMIT_INFO, T.CATALOG_ALTER, T.CATALOG_COMPACT}
+"""Actions that make no file live again that was dead."""
+
+
+def mark(catalog: Catalog, plan: MarkPlan, message: str = "", *, retry_for: float = 60.0) -> Committed | None:
+    """Take versions out of history. Nothing is deleted.
+
+    1 the manifest; 2 the commit, which makes `plan.oldest` the oldest version that counts; 3 vn/oldest
+    """
+    if plan.is_empty:
+        return None
+    store, now = catalog.store, catalog.clock.now_millis()
+    transaction = catalog.begin()
+    manifest = Manifest(new_manifest_path(now), plan.oldest, plan.former_oldest, plan.files)
+    store.create(manifest.path, encode_manifest(transaction.base.definition.id, manifest, time_text(now)))
+    payload = ExpireDef(oldest=plan.oldest, manifest=manifest.path)
+    _do(transaction, T.CATALOG_EXPIRE_MARK, payload)
+    done = catalog.commit(transaction, message, retry_for=retry_for)
+    with contextlib.suppress(OlympiaError):
+        # it may lag, and the next expire writes it
+        _write_oldest(store, catalog.snapshot())
+    return done
+
+
+def undo(catalog: Catalog, message: str = "", *, retry_for: float = 60.0) -> Committed | None:
+    """Bring back all versions that are in quarantine; None when there are none.
+
+    1 vn/oldest, which may lag and must not lead; 2 the commit
+    """
+    transaction = catalog.begin()
+    marks = read_quarantine(transaction.base.definition)
+    if not marks:
+        return None
+    target = marks[0].former_oldest
+    payload = ExpireDef(oldest=target)
+    _do(transaction, T.CATALOG_EXPIRE_UNDO, payload)
+    catalog.store.overwrite(OLDEST, str(target).encode())
+    return catalog.commit(transaction, message, retry_for=retry_for)
+
+
+def purge(
+    catalog: Catalog,
+    plan: PurgePlan,
+    planned_at: int,
+    floors: Floors,
+    message: str = "",
+    *,
+    retry_for: float = 60.0,
+    progress: Progress = SILENT,
+) -> Committed | None:
+    """Delete what has rested in quarantine long enough. `planned_at` is the version that the plan was made on.
+
+    1 the commit: from here on versions below `plan.purged` cannot be brought back; 2 vn/oldest; 3 roots, one by one,
+    the oldest first; 4 all other files; 5 the manifests. What dies between is finished by the next purge.
+    """
+    if plan.is_empty:
+        return None
+    store = catalog.store
+    done: Committed | None = None
+    files: Sequence[Doomed] = plan.files
+    if plan.manifests:
+        transaction = catalog.begin()
+        payload = ExpireDef(
+            oldest=expired_before(transaction.base.definition), purged=plan.purged, manifests=plan.manifests
+        )
+        _do(transaction, T.CATALOG_EXPIRE_PURGE, payload)
+        done = catalog.commit(transaction, message, retry_for=retry_for)
+    head = catalog.snapshot()
+    if _revived(head, planned_at):
+        files = _still_doomed(catalog, files, plan.purged, floors)
+    _write_oldest(store, head)
+    try:
+        _delete(store, files, progress)
+        store.delete_many((*plan.manifests, *plan.unfinished, *plan.abandoned))
+    except OlympiaError as error:
+        raise PartlyDone(
+            f"the versions below {plan.purged} are purged, but not all of their files are deleted: {error.message}",
+            hint="run expire purge again; it goes on where this one stopped",
+        ) from error
+    return done
+
+
+def _do(transaction: Transaction, type: ActionType, payload: ExpireDef) -> None:
+    try:
+        transaction.do(Action(type, None, b"", payload.SerializeToString()))
+    except InvalidOption as error:
+        raise CommitConflict(f"another expire was first: {error.message}", hint="run it again") from None
+
+
+def _delete(store: Store, files: Iterable[Doomed], progress: Progress) -> None:
+    files = list(files)
+    progress.phase("deleting", len(files))
+    roots = [file.path for file in files if file.kind == FileKind.ROOT.value]
+    for path in roots:
+        # one by one: a reader that probes upwards from an old hint must never find a version whose successor is
+        # gone, or it would take it for the latest one
+        store.delete_many([path])
+        progress.advance()
+    rest = (file.path for file in files if file.kind != FileKind.ROOT.value)
+    while batch := list(islice(rest, DELETED_AT_ONCE)):
+        store.delete_many(batch)
+        progress.advance(len(batch))
+
+
+def _revived(head: Snapshot, planned_at: int) -> bool:
+    """Whether a commit since the plan may have made an old file live again: a rollback, a restore, an export, or
+    whatever this program does not know.
+    """
+    for version in range(planned_at + 1, head.version + 1):
+        actions = at_version(version, head).actions()
+        if not actions or any(action.type not in _HARMLESS for action in actions):
+            return True
+    return False
+
+
+def _still_doomed(catalog: Catalog, files: Sequence[Doomed], purged: int, floors: Floors) -> list[Doomed]:
+    planner = Planner(catalog, floors)
+    planner.walk_from(purged)
+    return [file for file in files if not planner.is_live(file.path)]
+
+
+def _write_oldest(store: Store, snapshot: Snapshot) -> None:
+    store.overwrite(OLDEST, str(expired_before(snapshot.definition)).encode())
+
+
+def record_run(catalog: Catalog, values: dict[str, Any]) -> None:
+    """Note for `status` what ran last; not being allowed to is no error."""
+    document = {"finished_at": time_text(catalog.clock.now_millis()), **values}
+    with contextlib.suppress(OlympiaError):
+        catalog.store.write_hint(LAST_EXPIRE, json.dumps(document).encode())
+
+
+def describe_purge(plan: PurgePlan) -> dict[str, Any]:
+    return {
+        "versions": list(range(plan.former_purged, plan.purged)),
+        "files": count(plan.files),
+        "bytes": sum(file.bytes for file in plan.files),
+    }

@@ -1,0 +1,169 @@
+"""Which versions a policy keeps. A version goes only if count and age both allow it, and from the old end only."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.errors import Damaged, InvalidReference, OlympiaError, PathMissing, Refused, StoreError
+from olympia_cli.format import definitions
+from olympia_cli.format.node_file import decode_root
+from olympia_cli.format.paths import root_path
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.names import parse_duration, parse_time
+
+MAX_AGE, MIN_VERSIONS = "olympia.retention.max-version-age", "olympia.retention.min-versions"
+DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS = "7d", 3
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How many versions to keep at least, and since when: what was current at `cutoff_millis` or later stays."""
+
+    keep_last: int
+    cutoff_millis: int
+    since: str
+    """The age in words, for people."""
+    offline: bool = False
+    """No writer is running, so that no transaction needs the version that it began at."""
+
+
+def read_policy(
+    definition: CatalogDef,
+    now_millis: int,
+    *,
+    keep_last: int | None = None,
+    older_than: str | None = None,
+    offline: bool = False,
+) -> Policy:
+    """The catalog's retention, with what was asked for in its place. Refused when that is below what is safe."""
+    if keep_last is not None and keep_last < 1:
+        raise Refused("a policy that keeps no version at all is refused", hint="keep one at least: --keep-last 1")
+    age = older_than if older_than is not None else definition.properties.get(MAX_AGE, DEFAULT_MAX_AGE)
+    try:
+        cutoff, since = now_millis - parse_duration(age), f"less than {age} ago"
+    except InvalidReference:
+        if older_than is not None:
+            cutoff, since = parse_time(age), f"after {age}"
+        else:
+            # nobody can have meant what cannot be read
+            cutoff, since = now_millis - parse_duration(DEFAULT_MAX_AGE), f"less than {DEFAULT_MAX_AGE} ago"
+    if older_than is not None and not offline and now_millis - cutoff < definition.txn_ttl_millis:
+        raise Refused(
+            f"versions younger than a transaction's lifetime ({_hours(definition.txn_ttl_millis)}) may be in use",
+            hint="choose a greater age, or say --offline when no writer is running",
+        )
+    if keep_last is None:
+        text = definition.properties.get(MIN_VERSIONS, "")
+        keep_last = int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 10 else DEFAULT_MIN_VERSIONS
+    return Policy(max(keep_last, 1), cutoff, since, offline)
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What decides about a version: when the next one came, until which it was the latest, and its lifetime.
+
+    A version that cannot be read has the values of its neighbours, those that keep it longer.
+    """
+
+    version: int
+    superseded_at_millis: int
+    txn_ttl_millis: int
+
+
+class Versions:
+    """The roots from the oldest version to the one before the latest, each read once.
+
+    `first_kept` goes through those that may go; `kept` gives the rest.
+    """
+
+    def __init__(self, head: Snapshot, oldest: int) -> None:
+        self._head = head
+        self._lifetimes = _Lifetimes(head)
+        self._waiting: deque[tuple[int, str, bytes | StoreError]] = deque()
+        numbers = range(oldest, head.version)
+        found = head.store.read_many(root_path(number) for number in numbers)
+        self._stream = ((number, path, data) for number, (path, data) in zip(numbers, found, strict=True))
+
+    def first_kept(self, policy: Policy, pinned: int, now_millis: int) -> int:
+        """The oldest version that stays. `pinned` is the oldest one that a live transaction began at."""
+        for past in self.pasts():
+            if why_kept(past, self._head.version, policy, pinned, now_millis):
+                return past.version
+            self._waiting.popleft()
+        return self._head.version
+
+    def kept(self) -> Iterator[tuple[int, str, bytes]]:
+        """Version, path and bytes of the roots that stay, the oldest first; Damaged when one is missing."""
+        while self._waiting:
+            yield _whole(*self._waiting.popleft())
+        for number, path, data in self._stream:
+            yield _whole(number, path, data)
+        yield self._head.version, self._head.file.path, self._head.file.data
+
+    def pasts(self) -> Iterator[Past]:
+        """What decides about each version, as far as it is asked for."""
+        held: list[tuple[int, int]] = []
+        for number, path, data in self._stream:
+            self._waiting.append((number, path, data))
+            if isinstance(data, Exception) and not isinstance(data, PathMissing):
+                raise data
+            try:
+                root = decode_root(b"" if isinstance(data, Exception) else data, path)
+                created, lifetime = root.created_at_millis, self._lifetimes.of(root.catalog_def)
+            except Damaged:
+                held.append((number, self._lifetimes.longest))
+                continue
+            # what came before ended, at the latest, when this one began
+            yield from (Past(waiting, created, ttl) for waiting, ttl in held)
+            held = [(number, lifetime)]
+        yield from (Past(waiting, self._head.created_at_millis, ttl) for waiting, ttl in held)
+
+
+def _whole(version: int, path: str, data: bytes | StoreError) -> tuple[int, str, bytes]:
+    if isinstance(data, PathMissing):
+        raise Damaged(path, f"version {version} is missing")
+    if isinstance(data, Exception):
+        raise data
+    return version, path, data
+
+
+def why_kept(past: Past, head: int, policy: Policy, pinned: int, now_millis: int) -> str:
+    """The first reason for which a version stays; nothing when it may go."""
+    if head - past.version < policy.keep_last:
+        return "keep-last"
+    if past.superseded_at_millis > policy.cutoff_millis:
+        return "age"
+    if past.version >= pinned:
+        return "transaction"
+    in_use_until = past.superseded_at_millis + past.txn_ttl_millis + HALF_AN_HOUR_MILLIS
+    return "in-use" if not policy.offline and in_use_until > now_millis else ""
+
+
+class _Lifetimes:
+    """The lifetime of transactions, by catalog definition: few versions change it, so few files are read."""
+
+    def __init__(self, head: Snapshot) -> None:
+        self._store = head.store
+        self.longest = head.definition.txn_ttl_millis
+        self._known = {head.root.catalog_def: self.longest}
+
+    def of(self, path: str) -> int:
+        if path not in self._known:
+            try:
+                found = definitions.decode(CatalogDef, self._store.read(path), path).txn_ttl_millis
+            except OlympiaError as error:
+                if not isinstance(error, Damaged | PathMissing):
+                    raise
+                found = self.longest
+            self._known[path] = found
+            self.longest = max(self.longest, found)
+        return self._known[path]
+
+
+def _hours(millis: int) -> str:
+    hours = millis / 3_600_000
+    return f"{hours / 24:g}d" if hours >= 48 else f"{hours:g}h"
