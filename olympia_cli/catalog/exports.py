@@ -57,8 +57,8 @@ def root_uri(location: str, version: int) -> str:
     """The URI of an export's root, given where the export is."""
     if "://" not in location:
         # a plain path is not a URI, and a file:// URI is percent-encoded
-        location = "file://" + quote(os.fsencode(location))
-    return f"{location.rstrip('/')}/{root_path(version)}"
+        location = "file://" + quote(os.fsencode(location.rstrip("/")))
+    return f"{location}/{root_path(version)}"
 
 
 def location_of(uri: str) -> str:
@@ -67,7 +67,7 @@ def location_of(uri: str) -> str:
     above, _, last = folder.rpartition("/")
     if last == "vn" and parse_root_path(f"vn/{name}") is not None:
         uri = above
-    return (unquote(uri.removeprefix("file://")) or "/") if uri.startswith("file:///") else uri
+    return (unquote(uri.removeprefix("file://")) or "/") if uri.startswith("file://") else uri
 
 
 def _parse(name: str, definition: CatalogDef) -> ExportRecord | None:

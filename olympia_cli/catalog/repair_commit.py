@@ -225,5 +225,3 @@ def sizes_of(definition: CatalogDef) -> Sizes:
         definition.table_name_max_size_bytes,
         definition.view_name_max_size_bytes,
     )
-
-

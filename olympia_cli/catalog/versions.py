@@ -60,7 +60,7 @@ def read_hints(store: Store) -> Hints:
         elif isinstance(data, Exception):
             raise data
         else:
-            found.append(_parse_hint(data))
+            found.append(parse_hint(data))
     return Hints(*found)
 
 
@@ -158,7 +158,8 @@ def _read_listed(store: Store) -> RootFile:
     return read_root(store, last_version(store, version, width), width)
 
 
-def _parse_hint(data: bytes) -> int | None:
+def parse_hint(data: bytes) -> int | None:
+    """The version that a hint names; None when it is garbage."""
     text = data.strip()
     if not text.isdigit() or len(text) > 10:
         return None

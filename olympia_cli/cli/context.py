@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from olympia_cli.catalog.snapshot import Snapshot
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.format.actions import Action
+    from olympia_cli.ops.progress import Progress
     from olympia_cli.storage.protocol import Store
 
 
@@ -70,7 +71,11 @@ class Session:
 
     @property
     def color(self) -> bool:
-        return self.is_tty and not self._given.get("no_color") and not os.environ.get("NO_COLOR")
+        return self.is_tty and not self.no_color
+
+    @property
+    def no_color(self) -> bool:
+        return bool(self._given.get("no_color") or os.environ.get("NO_COLOR"))
 
     @property
     def is_tty(self) -> bool:
@@ -252,6 +257,14 @@ class Session:
             from olympia_cli.cli.escape import visible
 
             tell(visible(text))
+
+    @contextmanager
+    def progress(self) -> Iterator[Progress]:
+        """How far long work is, on stderr. Data is printed after the block."""
+        from olympia_cli.cli.progress import shown
+
+        with shown(self, bool(self._given.get("no_progress"))) as progress:
+            yield progress
 
     def confirm(self, question: str, yes: bool) -> None:
         """Ask before something is destroyed; where nobody can answer, `--yes` is needed."""

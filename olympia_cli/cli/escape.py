@@ -14,6 +14,18 @@ def plural(count: int, word: str) -> str:
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
+def size(count: int) -> str:
+    """A number of bytes for people: `812 bytes`, `4.2 MiB`."""
+    if count < 1024:
+        return plural(count, "byte")
+    value = float(count)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        if value < 1000 or unit == "TiB":
+            break
+    return f"{value:,.1f} {unit}"
+
+
 def dumps(value: Any, stream: TextIO, indent: int | None = None) -> str:
     """The value as JSON that the stream can hold: characters as they are, or JSON's own escapes."""
     import json

@@ -58,9 +58,12 @@ def action_line(action: dict[str, Any]) -> str:
     if action["type"].startswith("CATALOG_") and action["type"] != "CATALOG_ALTER":
         words[:] = [sign(action), action["type"].removeprefix("CATALOG_").lower().replace("_", " ")]
         if "export" in detail:
+            words[1] += " drop" if detail.get("dropped") else ""
             words.append(f"{detail['export']} of v{detail['at_version']}")
-        if "oldest" in detail:
+        if "former_oldest" in detail:
             words.append(f"oldest v{detail['former_oldest']} → v{detail['oldest']}")
+        if "purged" in detail:
+            words.append(f"below v{detail['purged']}")
     if action["type"] == "CATALOG_CREATE":
         words = ["+", "catalog"]
     parts = []

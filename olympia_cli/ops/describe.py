@@ -78,9 +78,13 @@ def action_detail(action: Action) -> dict[str, Any]:
     elif action.type == T.CATALOG_EXPORT:
         export = action.parse_payload(ExportDef)
         detail |= {"export": export.name, "location": export.location, "at_version": export.version}
+        detail |= {"mode": export.mode or None, "dropped": export.dropped}
     elif action.type in (T.CATALOG_EXPIRE_MARK, T.CATALOG_EXPIRE_UNDO, T.CATALOG_EXPIRE_PURGE):
         expire = action.parse_payload(ExpireDef)
-        detail |= {"oldest": expire.oldest, "former_oldest": expire.former_oldest}
+        if action.type == T.CATALOG_EXPIRE_PURGE:
+            detail |= {"oldest": expire.oldest, "purged": expire.purged}
+        else:
+            detail |= {"oldest": expire.oldest, "former_oldest": expire.former_oldest}
     definition = action.parse_definition()
     if isinstance(definition, TableDef) and definition.iceberg_metadata_location:
         detail["metadata_location"] = definition.iceberg_metadata_location

@@ -19,7 +19,7 @@ from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import CommitConflict, InvalidOption, OlympiaError, PartlyDone
 from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES
 from olympia_cli.format.actions import Action
-from olympia_cli.format.paths import OLDEST, FileKind
+from olympia_cli.format.paths import OLDEST, FileKind, parse_transaction_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
 from olympia_cli.ops.describe import time_text
 from olympia_cli.ops.expire_manifest import Doomed, Manifest, encode_manifest, new_manifest_path
@@ -129,10 +129,24 @@ def _delete(store: Store, files: Iterable[Doomed], progress: Progress) -> None:
         # gone, or it would take it for the latest one
         store.delete_many([path])
         progress.advance()
-    rest = (file.path for file in files if file.kind != FileKind.ROOT.value)
+    saves = [file.path for file in files if file.kind == FileKind.TRANSACTION.value]
+    # the last save says that the transaction is over; while it stands, those before it mean nothing
+    newest = {path.partition(".")[0]: path for path in sorted(saves, key=_save)}
+    last = set(newest.values())
+    for batch in ([path for path in saves if path not in last], list(last)):
+        store.delete_many(batch)
+        progress.advance(len(batch))
+    others = (FileKind.ROOT.value, FileKind.TRANSACTION.value)
+    rest = (file.path for file in files if file.kind not in others)
     while batch := list(islice(rest, DELETED_AT_ONCE)):
         store.delete_many(batch)
         progress.advance(len(batch))
+
+
+def _save(path: str) -> int:
+    """The number of a transaction's save; the hint to the last one counts for less than any."""
+    parsed = parse_transaction_path(path)
+    return -1 if parsed is None or parsed[1] is None else parsed[1]
 
 
 def _revived(head: Snapshot, planned_at: int) -> bool:

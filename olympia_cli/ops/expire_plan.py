@@ -4,19 +4,17 @@ here but a probe of the store's clock.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS, check_writable
 from olympia_cli.catalog.distributed import Saved
+from olympia_cli.catalog.exports import ExportRecord, read_exports
 from olympia_cli.catalog.quarantine import Mark, purged_before, read_quarantine
 from olympia_cli.catalog.references import oldest_version
-from olympia_cli.catalog.snapshot import EXPORT_PREFIX
 from olympia_cli.errors import Damaged, PathMissing, Refused
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import (
@@ -33,7 +31,7 @@ from olympia_cli.format.paths import (
 from olympia_cli.ops.expire_manifest import FOLDER, Doomed, Manifest, check_deletable, read_manifest
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.reach import Reach, path_digest
-from olympia_cli.ops.retention import Past, Policy, Versions, why_kept
+from olympia_cli.ops.retention import Counted, Past, Policy, Versions, why_kept
 from olympia_cli.ops.store_clock import store_now_millis
 from olympia_cli.storage.protocol import FileInfo, Store
 
@@ -149,8 +147,8 @@ class Planner:
         self._notes: dict[str, str] = {}
         now = catalog.clock.now_millis()
         self.store_now = store_now_millis(self.store) if probe else now
-        # of two clocks the one that makes everything younger
-        self.now = min(now, self.store_now) if probe else now
+        # of two clocks the one that makes everything younger; with no writer about, ages may be below its resolution
+        self.now = now if floors.offline else min(now, self.store_now)
         self._reach = Reach(self.store, definitions=True, progress=progress)
         self._open = self._open_transactions()
         self._open_ids = {saved.id for saved in self._open}
@@ -164,11 +162,13 @@ class Planner:
         """
         self._progress.phase("looking for what may go")
         pinned = min(self._pinned(), not_beyond)
-        versions = Versions(self.head, self.oldest)
-        oldest = versions.first_kept(policy, pinned, self.now)
+        counted = Counted(self.head, self.oldest)
+        counted_from = counted.first_of_last(policy.keep_last)
+        versions = Versions(self.head, self.oldest, counted.known)
+        oldest = versions.first_kept(policy, counted_from, pinned, self.now)
         kept: list[Kept] = []
         self._progress.phase("reading what is kept")
-        self._reach.add(self._explained(versions.kept(), policy, pinned, kept))
+        self._reach.add(self._explained(versions.kept(), policy, counted_from, pinned, kept))
         self._reach.add(self._pins())
         mark = self._mark_plan(oldest, tuple(kept), self.resting())
         return ExpirePlan(self.head.version, mark, self._purge_plan(oldest))
@@ -188,14 +188,16 @@ class Planner:
 
     def oldest_kept(self, policies: Sequence[Policy]) -> list[int]:
         """The oldest version that each of several policies keeps."""
-        pasts = list(Versions(self.head, self.oldest).pasts())
+        counted = Counted(self.head, self.oldest)
+        limits = [counted.first_of_last(policy.keep_last) for policy in policies]
+        pasts = list(Versions(self.head, self.oldest, counted.known).pasts())
         pinned = self._pinned()
         return [
             next(
-                (past.version for past in pasts if why_kept(past, self.head.version, policy, pinned, self.now)),
+                (past.version for past in pasts if why_kept(past, limit, policy, pinned, self.now)),
                 self.head.version,
             )
-            for policy in policies
+            for policy, limit in zip(policies, limits, strict=True)
         ]
 
     def walk_between(self, first: int, end: int | None) -> None:
@@ -207,7 +209,11 @@ class Planner:
 
     def is_old(self, file: FileInfo) -> bool:
         """Whether a file is past the grace period."""
-        return self.store_now - file.modified_at_millis >= self._floors.grace_millis
+        return self._has_age(file.modified_at_millis, self._floors.grace_millis)
+
+    def _has_age(self, since_millis: int, least_millis: int) -> bool:
+        # stores tell times to the second in one place and to the millisecond in another
+        return least_millis == 0 or self.store_now - since_millis >= least_millis
 
     def is_reached(self, digest: bytes) -> bool:
         return self._reach.has(digest)
@@ -215,20 +221,25 @@ class Planner:
     # What is kept
 
     def _explained(
-        self, roots: Iterator[tuple[int, str, bytes]], policy: Policy, pinned: int, kept: list[Kept]
+        self,
+        roots: Iterator[tuple[int, str, bytes]],
+        policy: Policy,
+        counted_from: int,
+        pinned: int,
+        kept: list[Kept],
     ) -> Iterator[tuple[str, bytes]]:
         """The roots, with a reason noted for each."""
         before: int | None = None
         for version, path, data in roots:
             created = decode_root(data, path).created_at_millis
             if before is not None:
-                kept.append(self._reason(Past(before, created, 0), policy, pinned))
+                kept.append(self._reason(Past(before, created, 0), policy, counted_from, pinned))
             before = version
             yield path, data
         kept.append(Kept(self.head.version, "latest", "the latest version"))
 
-    def _reason(self, past: Past, policy: Policy, pinned: int) -> Kept:
-        reason = why_kept(past, self.head.version, policy, pinned, self.now)
+    def _reason(self, past: Past, policy: Policy, counted_from: int, pinned: int) -> Kept:
+        reason = why_kept(past, counted_from, policy, pinned, self.now)
         details = {
             "keep-last": f"one of the last {policy.keep_last}",
             "age": f"it was current {policy.since}",
@@ -253,31 +264,26 @@ class Planner:
             holder = transaction_save_path(saved.id, saved.save)
             path = check_pointer(saved.definition.running_root_node_file_path, holder)
             yield path, self._read(path, f"the running root of transaction {saved.id}")
-        for name, record in self._sharing_exports():
-            if record.get("pin"):
-                path = check_pointer(str(record["pin"]), self.head.root.catalog_def)
-                yield path, self._read(path, f"what the export {name!a} pins")
+        for export in self._sharing_exports():
+            if export.pin:
+                path = check_pointer(export.pin, self.head.root.catalog_def)
+                yield path, self._read(path, f"what the export {export.name!a} pins")
 
     def _pinned(self) -> int:
         """The oldest version that a live transaction began at, or that an export shares without a pin of its own."""
-        exports = [int(record["version"]) for _, record in self._sharing_exports() if not record.get("pin")]
+        exports = [export.version for export in self._sharing_exports() if not export.pin]
         return min([MAX_VERSION, *(saved.began_at_version for saved in self._open), *exports])
 
-    def _sharing_exports(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        for name in self.definition.exported_snapshots:
-            text = self.definition.properties.get(EXPORT_PREFIX + name, "")
-            try:
-                record = json.loads(text)
-                mode, expires, _ = str(record["mode"]), record["expires_at"], int(record["version"])
-                expired = expires is not None and int(expires) + HALF_AN_HOUR_MILLIS < self.now
-            except (ValueError, KeyError, TypeError, RecursionError):
+    def _sharing_exports(self) -> Iterator[ExportRecord]:
+        for name, export in read_exports(self.definition).items():
+            if export is None:
                 raise Damaged(
                     self.head.root.catalog_def,
                     f"the record of the export {name!a} cannot be read, so nobody knows what it needs",
                     hint="drop the export, or record it again",
-                ) from None
-            if mode != "full" and not expired:
-                yield name, record
+                )
+            if export.mode != "full" and not export.expired(self.now - HALF_AN_HOUR_MILLIS):
+                yield export
 
     def _read(self, path: str, what: str) -> bytes:
         try:
@@ -343,7 +349,7 @@ class Planner:
                 marked_at = self.store.stat(root_path(mark.version)).modified_at_millis
             except PathMissing:
                 marked_at = 0  # itself gone with an older purge
-            if self.store_now - marked_at < self._floors.quarantine_millis:
+            if not self._has_age(marked_at, self._floors.quarantine_millis):
                 break
             rested.append(mark)
         return rested
@@ -356,7 +362,7 @@ class Planner:
         least = 0 if self._floors.offline else FLOOR_MILLIS
         unfinished, abandoned = [], []
         for file in self.store.list(FOLDER):
-            old = self.store_now - file.modified_at_millis >= least
+            old = self._has_age(file.modified_at_millis, least)
             if file_kind(file.path) is FileKind.OPERATION and file.path not in resting and old:
                 manifest = self._manifest(file.path)
                 if manifest is not None and manifest.oldest <= self.purged:
@@ -435,11 +441,16 @@ class Planner:
 
 
 def in_order(files: Iterable[Doomed]) -> tuple[Doomed, ...]:
-    """Roots first, the oldest first, and what they reach after them."""
+    """Whatever leads to other files before those: roots, the oldest first, transactions, then nodes and definitions."""
     return tuple(sorted(files, key=lambda file: (_ORDER[file.kind], parse_root_path(file.path) or 0, file.path)))
 
 
-_ORDER = {kind.value: at for at, kind in enumerate(FileKind)}
+_ORDER = {
+    kind.value: at
+    for at, kind in enumerate(
+        (FileKind.ROOT, FileKind.TRANSACTION, FileKind.NODE, FileKind.DEFINITION, FileKind.TEMPORARY)
+    )
+}
 
 
 def _is_foreign_root(path: str, version: int | None) -> bool:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, InvalidReference, OlympiaError, PathMissing, Refused, StoreError
 from olympia_cli.format import definitions
-from olympia_cli.format.node_file import decode_root
+from olympia_cli.format.action_types import EXPIRES
+from olympia_cli.format.actions import decode_action
+from olympia_cli.format.node_file import decode_action_rows, decode_root
 from olympia_cli.format.paths import root_path
+from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import parse_duration, parse_time
 
@@ -80,18 +83,25 @@ class Versions:
     `first_kept` goes through those that may go; `kept` gives the rest.
     """
 
-    def __init__(self, head: Snapshot, oldest: int) -> None:
+    def __init__(self, head: Snapshot, oldest: int, known: Mapping[int, bytes] | None = None) -> None:
+        """`known` are roots that were read before."""
         self._head = head
         self._lifetimes = _Lifetimes(head)
         self._waiting: deque[tuple[int, str, bytes | StoreError]] = deque()
-        numbers = range(oldest, head.version)
-        found = head.store.read_many(root_path(number) for number in numbers)
-        self._stream = ((number, path, data) for number, (path, data) in zip(numbers, found, strict=True))
+        self._stream = self._read(range(oldest, head.version), known or {})
 
-    def first_kept(self, policy: Policy, pinned: int, now_millis: int) -> int:
+    def _read(self, numbers: range, known: Mapping[int, bytes]) -> Iterator[tuple[int, str, bytes | StoreError]]:
+        found = iter(self._head.store.read_many(root_path(number) for number in numbers if number not in known))
+        for number in numbers:
+            if number in known:
+                yield number, root_path(number), known[number]
+            else:
+                yield number, *next(found)
+
+    def first_kept(self, policy: Policy, counted_from: int, pinned: int, now_millis: int) -> int:
         """The oldest version that stays. `pinned` is the oldest one that a live transaction began at."""
         for past in self.pasts():
-            if why_kept(past, self._head.version, policy, pinned, now_millis):
+            if why_kept(past, counted_from, policy, pinned, now_millis):
                 return past.version
             self._waiting.popleft()
         return self._head.version
@@ -131,9 +141,11 @@ def _whole(version: int, path: str, data: bytes | StoreError) -> tuple[int, str,
     return version, path, data
 
 
-def why_kept(past: Past, head: int, policy: Policy, pinned: int, now_millis: int) -> str:
-    """The first reason for which a version stays; nothing when it may go."""
-    if head - past.version < policy.keep_last:
+def why_kept(past: Past, counted_from: int, policy: Policy, pinned: int, now_millis: int) -> str:
+    """The first reason for which a version stays; nothing when it may go. `counted_from` is the first of the last so
+    many that are kept whatever their age.
+    """
+    if past.version >= counted_from:
         return "keep-last"
     if past.superseded_at_millis > policy.cutoff_millis:
         return "age"
@@ -141,6 +153,46 @@ def why_kept(past: Past, head: int, policy: Policy, pinned: int, now_millis: int
         return "transaction"
     in_use_until = past.superseded_at_millis + past.txn_ttl_millis + HALF_AN_HOUR_MILLIS
     return "in-use" if not policy.offline and in_use_until > now_millis else ""
+
+
+class Counted:
+    """The last versions, counted from the latest. Those that an expire committed itself do not count: they hold nothing
+    new, and would push out of history what the number is there to keep.
+    """
+
+    KNOWN = 256
+
+    def __init__(self, head: Snapshot, oldest: int) -> None:
+        self._head = head
+        self._oldest = oldest
+        self._counted: list[int] = [] if _is_housekeeping(head.file.data, head.file.path) else [head.version]
+        self._next = head.version - 1
+        self.known: dict[int, bytes] = {}
+        """Roots that were read on the way, as many as are worth keeping."""
+
+    def first_of_last(self, number: int) -> int:
+        """The first of the last so many versions."""
+        while len(self._counted) < number and self._next >= self._oldest:
+            versions = range(self._next, max(self._next - min(number, 64), self._oldest - 1), -1)
+            found = self._head.store.read_many(root_path(version) for version in versions)
+            for version, (path, data) in zip(versions, found, strict=True):
+                if isinstance(data, bytes) and len(self.known) < self.KNOWN:
+                    self.known[version] = data
+                if not (isinstance(data, bytes) and _is_housekeeping(data, path)):
+                    self._counted.append(version)
+            self._next = versions[-1] - 1
+        if len(self._counted) >= number:
+            return self._counted[number - 1]
+        return self._oldest
+
+
+def _is_housekeeping(data: bytes, path: str) -> bool:
+    """Whether the version did nothing but what an expire does; one that cannot be read may have done more."""
+    try:
+        types = {decode_action(key, value, path).type for key, value in decode_action_rows(data, path)}
+    except Damaged:
+        return False
+    return bool(types & EXPIRES) and types <= EXPIRES | {ActionType.COMMIT_INFO}
 
 
 class _Lifetimes:

@@ -18,13 +18,13 @@ from olympia_cli.format.paths import file_kind, root_path
 from olympia_cli.names import Kind, parse_duration
 from olympia_cli.ops.describe import time_text
 from olympia_cli.ops.reach import Reach
+from olympia_cli.ops.retention import MAX_AGE, MIN_VERSIONS
 from olympia_cli.tree.search import depth
 
 FAR_BEHIND = 100
 """A hint that lags by more than so many versions costs every reader probes."""
 
 LAST_FSCK, LAST_EXPIRE = "ops/last-fsck.json", "ops/last-expire.json"
-MAX_AGE, MIN_VERSIONS = "olympia.retention.max-version-age", "olympia.retention.min-versions"
 FSCK_MAX_AGE = "olympia.fsck.max-age"
 
 

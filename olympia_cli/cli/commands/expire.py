@@ -1,0 +1,392 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import DryRun, Message, Output, RetryFor, Yes, parse_seconds
+
+if TYPE_CHECKING:
+    from olympia_cli.ops.expire_plan import ExpirePlan, Floors, Planner, PurgePlan
+    from olympia_cli.ops.retention import Policy
+
+EXAMPLES = [
+    "olympia expire --dry-run",
+    "olympia expire --keep-last 10 --older-than 30d --explain",
+    "olympia expire --simulate",
+    "olympia expire --yes                  # a cron line: purges what has rested, marks what is old",
+    "olympia expire --plan plan.json; less plan.json; olympia expire --apply plan.json --yes",
+    "olympia expire undo --yes",
+]
+
+COLUMNS = [render.Column("version", "VERSION", right=True), render.Column("reason", "REASON")]
+OUTCOMES = [
+    render.Column("policy", "POLICY"),
+    render.Column("oldest", "OLDEST", right=True),
+    render.Column("versions", "VERSIONS", right=True),
+    render.Column("files", "FILES", right=True),
+    render.Column("bytes", "BYTES", right=True),
+]
+
+
+def run(
+    ctx: typer.Context,
+    action: Annotated[
+        str | None,
+        typer.Argument(metavar="[undo|purge]", help="Bring back what is in quarantine, or delete what rested there."),
+    ] = None,
+    keep_last: Annotated[
+        int | None, typer.Option(metavar="N", help="Keep so many versions at least. [olympia.retention.min-versions]")
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AGE", help="Only what was current before: 30d, or a time. [olympia.retention.max-version-age]"
+        ),
+    ] = None,
+    grace: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Take no file younger than this: 1d, at least 1h."),
+    ] = None,
+    quarantine: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="How long a mark rests before it is purged; as --grace.")
+    ] = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="No writer is running: allow ages below what is safe otherwise.")
+    ] = False,
+    dry_run: DryRun = False,
+    plan_file: Annotated[
+        str | None, typer.Option("--plan", metavar="FILE", help="Write the plan to a file, and do nothing.")
+    ] = None,
+    apply_file: Annotated[
+        str | None, typer.Option("--apply", metavar="FILE", help="Do what a plan says, if it still holds.")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Say why each version is kept, and do nothing.")] = False,
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="Compare what several policies would free, and do nothing.")
+    ] = False,
+    yes: Yes = False,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Take old versions out of history, and later their files out of the store.
+
+    A version goes only if count and age both allow it. What goes rests in quarantine first: a commit moves the oldest
+    version, the files stay, and `expire undo` brings all of it back. Each run first deletes what has rested long
+    enough, if nothing that is kept reaches it, and then marks by the policy, so one line in cron is enough. When
+    anything that is kept cannot be read, nothing is done. Table data is never deleted, nor is any file that is not the
+    catalog's.
+
+    Exit status: 0 done, or nothing to do; 3 some files are left, run it again; 12 refused; 20 another expire was first;
+    40 something that is kept cannot be read.
+    """
+    from olympia_cli.errors import InvalidOption
+    from olympia_cli.names import parse_duration
+    from olympia_cli.ops.expire_plan import Floors
+
+    session, seconds = Session(ctx), parse_seconds(retry_for)
+    given = {
+        "--keep-last": keep_last,
+        "--older-than": older_than,
+        "--grace": grace,
+        "--quarantine": quarantine,
+        "--plan": plan_file,
+        "--apply": apply_file,
+        "--explain": explain or None,
+        "--simulate": simulate or None,
+    }
+    used = [option for option, value in given.items() if value is not None]
+    if action not in (None, "undo", "purge"):
+        raise InvalidOption(f"{action[:60]!a} is not something that expire does", hint="use undo or purge, or neither")
+    if action is not None and used:
+        raise InvalidOption(f"{used[0]} has no meaning for expire {action}", hint="it acts on what is in quarantine")
+    if apply_file is not None and len(used) > 1:
+        raise InvalidOption("a plan has its policy in it", hint="use --apply alone")
+    floors = Floors(parse_duration(grace or "1d"), parse_duration(quarantine or "1d"), offline)
+    if action == "undo":
+        _undo(session, dry_run, yes, message, seconds)
+    elif action == "purge":
+        resting = 0 if offline else floors.quarantine_millis
+        _purge(session, Floors(floors.grace_millis, resting, offline), dry_run, yes, message, seconds)
+    else:
+        looking = dry_run or explain or simulate or plan_file is not None
+        planned = None
+        if apply_file is not None:
+            planned = _read_plan(session, apply_file)
+            floors = planned.floors
+        planner, policy, plan = _make_plan(session, floors, planned, keep_last, older_than, simulate, looking)
+        if simulate:
+            _show_simulation(session, planner, policy)
+        elif explain:
+            _show_kept(session, plan)
+        else:
+            if plan_file is not None:
+                _write_plan(session, plan_file, planner, policy, floors, plan)
+            _expire(session, planner, floors, plan, looking, yes, message, seconds)
+
+
+def _make_plan(
+    session: Session,
+    floors: Floors,
+    planned: Any,
+    keep_last: int | None,
+    older_than: str | None,
+    simulate: bool,
+    looking: bool,
+) -> tuple[Planner, Policy, Any]:
+    from olympia_cli.ops.expire_file import recompute
+    from olympia_cli.ops.expire_plan import Planner
+    from olympia_cli.ops.retention import read_policy
+
+    with session.progress() as progress:
+        planner = Planner(session.catalog, floors, probe=not looking, progress=progress)
+        session.warn_of_lost_root(planner.head)
+        if planned is not None:
+            return planner, planned.policy, recompute(planner, planned)
+        policy = read_policy(
+            planner.definition, planner.now, keep_last=keep_last, older_than=older_than, offline=floors.offline
+        )
+        return planner, policy, None if simulate else planner.expire(policy)
+
+
+def _expire(
+    session: Session,
+    planner: Planner,
+    floors: Floors,
+    plan: ExpirePlan,
+    looking: bool,
+    yes: bool,
+    message: str,
+    seconds: float,
+) -> None:
+    """Purge what has rested, then mark."""
+    from olympia_cli.cli.escape import plural
+    from olympia_cli.ops import expire
+
+    _show_plan(session, plan)
+    version = plan.head
+    if not looking:
+        if not (plan.purge.is_empty and plan.mark.is_empty):
+            session.confirm(_question(plan), yes)
+            with session.progress() as progress:
+                purged = expire.purge(
+                    session.catalog, plan.purge, plan.head, floors, message, retry_for=seconds, progress=progress
+                )
+            marked = expire.mark(session.catalog, plan.mark, message, retry_for=seconds)
+            version = max([version, *(done.version for done in (purged, marked) if done is not None)])
+        expire.record_run(session.catalog, {**_summary(plan), "version": version})
+    if session.output in (Output.JSON, Output.JSONL):
+        render.document(session, {"dry_run": looking, **_document(plan), "version": version})
+        return
+    if session.quiet:
+        return
+    would = "would " if looking else ""
+    if plan.purge.is_empty and plan.mark.is_empty:
+        render.line(session, f"v{version}  nothing to expire; the oldest version is v{plan.mark.oldest}")
+    if not plan.purge.is_empty:
+        gone, size = plan.purge.purged - plan.purge.former_purged, _size(plan.purge.files)
+        deleted = f"{plural(len(plan.purge.files), 'file')}, {size}"
+        render.line(session, f"v{version}  {would}purge{'' if looking else 'd'} {plural(gone, 'version')}: {deleted}")
+    if not plan.mark.is_empty:
+        many = plural(len(plan.mark.expired), "version")
+        rest = f"{plural(len(plan.mark.files), 'file')}, {_size(plan.mark.files)}, into quarantine"
+        render.line(session, f"v{version}  {would}expire{'' if looking else 'd'} {many}: {rest}")
+
+
+def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: float) -> None:
+    from olympia_cli.catalog.quarantine import read_quarantine
+    from olympia_cli.catalog.snapshot import expired_before
+    from olympia_cli.ops import expire
+
+    head = session.snapshot()
+    marks = read_quarantine(head.definition)
+    oldest, version = expired_before(head.definition), head.version
+    back: list[int] = []
+    if marks:
+        back = list(range(marks[0].former_oldest, oldest))
+        oldest = marks[0].former_oldest
+        session.say(f"brings back {_versions(back)}; the oldest version is v{oldest} then")
+        if not dry_run:
+            session.confirm("Undo the expire?", yes)
+            done = expire.undo(session.catalog, message, retry_for=seconds)
+            version = version if done is None else done.version
+    if session.output in (Output.JSON, Output.JSONL):
+        render.document(session, {"dry_run": dry_run, "oldest": oldest, "restored_versions": back, "version": version})
+    elif not session.quiet:
+        did = "would bring" if dry_run else "brought"
+        text = f"{did} back {_versions(back)}" if marks else "nothing is in quarantine"
+        render.line(session, f"v{version}  {text}")
+
+
+def _purge(session: Session, floors: Floors, dry_run: bool, yes: bool, message: str, seconds: float) -> None:
+    from olympia_cli.cli.escape import plural
+    from olympia_cli.ops import expire
+    from olympia_cli.ops.expire_plan import Planner, count
+
+    with session.progress() as progress:
+        planner = Planner(session.catalog, floors, probe=not dry_run, progress=progress)
+        plan = planner.purge()
+    _show_purge(session, plan)
+    version = planner.head.version
+    if not dry_run and not plan.is_empty:
+        session.confirm(f"Delete {plural(len(plan.files), 'file')} for good?", yes)
+        with session.progress() as progress:
+            done = expire.purge(
+                session.catalog, plan, planner.head.version, floors, message, retry_for=seconds, progress=progress
+            )
+        version = version if done is None else done.version
+    versions = list(range(plan.former_purged, plan.purged))
+    size = sum(file.bytes for file in plan.files)
+    if session.output in (Output.JSON, Output.JSONL):
+        value = {
+            "dry_run": dry_run,
+            "oldest": planner.oldest,
+            "expired_versions": versions,
+            "kept_versions": [],
+            "files": count(plan.files),
+            "bytes": size,
+            "version": version,
+        }
+        render.document(session, value)
+    elif not session.quiet:
+        resting = f"; {plural(len(planner.marks), 'mark')} in quarantine" if planner.marks else ""
+        text = f"nothing to purge{resting}"
+        if not plan.is_empty:
+            did = "would purge" if dry_run else "purged"
+            text = f"{did} {plural(len(versions), 'version')}: {plural(len(plan.files), 'file')}, {_size(plan.files)}"
+        render.line(session, f"v{version}  {text}")
+
+
+# Showing
+
+
+def _show_plan(session: Session, plan: ExpirePlan) -> None:
+    from olympia_cli.cli.escape import plural
+
+    mark = plan.mark
+    _show_purge(session, plan.purge)
+    if not mark.is_empty:
+        session.say(f"expire  {_versions(mark.expired)}: {plural(len(mark.files), 'file')}, {_size(mark.files)}")
+    session.say(f"keep    {_versions([kept.version for kept in mark.kept])}")
+    if mark.young:
+        session.say(f"leave   {plural(mark.young, 'file')} too young to be taken")
+    if mark.unknown:
+        shown = ", ".join(mark.unknown_paths[:3]) + (", …" if mark.unknown > 3 else "")
+        session.say(f"leave   {plural(mark.unknown, 'file')} that the format does not know: {shown}")
+
+
+def _show_purge(session: Session, plan: PurgePlan) -> None:
+    from olympia_cli.cli.escape import plural
+
+    for note in plan.notes:
+        session.say(f"note: {note}")
+    if plan.is_empty:
+        return
+    gone = _versions(range(plan.former_purged, plan.purged))
+    session.say(f"purge   {gone}: {plural(len(plan.files), 'file')}, {_size(plan.files)}, deleted for good")
+    if plan.rescued:
+        session.say(f"keep    {plural(plan.rescued, 'file')} of the quarantine that something kept reaches")
+
+
+def _show_kept(session: Session, plan: ExpirePlan) -> None:
+    values = ({"version": one.version, "reason": one.reason, "detail": one.detail} for one in plan.mark.kept)
+    columns = [*COLUMNS, render.Column("detail", "DETAIL")]
+    if session.output in (Output.JSON, Output.JSONL):
+        render.document(session, {"dry_run": True, **_document(plan), "version": plan.head})
+    else:
+        render.records(
+            session, "kept_versions", columns, values, name=lambda value: str(value["version"]), title="kept versions"
+        )
+
+
+def _show_simulation(session: Session, planner: Planner, policy: Policy) -> None:
+    from olympia_cli.ops.expire_simulate import simulate
+
+    outcomes = [outcome.describe() for outcome in simulate(planner, policy)]
+    head = {"version": planner.head.version, "dry_run": True}
+    render.records(session, "policies", OUTCOMES, outcomes, head=head, name=lambda value: str(value["policy"]))
+
+
+def _question(plan: ExpirePlan) -> str:
+    if plan.mark.is_empty:
+        return "Delete what has rested in quarantine?"
+    if plan.purge.is_empty:
+        return f"Take {_versions(plan.mark.expired)} out of history?"
+    return f"Delete what has rested in quarantine, and take {_versions(plan.mark.expired)} out of history?"
+
+
+def _summary(plan: ExpirePlan) -> dict[str, Any]:
+    from olympia_cli.ops.expire import describe_purge
+    from olympia_cli.ops.expire_plan import count
+
+    purged = describe_purge(plan.purge)
+    return {
+        "oldest": plan.mark.oldest,
+        "expired": len(plan.mark.expired),
+        "files": count(plan.mark.files),
+        "bytes": sum(file.bytes for file in plan.mark.files),
+        "purged": {**purged, "versions": len(purged["versions"])},
+    }
+
+
+def _document(plan: ExpirePlan) -> dict[str, Any]:
+    from olympia_cli.ops.expire import describe_purge
+    from olympia_cli.ops.expire_plan import count
+
+    mark = plan.mark
+    return {
+        "oldest": mark.oldest,
+        "expired_versions": list(mark.expired),
+        "kept_versions": [
+            {"version": kept.version, "reason": kept.reason, "detail": kept.detail} for kept in mark.kept
+        ],
+        "files": count(mark.files),
+        "bytes": sum(file.bytes for file in mark.files),
+        "purged": describe_purge(plan.purge),
+        "young_files": mark.young,
+        "unknown_files": {"count": mark.unknown, "paths": list(mark.unknown_paths)},
+    }
+
+
+def _versions(versions: Any) -> str:
+    """`v3…v9 (7 versions)`, of a run of versions."""
+    from olympia_cli.cli.escape import plural
+
+    numbers = list(versions)
+    if not numbers:
+        return "no version"
+    if len(numbers) == 1:
+        return f"v{numbers[0]}"
+    return f"v{numbers[0]}…v{numbers[-1]} ({plural(len(numbers), 'version')})"
+
+
+def _size(files: Any) -> str:
+    from olympia_cli.cli.escape import size
+
+    return size(sum(file.bytes for file in files))
+
+
+# Plan files
+
+
+def _read_plan(session: Session, path: str) -> Any:
+    from olympia_cli.ops.expire_file import decode_plan
+
+    with session.lines(path) as file:
+        return decode_plan(file.read(), path)
+
+
+def _write_plan(
+    session: Session, path: str, planner: Planner, policy: Policy, floors: Floors, plan: ExpirePlan
+) -> None:
+    from olympia_cli.errors import InvalidOption
+    from olympia_cli.ops.expire_file import encode_plan
+
+    try:
+        Path(path).write_text(encode_plan(planner, policy, floors, plan), encoding="utf-8")
+    except OSError as error:
+        raise InvalidOption(f"{path!a} cannot be written: {error.strerror}", hint="name another file") from None
+    session.say(f"to do it: {session.command(f'expire --apply {path}')}")

@@ -1,0 +1,169 @@
+"""How far long work is, on stderr: a bar with rate and time left for a person, now and then a line for a log file."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TextIO
+
+from olympia_cli.cli.boundary import tell
+from olympia_cli.cli.escape import visible
+from olympia_cli.cli.params import Output
+from olympia_cli.ops.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from olympia_cli.cli.context import Session
+
+EVERY_SECONDS = 30
+"""How often a log file gets a line."""
+
+
+@contextmanager
+def shown(session: Session, asked_for_none: bool) -> Iterator[Progress]:
+    """What shows the progress of this run. Data is printed after the block: on a terminal a bar is in the way."""
+    as_json = session.output in (Output.JSON, Output.JSONL)
+    if asked_for_none or session.quiet or (as_json and not session.verbose):
+        yield SILENT
+    elif not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield Lines(lambda text: tell(visible(text)))
+    else:
+        bar = Bar(session)
+        try:
+            yield bar
+        finally:
+            bar.close()
+
+
+class Lines:
+    """A line where a step begins, and one every half a minute while it goes on."""
+
+    def __init__(self, say: Callable[[str], None], now: Callable[[], float] = time.monotonic) -> None:
+        self._say = say
+        self._now = now
+        self._lock = threading.Lock()
+        self._what = ""
+        self._total: int | None = None
+        self._done = 0
+        self._began = self._said = now()
+
+    def phase(self, what: str, total: int | None = None) -> None:
+        with self._lock:
+            self._what, self._total, self._done = what, total, 0
+            self._began = self._said = self._now()
+            self._say(what if total is None else f"{what}: {total:,}")
+
+    def advance(self, count: int = 1) -> None:
+        with self._lock:
+            self._done += count
+            now = self._now()
+            if self._what and now - self._said >= EVERY_SECONDS:
+                self._said = now
+                self._say(self._line(now - self._began))
+
+    def _line(self, seconds: float) -> str:
+        rate = self._done / seconds if seconds > 0 else 0.0
+        parts = [f"{self._what}: {self._done:,}", f"{rate:,.0f}/s"]
+        if self._total:
+            parts[0] += f" of {self._total:,} ({100 * self._done // self._total}%)"
+            left = self._total - self._done
+            if rate > 0 and left > 0:
+                parts.append(f"{duration(left / rate)} left")
+        return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """A length of time in its two largest units: 1h 5m, 2m 3s, 40s."""
+    whole = round(seconds)
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    if hours:
+        return f"{hours}h {minutes}m"
+    return f"{minutes}m {whole % 60}s" if minutes else f"{whole}s"
+
+
+class Bar:
+    """A bar that goes away when the work is done. What is said meanwhile on stderr stands above it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._display: Any = None
+        self._task: Any = None
+        self._lock = threading.Lock()
+
+    def phase(self, what: str, total: int | None = None) -> None:
+        with self._lock:
+            if self._display is None:
+                self._display = _display(self._session)
+                self._display.start()
+            elif self._task is not None:
+                self._display.remove_task(self._task)
+            self._task = self._display.add_task(visible(what), total=total)
+
+    def advance(self, count: int = 1) -> None:
+        if self._task is not None:
+            self._display.advance(self._task, count)
+
+    def close(self) -> None:
+        if self._display is not None:
+            self._display.stop()
+
+
+def _display(session: Session) -> Any:
+    # rich is slow to import, and work that is over at once does without
+    from rich.console import Console
+    from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Display
+    from rich.text import Text
+
+    class Count(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            of = "" if task.total is None else f"/{int(task.total):,}"
+            speed = task.finished_speed or task.speed
+            return Text(f"{int(task.completed):,}{of}" + (f" {speed:,.0f}/s" if speed else ""))
+
+    colors = not session.no_color
+    console = Console(
+        file=_Deaf(sys.stderr),  # type: ignore[arg-type]
+        width=session.width,
+        height=25,
+        force_terminal=True,
+        no_color=not colors,
+        color_system="standard" if colors else None,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        legacy_windows=False,
+    )
+    return Display(
+        SpinnerColumn("line"),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=None),
+        Count(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        refresh_per_second=5,
+        redirect_stdout=False,
+    )
+
+
+class _Deaf:
+    """A stream that does not mind when nobody listens any more: the work goes on."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()

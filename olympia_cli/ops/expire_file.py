@@ -1,0 +1,114 @@
+"""An expire plan as a file: written, looked at, approved, and applied later, if the world has not moved against it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from olympia_cli.errors import InvalidOption, Refused
+from olympia_cli.ops.describe import time_text
+from olympia_cli.ops.expire_manifest import Doomed
+from olympia_cli.ops.expire_plan import ExpirePlan, Floors, Planner
+from olympia_cli.ops.retention import Policy
+
+FORMAT = 1
+MOVED = "make a new plan and look at it again"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a plan file says: the policy with its limits as points in time, and what it would take."""
+
+    catalog: str
+    policy: Policy
+    floors: Floors
+    oldest: int
+    former_oldest: int
+    marked: tuple[str, ...]
+    purged: int
+    manifests: tuple[str, ...]
+    deleted: tuple[str, ...]
+
+
+def encode_plan(planner: Planner, policy: Policy, floors: Floors, plan: ExpirePlan) -> str:
+    document = {
+        "format": FORMAT,
+        "catalog": planner.store.uri,
+        "catalog_id": planner.definition.id,
+        "version": plan.head,
+        "created_at": time_text(planner.now),
+        "policy": asdict(policy),
+        "floors": asdict(floors),
+        "mark": {
+            "oldest": plan.mark.oldest,
+            "former_oldest": plan.mark.former_oldest,
+            "files": [asdict(file) for file in plan.mark.files],
+        },
+        "purge": {
+            "purged": plan.purge.purged,
+            "manifests": list(plan.purge.manifests),
+            "files": [asdict(file) for file in plan.purge.files],
+        },
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def decode_plan(text: str, name: str) -> Planned:
+    try:
+        found: Any = json.loads(text)
+        if found["format"] != FORMAT:
+            raise ValueError
+        policy, floors, mark, purge = found["policy"], found["floors"], found["mark"], found["purge"]
+        offline = bool(policy["offline"]) and bool(floors["offline"])
+        return Planned(
+            catalog=str(found["catalog_id"]),
+            policy=Policy(int(policy["keep_last"]), int(policy["cutoff_millis"]), str(policy["since"]), offline),
+            floors=Floors(int(floors["grace_millis"]), int(floors["quarantine_millis"]), offline),
+            oldest=int(mark["oldest"]),
+            former_oldest=int(mark["former_oldest"]),
+            marked=tuple(str(file["path"]) for file in mark["files"]),
+            purged=int(purge["purged"]),
+            manifests=tuple(str(path) for path in purge["manifests"]),
+            deleted=tuple(str(file["path"]) for file in purge["files"]),
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise InvalidOption(f"{name!a} is not a plan of expire", hint="make one with expire --plan FILE") from None
+
+
+def recompute(planner: Planner, planned: Planned) -> ExpirePlan:
+    """The plan as it is today, with nothing in it that was not planned.
+
+    Refused when something that was to go would now be kept. New commits alone are no obstacle.
+    """
+    if planned.catalog != planner.definition.id:
+        raise Refused("the plan is of another catalog", hint="check the location")
+    if not planned.former_oldest <= planner.oldest <= planned.oldest:
+        raise Refused(f"the oldest version is {planner.oldest} by now", hint=MOVED)
+    today = planner.expire(planned.policy, not_beyond=planned.oldest)
+    if today.mark.oldest != planned.oldest:
+        first = today.mark.kept[0]
+        raise Refused(f"version {first.version} would now be kept: {first.detail}", hint=MOVED)
+    if not set(planned.manifests) <= set(today.purge.manifests):
+        raise Refused("what was to be purged is no longer in quarantine", hint=MOVED)
+    marked = _still(planner, planned.marked, today.mark.files)
+    deleted = _still(planner, planned.deleted, today.purge.files)
+    return ExpirePlan(
+        today.head,
+        replace(today.mark, files=marked),
+        replace(today.purge, files=deleted) if planned.manifests or planned.deleted else _no_purge(today, planned),
+    )
+
+
+def _still(planner: Planner, planned: Sequence[str], today: Sequence[Doomed]) -> tuple[Doomed, ...]:
+    wanted = set(planned)
+    kept = next((path for path in wanted.difference(file.path for file in today) if planner.is_live(path)), None)
+    if kept is not None:
+        raise Refused(f"{kept} was to go and would now be kept", hint=MOVED)
+    return tuple(file for file in today if file.path in wanted)
+
+
+def _no_purge(today: ExpirePlan, planned: Planned) -> Any:
+    """What has rested long enough only since the plan was made is left for the next run."""
+    return replace(today.purge, purged=today.purge.former_purged, manifests=(), unfinished=(), abandoned=(), files=())

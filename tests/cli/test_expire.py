@@ -1,0 +1,261 @@
+"""`olympia expire`: policies, floors, plans, and a process that is killed half-way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.references import oldest_version
+from olympia_cli.format.paths import parse_root_path, root_path
+from olympia_cli.storage.local import LocalStore
+from tests.cli.conftest import Run, Sample, command_line
+from tests.helpers.big_catalog import add_versions
+from tests.helpers.check import check_catalog, orphans
+from tests.helpers.clock import DAY, HOUR, FakeClock
+from tests.helpers.names import location, ns, table
+
+NOW = ("--older-than", "0s", "--grace", "0s", "--quarantine", "0s", "--offline")
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A catalog of ten versions, an hour apart, twenty days old by every clock."""
+    folder = tmp_path / "old"
+    now = time.time_ns() // 1_000_000
+    clock = FakeClock(now - 20 * DAY)
+    catalog = Catalog.create(LocalStore(folder, durable=False), clock=clock)
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(ns("a"))
+    for number in range(8):
+        clock.advance(HOUR)
+        with catalog.transaction() as transaction:
+            transaction.create_table(table(f"a.t{number}"), location(number))
+    age(folder, 20)
+    return folder
+
+
+def age(folder: Path, days: float) -> None:
+    """Make all files so many days old."""
+    then = time.time() - days * 86_400
+    for path in folder.rglob("*"):
+        os.utime(path, (then, then))
+
+
+def roots(folder: Path) -> list[int]:
+    found = (parse_root_path(f"vn/{path.name}") for path in (folder / "vn").iterdir())
+    return sorted(version for version in found if version is not None)
+
+
+def test_a_cron_line_marks_and_a_day_later_purges(run: Run, old: Path):
+    ran = run("-c", old, "expire", "--yes", "--json").ok()
+    assert ran.stderr == ""
+    assert ran.json["expired_versions"] == list(range(7))
+    assert [kept["version"] for kept in ran.json["kept_versions"]] == [7, 8, 9]
+    assert ran.json["oldest"] == 7
+    assert ran.json["files"]["roots"] == 7
+    assert ran.json["version"] == 10
+    assert roots(old) == list(range(11))
+    # what was just marked rests
+    assert run("-c", old, "expire", "--yes", "--json").ok().json["purged"]["versions"] == []
+    age(old, 2)
+    ran = run("-c", old, "expire", "--yes", "--json").ok()
+    assert ran.json["purged"]["versions"] == list(range(7))
+    assert ran.json["purged"]["files"]["roots"] == 7
+    assert roots(old)[0] == 7
+    check_catalog(LocalStore(old))
+    status = run("-c", old, "status", "--json").json
+    assert status["last_expire"]["purged"]["versions"] == 7
+    assert status["oldest_version"] == 7
+
+
+def test_a_dry_run_changes_no_byte(run: Run, old: Path):
+    before = {path: path.read_bytes() for path in old.rglob("*") if path.is_file()}
+    for more in ([], ["--explain"], ["--simulate"], ["--plan", "plan.json"]):
+        ran = run("-c", old, "expire", "--dry-run", "--json", *more).ok()
+        assert ran.json["dry_run"] is True
+    assert {path: path.read_bytes() for path in old.rglob("*") if path.is_file()} == before
+    assert run("-c", old, "expire", "undo", "--dry-run").ok()
+    assert run("-c", old, "expire", "purge", "--dry-run").ok()
+    assert {path: path.read_bytes() for path in old.rglob("*") if path.is_file()} == before
+
+
+def test_explain_gives_each_kept_version_one_reason(run: Run, old: Path):
+    ran = run("-c", old, "expire", "--explain", "--keep-last", "2").ok()
+    assert [line.split("\t")[:2] for line in ran.lines] == [["8", "keep-last"], ["9", "latest"]]
+    ran = run("-c", old, "expire", "--explain", "--older-than", "30d", "-o", "name").ok()
+    assert ran.lines == [str(number) for number in range(10)]
+
+
+def test_simulate_compares_policies(run: Run, old: Path):
+    found = run("-c", old, "expire", "--simulate", "--json").ok().json["policies"]
+    by_name = {row["policy"]: row for row in found}
+    assert by_name["--keep-last 1"]["versions"] == 9
+    assert by_name["as asked"]["versions"] == 7
+    assert by_name["--older-than 30d"]["versions"] == 0
+    assert by_name["--keep-last 1"]["bytes"] > by_name["as asked"]["bytes"] > 0
+    assert by_name["as asked"]["bytes"] == run("-c", old, "expire", "--dry-run", "--json").json["bytes"]
+
+
+class TestRefused:
+    def test_nobody_to_ask(self, run: Run, old: Path):
+        run("-c", old, "expire").failed(12, "--yes")
+        assert oldest_version(Catalog(LocalStore(old)).snapshot()) == 0
+
+    @pytest.mark.parametrize(
+        "policy",
+        [["--older-than", "1h"], ["--grace", "59m"], ["--quarantine", "0s"], ["--keep-last", "0"]],
+    )
+    def test_below_the_floors(self, run: Run, old: Path, policy: list[str]):
+        run("-c", old, "expire", "--yes", *policy).failed(12)
+
+    @pytest.mark.parametrize("action", ["undo", "purge"])
+    @pytest.mark.parametrize(
+        "option",
+        [
+            ["--keep-last", "3"],
+            ["--older-than", "30d"],
+            ["--grace", "2d"],
+            ["--explain"],
+            ["--simulate"],
+            ["--plan", "p"],
+        ],
+    )
+    def test_policy_options_with_undo_or_purge(self, run: Run, old: Path, action: str, option: list[str]):
+        run("-c", old, "expire", action, *option).failed(2, option[0])
+        run("-c", old, "expire", *option, action).failed(2, option[0])
+
+    def test_another_word(self, run: Run, old: Path):
+        run("-c", old, "expire", "everything").failed(2)
+
+    def test_a_policy_that_is_none(self, run: Run, old: Path):
+        run("-c", old, "expire", "--older-than", "yesterday-ish").failed(2)
+
+    def test_a_plan_that_is_none(self, run: Run, old: Path, tmp_path: Path):
+        (tmp_path / "no.json").write_text('{"format": 1}')
+        run("-c", old, "expire", "--apply", "no.json").failed(2)
+        run("-c", old, "expire", "--apply", "nowhere.json").failed(2)
+        run("-c", old, "expire", "--apply", "no.json", "--keep-last", "3").failed(2)
+
+    def test_a_catalog_that_cannot_be_read(self, run: Run, old: Path):
+        victim = next((old / "def" / "table").iterdir())
+        victim.write_bytes(b"")
+        ran = run("-c", old, "expire", "--yes").failed(40, victim.name)
+        assert "fsck" in ran.stderr or "rollback" in ran.stderr
+        assert roots(old) == list(range(10))
+
+    def test_no_catalog(self, run: Run, tmp_path: Path):
+        run("-c", tmp_path / "nowhere", "expire", "--yes").failed(10)
+
+
+class TestPlans:
+    def make(self, run: Run, old: Path) -> None:
+        run("-c", old, "expire", "--keep-last", "3", "--plan", "plan.json").ok()
+
+    def test_what_was_planned_is_done(self, run: Run, old: Path):
+        self.make(run, old)
+        run("-c", old, "expire", "--apply", "plan.json").failed(12, "--yes")
+        assert run("-c", old, "expire", "--apply", "plan.json", "--yes", "--json").ok().json["oldest"] == 7
+
+    def test_new_commits_are_no_obstacle(self, run: Run, old: Path):
+        self.make(run, old)
+        run("-c", old, "ns", "create", "later").ok()
+        ran = run("-c", old, "expire", "--apply", "plan.json", "--yes", "--json").ok()
+        assert ran.json["oldest"] == 7
+        assert ran.json["files"]["roots"] == 7
+
+    def test_nothing_goes_that_was_not_planned(self, run: Run, old: Path):
+        self.make(run, old)
+        stray = old / "node" / "00000000-0000-4000-8000-000000000000.arrow"
+        stray.parent.mkdir(exist_ok=True)
+        stray.write_bytes(b"stray")
+        age(old, 20)
+        assert run("-c", old, "expire", "--dry-run", "--json").json["files"]["nodes"] == 1
+        assert run("-c", old, "expire", "--apply", "plan.json", "--yes", "--json").ok().json["files"]["nodes"] == 0
+
+    def test_a_live_transaction_keeps_what_was_to_go(self, run: Run, old: Path):
+        self.make(run, old)
+        # as if it had begun when version 4 was the latest
+        from olympia_cli.catalog import distributed
+
+        store = LocalStore(old)
+        held = {number: store.read(root_path(number)) for number in range(5, 10)}
+        store.delete_many(root_path(number) for number in held)
+        distributed.begin(Catalog(store))
+        for number, data in held.items():
+            store.create(root_path(number), data)
+        run("-c", old, "expire", "--apply", "plan.json", "--yes").failed(12, "version 4 would now be kept")
+
+    def test_an_undo_since_is_drift(self, run: Run, old: Path):
+        run("-c", old, "expire", "--keep-last", "8", "--yes").ok()
+        run("-c", old, "expire", "--keep-last", "5", "--plan", "plan.json").ok()
+        run("-c", old, "expire", "undo", "--yes").ok()
+        run("-c", old, "expire", "--apply", "plan.json", "--yes").failed(12, "oldest version is 0")
+
+    def test_a_plan_of_another_catalog(self, run: Run, old: Path, sample: Sample):
+        self.make(run, old)
+        run("-c", sample.uri, "expire", "--apply", "plan.json", "--yes").failed(12, "another catalog")
+
+
+def test_undo_and_purge(run: Run, old: Path):
+    run("-c", old, "expire", "--yes").ok()
+    run("-c", old, "table", "ls", "--at", "v3").failed(10)
+    assert "7 versions" in run("-c", old, "expire", "undo", "--yes").ok().stdout
+    assert run("-c", old, "table", "ls", "--at", "v3").ok().lines
+    assert "nothing is in quarantine" in run("-c", old, "expire", "undo", "--yes").ok().stdout
+    run("-c", old, "expire", "--yes").ok()
+    assert "nothing to purge" in run("-c", old, "expire", "purge", "--yes").ok().stdout
+    ran = run("-c", old, "expire", "--offline", "purge", "--yes", "--json").ok()
+    assert len(ran.json["expired_versions"]) == 7
+    assert not orphans(LocalStore(old))
+    types = [
+        action["type"] for entry in run("-c", old, "log", "--json").json["versions"] for action in entry["actions"]
+    ]
+    assert types[:2] == ["CATALOG_EXPIRE_PURGE", "CATALOG_EXPIRE_MARK"]
+
+
+def test_unknown_files_are_named_and_left(run: Run, old: Path):
+    (old / "notes.txt").write_text("mine")
+    age(old, 20)
+    ran = run("-c", old, "expire", "--yes").ok()
+    assert "notes.txt" in ran.stderr
+    assert (old / "notes.txt").exists()
+
+
+def test_killed_in_the_middle_it_is_finished_by_the_next_run(run: Run, tmp_path: Path):
+    folder = tmp_path / "many"
+    store = LocalStore(folder, durable=False)
+    Catalog.create(store)
+    add_versions(store, 1500)
+    run("-c", folder, "expire", "--yes", "--keep-last", "2", *NOW).ok()
+    process = subprocess.Popen(
+        [*command_line(), "-c", str(folder), "expire", "purge", "--offline", "--yes"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while (folder / root_path(10)).exists() and process.poll() is None and time.monotonic() < deadline:
+            pass
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    left = len(roots(folder))
+    assert 3 < left <= 1492, "it was killed too early or too late to show anything"
+    run("-c", folder, "status").ok()
+    assert len(run("-c", folder, "log", "--oneline").ok().lines) == 4
+    run("-c", folder, "expire", "purge", "--offline", "--yes").ok()
+    assert len(roots(folder)) == 4
+    assert not list((folder / "ops" / "expire").iterdir())
+
+
+def test_output_for_programs(run: Run, old: Path):
+    found = json.loads(run("-c", old, "expire", "--dry-run", "-o", "jsonl").ok().stdout)
+    assert set(found) >= {"dry_run", "oldest", "expired_versions", "kept_versions", "files", "bytes"}
+    assert set(found["files"]) >= {"roots", "nodes", "definitions", "transactions"}
