@@ -17,10 +17,10 @@ from olympia_cli.names import Kind, NamespaceName, TableName
 from olympia_cli.tree.bulk import bulk_load
 
 
-def make_big_catalog(store, namespaces: int, tables: int, *, order: int = 128) -> Catalog:
+def make_big_catalog(store, namespaces: int, tables: int, *, order: int = 128, own: bool = False) -> Catalog:
     """A catalog of `namespaces` namespaces with `tables` tables each, as version 1.
 
-    All tables share one definition file: the tree is what is large, and a million files would say nothing more.
+    All tables share one definition file, as the tree is what is large; with `own` each has its own, as in real life.
     """
     catalog = Catalog.create(store, order=order)
     base = catalog.snapshot()
@@ -28,14 +28,27 @@ def make_big_catalog(store, namespaces: int, tables: int, *, order: int = 128) -
     table = TableDef(id=str(uuid.uuid4()), iceberg_metadata_location="s3://bucket/table/metadata/00001.json")
     table_path = _write_definition(store, Kind.TABLE, table)
 
+    pending: dict[str, bytes] = {}
+
+    def own_definition(kind: Kind, name, shared: str) -> str:
+        if not own:
+            return shared
+        path = new_definition_path(kind, name)
+        id = str(uuid.uuid4())
+        made = (
+            NamespaceDef(id=id) if kind is Kind.NAMESPACE else TableDef(id=id, iceberg_metadata_location=f"s3://{id}")
+        )
+        pending[path] = definitions.encode(definitions.body(made), path)
+        return path
+
     def items():
         for number in range(namespaces):
-            yield base.keys.encode(NamespaceName(f"ns{number:06}")), ns_path
+            name = NamespaceName(f"ns{number:06}")
+            yield base.keys.encode(name), own_definition(Kind.NAMESPACE, name, ns_path)
         for number in range(namespaces):
             for at in range(tables):
-                yield base.keys.encode(TableName(f"ns{number:06}", f"table{at:06}")), table_path
-
-    pending: dict[str, bytes] = {}
+                name = TableName(f"ns{number:06}", f"table{at:06}")
+                yield base.keys.encode(name), own_definition(Kind.TABLE, name, table_path)
 
     def write(node: Node) -> str:
         path = new_node_path()
