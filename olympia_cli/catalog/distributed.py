@@ -15,7 +15,7 @@ from enum import Enum
 
 from olympia_cli.catalog.catalog import Catalog, who
 from olympia_cli.catalog.clock import Clock
-from olympia_cli.catalog.commit import Author, Committed, FileWriter, commit, rebase
+from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS, Author, Committed, FileWriter, commit, rebase
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.catalog.versions import RootFile, read_latest, read_root
@@ -106,10 +106,15 @@ class DistributedTransaction:
         """
         transaction = self.transaction
         transaction.check_open()
-        data = self._files.root(transaction.draft, transaction.actions, transaction.check_alive)
-        running = new_node_path()
-        transaction.base.store.create(running, data)
-        self._write(running)
+        while True:
+            began = transaction.clock.elapsed_millis()
+            data = self._files.root(transaction.draft, transaction.actions, transaction.check_alive)
+            running = new_node_path()
+            transaction.base.store.create(running, data)
+            self._write(running)
+            # until the save stood, its files were protected from expire by their age alone
+            if transaction.clock.elapsed_millis() - began <= HALF_AN_HOUR_MILLIS:
+                return
 
     def commit(
         self, message: str = "", *, by: str | None = None, retry_for: float = 60.0, atomic: bool = False

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile
-from olympia_cli.errors import PathMissing, VersionNotFound
+from olympia_cli.errors import Damaged, PathMissing, VersionNotFound
 from olympia_cli.format.action_types import CREATES, DROPS, RENAMES, RESTORES, renamed
 from olympia_cli.format.actions import Action
 from olympia_cli.format.paths import root_path
@@ -17,20 +17,25 @@ from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName
 def living_name(id: str, name: ObjectName, version: int, base: Snapshot, staged: Sequence[Action]) -> ObjectName | None:
     """The name under which an object lives in `base` and the staged actions, given its name in an older version.
 
-    The actions since tell it. Where they do not (versions of another program, a rollback to before), all definitions
-    of its kind are looked through.
+    The actions since tell it. Where they do not (versions of another program, repairs, versions that cannot be read, a
+    rollback to before), all definitions of its kind are looked through.
     """
+    unknown = False
     names: dict[int, ObjectName | None] = {version: name}
     current: ObjectName | None = name
     for snapshot in _since(version, base):
+        if snapshot is None:
+            unknown = True
+            continue
         actions = snapshot.actions()
         targets = [
             action.parse_payload(RollbackDef).to_version
             for action in actions
             if action.type == ActionType.CATALOG_ROLLBACK
         ]
-        if not actions or (targets and targets[-1] not in names):
-            current = _search(id, name, snapshot)
+        silent = not actions or any(action.type == ActionType.CATALOG_REPAIR for action in actions)
+        if silent or unknown or (targets and targets[-1] not in names):
+            current, unknown = _search(id, name, snapshot), False
         elif targets:
             current = names[targets[-1]]
         else:
@@ -65,7 +70,8 @@ def _renamed(name: ObjectName, action: Action) -> ObjectName:
     return name
 
 
-def _since(version: int, base: Snapshot) -> Iterable[Snapshot]:
+def _since(version: int, base: Snapshot) -> Iterable[Snapshot | None]:
+    """The versions after one, up to the base; None stands for one that cannot be read."""
     store, width = base.store, base.file.width
     versions = range(version + 1, base.version + 1)
     for number, (path, data) in zip(
@@ -75,7 +81,15 @@ def _since(version: int, base: Snapshot) -> Iterable[Snapshot]:
             raise VersionNotFound(f"version {number} is gone: {path} is missing", hint="")
         if isinstance(data, Exception):
             raise data
-        yield Snapshot(store, RootFile(number, width, data), base)
+        try:
+            snapshot = Snapshot(store, RootFile(number, width, data), base)
+            snapshot.actions()
+        except Damaged:
+            if number == base.version:
+                raise
+            yield None
+            continue
+        yield snapshot
 
 
 def _search(id: str, name: ObjectName, snapshot: Snapshot) -> ObjectName | None:

@@ -97,17 +97,31 @@ def _at_time(millis: int, latest: Snapshot) -> Snapshot:
     low = oldest_version(latest)
     if latest.file.java:
         return _walk_back(millis, latest, low)
-    first = _open(low, latest)
+    first = _near(low, low, latest.version, latest) or latest
     if first.created_at_millis > millis:
-        raise VersionNotFound(f"the oldest version, {low}, was created after that time", hint="choose a later time")
+        raise VersionNotFound(
+            f"the oldest version, {first.version}, was created after that time", hint="choose a later time"
+        )
     found, high = first, latest.version
     while high - found.version > 1:
-        middle = _open((found.version + high) // 2, latest)
+        middle = _near((found.version + high) // 2, found.version + 1, high, latest)
+        if middle is None:
+            break
         if middle.created_at_millis <= millis:
             found = middle
         else:
             high = middle.version
     return found
+
+
+def _near(version: int, low: int, end: int, latest: Snapshot) -> Snapshot | None:
+    """A version, or when its root cannot be read the nearest in the range whose root can: first down, then up."""
+    for number in (*range(version, low - 1, -1), *range(version + 1, end)):
+        try:
+            return _open(number, latest)
+        except Damaged:
+            continue
+    return None
 
 
 def _walk_back(millis: int, latest: Snapshot, oldest: int) -> Snapshot:

@@ -71,6 +71,11 @@ def complete_reference(ctx: typer.Context, incomplete: str) -> list[str]:
     return _starting(incomplete, (before + dots + word for word in dict.fromkeys(words)))
 
 
+def complete_export(ctx: typer.Context, incomplete: str) -> list[str]:
+    """An export that is recorded."""
+    return _starting(incomplete, _look_up(ctx, "exports", _exports))
+
+
 def complete_transaction(ctx: typer.Context, incomplete: str) -> list[str]:
     """A distributed transaction that is open."""
     return _starting(incomplete, _look_up(ctx, "transactions", _open_transactions))
@@ -139,6 +144,10 @@ def _references(session: Session) -> Iterator[str]:
     yield from sorted(latest.definition.exported_snapshots)
     oldest = max(oldest_version(latest), latest.version - RECENT + 1)
     yield from (f"v{version}" for version in range(latest.version, oldest - 1, -1))
+
+
+def _exports(session: Session) -> Iterator[str]:
+    return iter(sorted(session.snapshot().definition.exported_snapshots))
 
 
 def _open_transactions(session: Session) -> Iterator[str]:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 EVERY_SECONDS = 30
 """How often a log file gets a line."""
 
+PATIENCE_SECONDS = 10
+"""Work that is over before says nothing there: a nightly run that went well is no mail."""
+
 
 @contextmanager
 def shown(session: Session, asked_for_none: bool) -> Iterator[Progress]:
@@ -39,7 +42,7 @@ def shown(session: Session, asked_for_none: bool) -> Iterator[Progress]:
 
 
 class Lines:
-    """A line where a step begins, and one every half a minute while it goes on."""
+    """Once the work takes longer, a line where a step begins, and one every half a minute while it goes on."""
 
     def __init__(self, say: Callable[[str], None], now: Callable[[], float] = time.monotonic) -> None:
         self._say = say
@@ -48,13 +51,14 @@ class Lines:
         self._what = ""
         self._total: int | None = None
         self._done = 0
-        self._began = self._said = now()
+        self._first = self._began = self._said = now()
 
     def phase(self, what: str, total: int | None = None) -> None:
         with self._lock:
             self._what, self._total, self._done = what, total, 0
             self._began = self._said = self._now()
-            self._say(what if total is None else f"{what}: {total:,}")
+            if self._said - self._first >= PATIENCE_SECONDS:
+                self._say(what if total is None else f"{what}: {total:,}")
 
     def advance(self, count: int = 1) -> None:
         with self._lock:
@@ -99,6 +103,8 @@ class Bar:
                 self._display = _display(self._session)
                 self._display.start()
             elif self._task is not None:
+                # how far the step came is seen, however short it was
+                self._display.refresh()
                 self._display.remove_task(self._task)
             self._task = self._display.add_task(visible(what), total=total)
 

@@ -11,13 +11,16 @@ from olympia_cli.names import Kind, ObjectName
 LATEST = "vn/latest"
 OLDEST = "vn/oldest"
 
+EXPORT_NOTE = "ops/export.json"
+"""At the destination of an export: what it is a copy of, and how far it was to go."""
+
 WIDTH = 32
 """Characters in the name of a root: the version's bits, lowest first."""
 
 JAVA_WIDTH = 64
 """What the Java SDK writes instead; such catalogs are read only."""
 
-MAX_VERSION = 2**WIDTH - 1
+MAX_VERSION: int = 2**WIDTH - 1
 MAX_FILE_NAME_BYTES = 255
 DEFINITION_FOLDERS = {Kind.CATALOG: "catalog", Kind.NAMESPACE: "ns", Kind.TABLE: "table", Kind.VIEW: "view"}
 
@@ -109,7 +112,10 @@ _KINDS = (
     ),
     (FileKind.TRANSACTION, _TRANSACTION),
     (FileKind.TRANSACTION, re.compile(r"def/dtxn/[^/]+\.binpb")),
-    (FileKind.OPERATION, re.compile(rf"ops/expire/[0-9]+-{_UUID}\.json|ops/last-(?:fsck|expire)\.json")),
+    (
+        FileKind.OPERATION,
+        re.compile(rf"ops/(?:expire/[0-9]+-{_UUID}|last-(?:fsck|expire)|export)\.json"),
+    ),
     (FileKind.TEMPORARY, re.compile(rf"(?:[^/]+/)*\.tmp-{_UUID}")),
 )
 

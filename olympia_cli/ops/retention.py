@@ -160,7 +160,7 @@ class Counted:
     new, and would push out of history what the number is there to keep.
     """
 
-    KNOWN = 256
+    KNOWN_BYTES = 256 * 2**20
 
     def __init__(self, head: Snapshot, oldest: int) -> None:
         self._head = head
@@ -168,7 +168,8 @@ class Counted:
         self._counted: list[int] = [] if _is_housekeeping(head.file.data, head.file.path) else [head.version]
         self._next = head.version - 1
         self.known: dict[int, bytes] = {}
-        """Roots that were read on the way, as many as are worth keeping."""
+        """Roots that were read on the way, so that they need not be read again; so many as fit."""
+        self._room = self.KNOWN_BYTES
 
     def first_of_last(self, number: int) -> int:
         """The first of the last so many versions."""
@@ -176,8 +177,9 @@ class Counted:
             versions = range(self._next, max(self._next - min(number, 64), self._oldest - 1), -1)
             found = self._head.store.read_many(root_path(version) for version in versions)
             for version, (path, data) in zip(versions, found, strict=True):
-                if isinstance(data, bytes) and len(self.known) < self.KNOWN:
+                if isinstance(data, bytes) and len(data) <= self._room:
                     self.known[version] = data
+                    self._room -= len(data)
                 if not (isinstance(data, bytes) and _is_housekeeping(data, path)):
                     self._counted.append(version)
             self._next = versions[-1] - 1

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import zlib
 from collections.abc import Mapping
+from typing import Any
 
-from olympia_cli.errors import Damaged, InvalidOption, PathMissing
+from olympia_cli.errors import Damaged, InvalidOption, PathMissing, Unsupported
 from olympia_cli.storage.open import open_store
 
 FORMAT_VERSIONS = (1, 2, 3)
+# a few kilobytes that unpack to more than memory holds are not metadata
+MAX_BYTES = 256 * 1024 * 1024
+_HINT = "check the location"
 
 
 def verify_metadata(location: str, options: Mapping[str, object] | None) -> None:
@@ -21,15 +26,34 @@ def verify_metadata(location: str, options: Mapping[str, object] | None) -> None
     try:
         data = open_store(folder, options).read(name)
     except PathMissing:
-        raise PathMissing(f"there is no metadata at {location}", hint="check the location") from None
+        raise PathMissing(f"there is no metadata at {location}", hint=_HINT) from None
+    parse_metadata(data, location)
+
+
+def parse_metadata(data: bytes, location: str) -> dict[str, Any]:
+    """The metadata file of an Iceberg table, as the JSON object that it is; Damaged if it is none, Unsupported if it is
+    newer than this program."""
     try:
-        # such files may be compressed, and say so in their names only by convention
-        text = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
-        found = json.loads(text)
+        found = json.loads(_unpacked(data, location))
     except (ValueError, OSError, EOFError, zlib.error, RecursionError):
-        raise Damaged(location, "it is not JSON", hint="check the location") from None
-    if not isinstance(found, dict) or found.get("format-version") not in FORMAT_VERSIONS:
-        raise Damaged(location, "it is not the metadata of an Iceberg table", hint="check the location")
+        raise Damaged(location, "it is empty" if not data else "it is not JSON", hint=_HINT) from None
+    version = found.get("format-version") if isinstance(found, dict) else None
+    # True equals 1, and is no version
+    if not isinstance(version, int) or isinstance(version, bool) or version < FORMAT_VERSIONS[0]:
+        raise Damaged(location, "it is not the metadata of an Iceberg table", hint=_HINT)
     missing = [key for key in ("location", "last-column-id") if key not in found]
     if missing:
-        raise Damaged(location, f"it is Iceberg metadata without {missing[0]!a}", hint="check the location")
+        raise Damaged(location, f"it is Iceberg metadata without {missing[0]!a}", hint=_HINT)
+    if version not in FORMAT_VERSIONS:
+        raise Unsupported(f"{location}: it is Iceberg metadata of format version {version}")
+    return dict(found)
+
+
+def _unpacked(data: bytes, location: str) -> bytes:
+    # such files may be compressed, and say so in their names only by convention
+    if not data.startswith(b"\x1f\x8b"):
+        return data
+    text = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MAX_BYTES + 1)
+    if len(text) > MAX_BYTES:
+        raise Unsupported(f"{location}: it unpacks to more than {MAX_BYTES:,} bytes", hint=_HINT)
+    return text

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli.complete import complete_reference
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.export_options import DestProfile, open_dest, parse_expires, render_exported, resume_words
+from olympia_cli.cli.params import Message, RetryFor, parse_seconds
+
+EXAMPLES = [
+    "olympia export create friday --dest s3://backup/catalog",
+    "olympia export create audit --dest ./audit --at 2026-11-13 --expires 30d",
+    "olympia export create pinned --dest ./pinned --mode minimal --expires 1w",
+    "olympia export create upper --dest ./upper --mode partial --depth 2 --no-definitions",
+]
+
+
+def run(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it; --at NAME reads it later.")],
+    dest: Annotated[str, typer.Option("--dest", metavar="URI", help="Where to: an empty folder or prefix.")],
+    mode: Annotated[
+        str, typer.Option("--mode", metavar="MODE", help="full, partial, or minimal: the root alone.")
+    ] = "full",
+    depth: Annotated[
+        int | None, typer.Option("--depth", metavar="N", help="Of a partial export: levels of nodes, with the root's.")
+    ] = None,
+    no_definitions: Annotated[
+        bool, typer.Option("--no-definitions", help="Of a partial export: leave the definitions in the catalog.")
+    ] = False,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at", metavar="REF", help="Which version; the latest if not given.", autocompletion=complete_reference
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option("--expires", metavar="DURATION", help="How long what it shares is kept: 30d, or until a time."),
+    ] = None,
+    dest_profile: DestProfile = None,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Copy a version to another place.
+
+    A full export is a catalog of its own, with the same version number. A partial or minimal one copies less and shares
+    the rest with the catalog, which keeps it until the export expires or is dropped. Everything is read, copied and
+    read back before the export is recorded. One that is interrupted is not recorded: go on with export resume.
+    """
+    from olympia_cli.errors import InvalidOption
+    from olympia_cli.names import check_export_name, parse_reference
+    from olympia_cli.ops.export_note import Mode, scope
+
+    session, seconds = Session(ctx), parse_seconds(retry_for)
+    if mode not in list(Mode):
+        raise InvalidOption(f"{mode[:60]!a} is not a mode", hint="use full, partial or minimal")
+    check_export_name(name)
+    wanted = scope(Mode(mode), depth, not no_definitions)
+    reference = None if at is None else parse_reference(at)
+    store = open_dest(dest, dest_profile)
+    from olympia_cli.ops.export import create_export
+
+    expires_at = parse_expires(expires, session.catalog.clock.now_millis())
+    try:
+        with session.progress() as progress:
+            done = create_export(
+                session.catalog,
+                store,
+                name,
+                wanted,
+                at=reference,
+                expires_at_millis=expires_at,
+                message=message,
+                retry_for=seconds,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        session.say(f"to go on: {session.command(resume_words(name, dest, dest_profile))}")
+        raise
+    render_exported(session, done)

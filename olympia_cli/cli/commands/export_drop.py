@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_export
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.export_options import DestProfile, open_dest
+from olympia_cli.cli.params import DryRun, Message, Output, RetryFor, Yes, parse_seconds
+
+EXAMPLES = ["olympia export drop friday --dry-run", "olympia export drop friday --delete-files --yes"]
+
+
+def run(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The export.", autocompletion=complete_export)],
+    delete_files: Annotated[
+        bool, typer.Option("--delete-files", help="Delete the files of a full export too, if nothing else is there.")
+    ] = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    dest_profile: DestProfile = None,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Forget an export.
+
+    What it shares with the catalog is no longer kept for it. Nothing at its location is touched, unless --delete-files
+    asks for it; that is refused when the location holds anything that the export did not write.
+    """
+    from olympia_cli.catalog.exports import location_of, read_exports
+    from olympia_cli.cli.escape import plural
+    from olympia_cli.errors import ExportNotFound, Refused
+    from olympia_cli.ops import export_drop
+
+    session, seconds = Session(ctx), parse_seconds(retry_for)
+    latest = session.catalog.begin().base
+    exports = read_exports(latest.definition)
+    if name not in exports:
+        raise ExportNotFound(f"there is no export {name!a}", hint="list the exports to see what there is")
+    record, location = exports[name], location_of(latest.definition.exported_snapshots[name])
+    plan = None
+    if delete_files:
+        if record is None:
+            raise Refused(f"the record of {name} cannot be read", hint="drop it without --delete-files")
+        with session.progress() as progress:
+            store = open_dest(location, dest_profile)
+            plan = export_drop.plan_deletion(store, record, latest.definition.id, progress)
+    if record is not None and record.pin is not None:
+        session.say("what it shares with the catalog goes with an expire, once no version needs it")
+    if plan is None:
+        session.say(f"its files at {location} stay: delete them yourself once nobody needs them")
+    else:
+        size = f"{plural(plan.counted.files, 'file')}, {plural(plan.counted.bytes, 'byte')}"
+        session.say(f"its files at {location} go: {size}")
+    version = latest.version
+    if not dry_run:
+        session.confirm(f"Forget the export {name}?" if plan is None else f"Delete the export {name}?", yes)
+        version = export_drop.drop_export(session.catalog, name, message, seconds)
+        if plan is not None:
+            with session.progress() as progress:
+                export_drop.delete_files(plan, progress)
+    if session.output in (Output.JSON, Output.JSONL):
+        deleted = plan.counted if plan is not None else None
+        value = {
+            "version": version,
+            "name": name,
+            "location": location,
+            "dropped": not dry_run,
+            "dry_run": dry_run,
+            "deleted_files": 0 if deleted is None else deleted.files,
+            "deleted_bytes": 0 if deleted is None else deleted.bytes,
+        }
+        render.document(session, value)
+    elif not session.quiet:
+        render.line(session, f"v{version}  {'would drop' if dry_run else 'dropped'} export {name}")

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_export
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.export_options import DestProfile, open_dest
+from olympia_cli.cli.params import Output
+from olympia_cli.cli.render import Column
+
+EXAMPLES = [
+    "olympia export verify friday",
+    "olympia export verify --dest s3://backup/catalog",
+    "olympia export verify friday --json | jq .damaged",
+]
+
+
+def run(
+    ctx: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A recorded export.", autocompletion=complete_export)
+    ] = None,
+    dest: Annotated[
+        str | None, typer.Option("--dest", metavar="URI", help="Where it is, when the record does not say or is gone.")
+    ] = None,
+    dest_profile: DestProfile = None,
+) -> None:
+    """Check that an export is whole.
+
+    Every file of it is read: what was copied at its location, what it shares in the catalog. Nothing in it may point
+    outside. Ends with 50 when something is missing or damaged.
+    """
+    from olympia_cli.catalog.exports import find_export
+    from olympia_cli.cli.escape import plural
+    from olympia_cli.errors import InvalidLocation, InvalidOption
+    from olympia_cli.ops.export_verify import note_of, verify_export
+    from olympia_cli.ops.findings import describe_finding
+
+    session = Session(ctx)
+    if name is None and dest is None:
+        raise InvalidOption("it is not said which export", hint="give its name, or --dest URI")
+    record = None if name is None else find_export(name, session.snapshot().definition)
+    location = dest if dest is not None else record.location if record is not None else ""
+    store = open_dest(location, dest_profile)
+    note = note_of(store, record)
+    source = None
+    if note.scope.shares:
+        source = session.store
+        if session.snapshot().definition.id != note.catalog:
+            raise InvalidLocation(
+                f"{store.uri} is an export of another catalog than {source.uri}", hint="add -c with the right one"
+            )
+    with session.progress() as progress:
+        found = verify_export(store, note, source, progress)
+    rows: list[dict[str, Any]] = [describe_finding(one) for one in found.findings]
+    if session.output is Output.JSON:
+        value = {
+            "name": note.name,
+            "mode": note.scope.mode,
+            "at_version": note.version,
+            "location": store.uri,
+            "files": found.copied.files,
+            "bytes": found.copied.bytes,
+            "shared_files": found.shared.files,
+            "shared_bytes": found.shared.bytes,
+            "findings": rows,
+            "findings_total": found.findings_total,
+            "damaged": found.damaged,
+        }
+        render.document(session, value)
+    elif rows or session.output is not Output.TABLE:
+        columns = [
+            Column("severity", "SEVERITY"),
+            Column("code", "CODE"),
+            Column("path", "FILE"),
+            Column("message", "WHAT"),
+        ]
+        render.records(session, "findings", columns, rows, name=lambda row: str(row["path"]), title="findings")
+    checked = plural(found.copied.files + found.shared.files, "file")
+    if found.findings_total > len(rows):
+        session.say(f"… and {found.findings_total - len(rows):,} more")
+    session.say(f"{'DAMAGED' if found.damaged else 'sound'}: {note.name} of v{note.version}, {checked} read")
+    if found.damaged:
+        raise typer.Exit(50)

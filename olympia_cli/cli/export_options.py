@@ -1,0 +1,75 @@
+"""What the export commands share: where an export lies, how long it lasts, and how one is shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_profile
+from olympia_cli.cli.context import Session, read_profile
+from olympia_cli.cli.params import Output
+
+if TYPE_CHECKING:
+    from olympia_cli.ops.export import Exported
+    from olympia_cli.storage.protocol import Store
+
+DestProfile = Annotated[
+    str | None,
+    typer.Option(
+        "--dest-profile",
+        metavar="NAME",
+        help="The profile whose storage options the destination needs.",
+        autocompletion=complete_profile,
+    ),
+]
+
+
+def open_dest(uri: str, profile: str | None) -> Store:
+    """The store of an export; its options are a profile's, never the catalog's."""
+    from olympia_cli.errors import InvalidLocation
+    from olympia_cli.storage.open import open_store
+
+    if not uri.strip():
+        # an unset variable in a script must not lead anywhere
+        raise InvalidLocation("--dest is empty", hint="give it a value")
+    options = {} if profile is None else read_profile(profile).options
+    return open_store(uri, options or None)
+
+
+def parse_expires(text: str | None, now_millis: int) -> int | None:
+    """When an export expires: a duration from now, or a time."""
+    from olympia_cli.errors import InvalidOption, InvalidReference
+    from olympia_cli.names import parse_duration, parse_time
+
+    if text is None:
+        return None
+    try:
+        return now_millis + parse_duration(text)
+    except InvalidReference:
+        pass
+    try:
+        return parse_time(text)
+    except InvalidReference:
+        raise InvalidOption(f"{text[:60]!a} is neither a duration nor a time", hint="write 30d, say") from None
+
+
+def resume_words(name: str, dest: str, dest_profile: str | None) -> str:
+    """The command that goes on with an export."""
+    import shlex
+
+    words = ["export", "resume", name, "--dest", dest]
+    return shlex.join(words if dest_profile is None else [*words, "--dest-profile", dest_profile])
+
+
+def render_exported(session: Session, done: Exported) -> None:
+    from olympia_cli.cli.escape import plural
+    from olympia_cli.ops.export import describe_exported
+
+    if session.output in (Output.JSON, Output.JSONL):
+        render.document(session, describe_exported(done))
+    elif not session.quiet:
+        note = done.note
+        size = f"{plural(done.counted.files, 'file')}, {plural(done.counted.bytes, 'byte')}"
+        render.line(session, f"v{done.version}  exported v{note.version} as {note.name} to {done.location}: {size}")

@@ -1,0 +1,1 @@
+"""Iceberg tables: what their metadata names, and whether it is there."""

@@ -1,0 +1,152 @@
+"""The Avro files that Iceberg keeps its manifests in: is the file whole, and its records.
+
+PyIceberg's reader is not used here because it is made for sound files: it takes one that is cut short for one that ends
+there, keeps some memory for every file that it reads, and on a damaged one it can bring the whole program down.
+"""
+
+from __future__ import annotations
+
+import bz2
+import io
+import json
+import zlib
+from collections.abc import Container, Iterator
+
+import pyarrow
+
+from olympia_cli.errors import Damaged, Unsupported
+from olympia_cli.iceberg.avro_types import Decoder, Record, field_names, record_type
+
+_MAGIC = b"Obj\x01"
+_ENCRYPTED = b"AGS1"
+_SYNC = 16
+_CODEC = "avro.codec"
+_SCHEMA = "avro.schema"
+_HINT = "look at the table's older metadata"
+# what a block unpacks to: writers close one long before, and memory has an end
+_MAX_BLOCK_BYTES = 1024 * 1024 * 1024
+
+
+class AvroRecords:
+    """The records of a file, of which the fields with the ids `wanted` are kept. Damaged, or Unsupported for what this
+    program does not know; damage inside a block shows only when its records are read.
+    """
+
+    def __init__(self, data: bytes, location: str, wanted: Container[int]) -> None:
+        self._location = location
+        meta, self._blocks = open_container(data, location)
+        self._codec = meta.get(_CODEC, b"null").decode("utf-8", "replace")
+        self._schema = json.loads(meta[_SCHEMA])
+        try:
+            self._type = record_type(self._schema, wanted)
+        except (ValueError, RecursionError):
+            raise Damaged(location, "its schema is garbled", hint=_HINT) from None
+
+    def fields_of(self, number: int) -> list[tuple[int, str]]:
+        """Id and name of each field of the record that the field of this id holds."""
+        return field_names(self._schema, number)
+
+    def __iter__(self) -> Iterator[Record]:
+        for count, block in self._blocks:
+            decoder = Decoder(self._unpacked(block))
+            if not 0 <= count <= decoder.left:
+                raise self._damaged("a block has not as many records as it says")
+            for _ in range(count):
+                try:
+                    record = self._type.read(decoder)
+                except (EOFError, ValueError, TypeError):
+                    raise self._damaged("its records are garbled") from None
+                if not isinstance(record, dict):
+                    raise self._damaged("it holds no records")
+                yield record
+            if decoder.left:
+                raise self._damaged("a block is longer than its records")
+
+    def _unpacked(self, block: bytes) -> bytes:
+        try:
+            data = _unpack(self._codec, block)
+        except (zlib.error, OSError, EOFError, ValueError):
+            raise self._damaged("a block cannot be unpacked") from None
+        if data is None:
+            raise Unsupported(f"{self._location}: its compression, {self._codec[:40]!a}, is not known")
+        if len(data) > _MAX_BLOCK_BYTES:
+            raise Unsupported(f"{self._location}: a block unpacks to more than {_MAX_BLOCK_BYTES:,} bytes", hint="")
+        return data
+
+    def _damaged(self, reason: str) -> Damaged:
+        return Damaged(self._location, reason, hint=_HINT)
+
+
+def open_container(data: bytes, location: str) -> tuple[dict[str, bytes], list[tuple[int, bytes]]]:
+    """The header's entries, and the blocks with the number of records in each; Damaged unless all of it is there."""
+    if not data:
+        raise Damaged(location, "it is empty", hint=_HINT)
+    if data.startswith(_ENCRYPTED):
+        raise Unsupported(f"{location}: it is encrypted", hint="")
+    if not data.startswith(_MAGIC[: len(data)]):
+        raise Damaged(location, "it is not an Avro file", hint=_HINT)
+    decoder, blocks = Decoder(data), []
+    try:
+        meta = _header(decoder)
+        sync = decoder.take(_SYNC)
+        while decoder.left:
+            blocks.append((decoder.long(), decoder.bytes()))
+            if decoder.take(_SYNC) != sync:
+                raise Damaged(location, "its blocks do not follow each other", hint=_HINT)
+        whole = isinstance(json.loads(meta.get(_SCHEMA, b"")), dict)
+    except EOFError:
+        raise Damaged(location, f"it is cut short: {len(data):,} bytes", hint=_HINT) from None
+    except (ValueError, RecursionError):
+        whole = False
+    if not whole:
+        raise Damaged(location, "its header or its blocks are garbled", hint=_HINT)
+    return meta, blocks
+
+
+def _header(decoder: Decoder) -> dict[str, bytes]:
+    meta: dict[str, bytes] = {}
+    decoder.skip(len(_MAGIC))
+    while count := decoder.items():
+        for _ in range(count):
+            key = decoder.text()
+            meta[key] = decoder.bytes()
+    return meta
+
+
+def _unpack(codec: str, block: bytes) -> bytes | None:
+    """At most a byte more than a block may have; None for a codec that is not known."""
+    most = _MAX_BLOCK_BYTES + 1
+    match codec:
+        case "null":
+            return block
+        case "deflate":
+            unpacker = zlib.decompressobj(-15)
+            data = unpacker.decompress(block, most)
+            if not unpacker.eof and len(data) < most:
+                raise EOFError
+            return data
+        case "bzip2":
+            return bz2.BZ2Decompressor().decompress(block, most)
+        case "zstandard":
+            with pyarrow.CompressedInputStream(io.BytesIO(block), "zstd") as stream:
+                return bytes(stream.read(most))
+        case "snappy":
+            # its size stands at the beginning, the checksum of what was packed at the end
+            size = _plain_varint(block)
+            if size > most:
+                return bytes(most)
+            data = bytes(pyarrow.decompress(block[:-4], decompressed_size=size, codec="snappy", asbytes=True))
+            if zlib.crc32(data) != int.from_bytes(block[-4:], "big"):
+                raise ValueError("the checksum differs")
+            return data
+        case _:
+            return None
+
+
+def _plain_varint(data: bytes) -> int:
+    number = 0
+    for at, byte in enumerate(data[:5]):
+        number |= (byte & 0x7F) << (7 * at)
+        if byte < 0x80:
+            return number
+    raise ValueError("no size")

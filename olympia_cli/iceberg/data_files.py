@@ -1,0 +1,44 @@
+"""The data and delete files of a table, from its metadata location."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from olympia_cli.errors import OlympiaError, PathMissing
+from olympia_cli.iceberg.files import TableFiles
+from olympia_cli.iceberg.manifests import DataFile, Manifest, decode_manifest, decode_manifest_list
+from olympia_cli.iceberg.metadata import current_snapshot
+from olympia_cli.ops.verify_metadata import parse_metadata
+
+
+def data_files(files: TableFiles, location: str, *, statistics: bool = True) -> Iterator[DataFile]:
+    """The files of the current snapshot, manifest by manifest, each manifest read once. Whether they exist is not
+    looked at. The first thing that is missing or cannot be read is raised."""
+    metadata = parse_metadata(_read(files, location, "metadata"), location)
+    snapshot = current_snapshot(metadata, location)
+    if snapshot is None:
+        return
+    if snapshot.manifest_list:
+        data = _read(files, snapshot.manifest_list, "manifest list")
+        manifests = {one.location: one for one in decode_manifest_list(data, snapshot.manifest_list)}
+    else:
+        manifests = {one: Manifest(one) for one in snapshot.manifests}
+    for where, found in files.read(manifests):
+        content = _whole(found, where, "manifest")
+        yield from decode_manifest(content, where, spec_id=manifests[where].spec_id, statistics=statistics)
+
+
+def _read(files: TableFiles, location: str, what: str) -> bytes:
+    for _, found in files.read([location]):
+        return _whole(found, location, what)
+    raise AssertionError("unreachable")
+
+
+def _whole(found: bytes | OlympiaError, location: str, what: str) -> bytes:
+    if isinstance(found, PathMissing):
+        raise PathMissing(
+            f"there is no {what} at {location}", hint="look at the table with fsck --level data"
+        ) from None
+    if isinstance(found, OlympiaError):
+        raise found
+    return found

@@ -1,0 +1,172 @@
+"""The files of tables, on whatever stores they are. Each store is opened once; files are asked for in parallel.
+
+An error is a value here: one bad file does not hide the others. A store that only fails is given up after a while, so
+that an endpoint that is down does not cost half a minute a file.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
+
+from olympia_cli.errors import OlympiaError, PathMissing, StorageFailed, Unsupported
+from olympia_cli.iceberg.locations import LOCAL, place_of
+from olympia_cli.storage.open import open_store
+from olympia_cli.storage.protocol import Store
+
+_WORKERS = 32
+_FAILURES = 20
+# no manifest and no metadata is as large; a data file that is taken for one may be
+MAX_BYTES = 256 * 1024 * 1024
+# a page of a listing shows so many files, and takes as long as one question to each worker
+_PAGE = 1000
+_LISTED_FROM = 2 * _WORKERS
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class _Opened:
+    store: Store | None
+    error: OlympiaError | None
+    failures: int = 0
+
+
+class TableFiles:
+    """Files by their locations. `options` are the storage options for the stores of `scheme`; other stores are opened
+    with what the SDKs find by themselves."""
+
+    def __init__(self, options: Mapping[str, object] | None = None, scheme: str = "") -> None:
+        self._options = dict(options or {})
+        self._scheme = scheme
+        self._lock = threading.Lock()
+        self._opened: dict[str, _Opened] = {}
+        self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="tables")
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        for opened in self._opened.values():
+            if opened.store is not None:
+                opened.store.close()
+        self._opened.clear()
+
+    def read(self, locations: Iterable[str]) -> Iterator[tuple[str, bytes | OlympiaError]]:
+        """The files in the order asked for; a bounded number of them is in memory at once."""
+        return self._each(self._read, locations)
+
+    def sizes(self, locations: Iterable[str]) -> Iterator[tuple[str, int | OlympiaError]]:
+        """How large the files are, in the order asked for: one question a file."""
+        return self._each(self._size, locations)
+
+    def sizes_of_groups(self, groups: Iterable[list[str]]) -> Iterator[tuple[str, int | OlympiaError]]:
+        """How large the files are, in any order. The files of a group lie together: where that is fewer requests, what
+        is below their common prefix is listed. What a listing does not show is asked for all the same."""
+        held = [group for group in groups if group]
+        found: set[str] = set()
+        for _, sizes in self._each(self._list, (group for group in held if len(group) >= _LISTED_FROM)):
+            for location, size in sizes.items():
+                found.add(location)
+                yield location, size
+        yield from self.sizes(location for group in held for location in group if location not in found)
+
+    def _each(self, work: Callable[[T], R], items: Iterable[T]) -> Iterator[tuple[T, R]]:
+        rest = iter(items)
+        under_way: deque[tuple[T, Future[R]]] = deque()
+        try:
+            while True:
+                for item in islice(rest, _WORKERS - len(under_way)):
+                    under_way.append((item, self._pool.submit(work, item)))
+                if not under_way:
+                    return
+                item, future = under_way.popleft()
+                yield item, future.result()
+        finally:
+            for _, future in under_way:
+                future.cancel()
+
+    def _read(self, location: str) -> bytes | OlympiaError:
+        # a range, so that of a file that is none of ours no more than this is read
+        found = self._ask(location, lambda store, path: store.read_range(path, 0, MAX_BYTES + 1))
+        if isinstance(found, bytes) and len(found) > MAX_BYTES:
+            return Unsupported(f"{location}: it is larger than {MAX_BYTES:,} bytes", hint="")
+        return found
+
+    def _size(self, location: str) -> int | OlympiaError:
+        return self._ask(location, lambda store, path: store.stat(path).size)
+
+    def _list(self, locations: list[str]) -> dict[str, int]:
+        """The sizes of those that a listing shows, within as many pages as it may take."""
+        found: dict[str, int] = {}
+        try:
+            places = {location: place_of(location) for location in locations}
+            stores = {place.store for place in places.values()}
+            # on a disk, looking at a file is cheaper than looking through a folder
+            if len(stores) != 1 or LOCAL in stores:
+                return found
+            store = self._open(stores.pop())
+            wanted = {place.path: location for location, place in places.items()}
+            shown = store.list(_common_prefix(wanted))
+            for info in islice(shown, max(1, len(wanted) // _WORKERS) * _PAGE):
+                location = wanted.get(info.path)
+                if location is not None:
+                    found[location] = info.size
+                    if len(found) == len(wanted):
+                        break
+        except OlympiaError:
+            # who may look at files need not be allowed to list them; and what fails here fails there too, and says why
+            return found
+        return found
+
+    def _ask(self, location: str, ask: Callable[[Store, str], R]) -> R | OlympiaError:
+        try:
+            place = place_of(location)
+            store = self._open(place.store)
+            found = ask(store, place.path)
+        except StorageFailed as error:
+            self._failed(place.store, error)
+            return error
+        except PathMissing as error:
+            self._opened[place.store].failures = 0
+            return error
+        except OlympiaError as error:
+            return error
+        self._opened[place.store].failures = 0
+        return found
+
+    def _open(self, uri: str) -> Store:
+        with self._lock:
+            opened = self._opened.get(uri)
+            if opened is None:
+                opened = self._opened[uri] = self._try(uri)
+        if opened.error is not None:
+            raise opened.error
+        assert opened.store is not None
+        return opened.store
+
+    def _try(self, uri: str) -> _Opened:
+        options = self._options if uri.partition("://")[0] == self._scheme else None
+        try:
+            return _Opened(open_store(uri, options), None)
+        except OlympiaError as error:
+            return _Opened(None, error)
+
+    def _failed(self, uri: str, error: StorageFailed) -> None:
+        opened = self._opened[uri]
+        opened.failures += 1
+        if opened.failures >= _FAILURES and uri != LOCAL:
+            opened.error = opened.error or StorageFailed(
+                f"given up after {_FAILURES} failures in a row: {error.message}", hint=error.hint
+            )
+
+
+def _common_prefix(paths: Collection[str]) -> str:
+    """The text, not the folder, that all of them begin with."""
+    first, last = min(paths), max(paths)
+    length = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    return first[:length]

@@ -1,0 +1,487 @@
+"""fsck's data level against real tables: each kind of file taken away or cut, on local disk and on S3."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.manifest import DataFileContent
+
+import olympia_cli.iceberg.data_checks as data_checks
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.iceberg.data_checks import IcebergDataChecks
+from olympia_cli.names import Kind, NamespaceName, TableName
+from olympia_cli.ops.findings import Finding, Severity
+from olympia_cli.ops.progress import SILENT
+from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.iceberg_tables import Files, Lake, files_of, with_deletes
+from tests.helpers.places import BUCKET, quiet_environment, s3_options
+from tests.helpers.servers.s3 import StoredObject, StrictS3
+
+T = TableName("ns", "t")
+U = TableName("ns", "u")
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet_environment(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def strict_s3() -> Iterator[StrictS3]:
+    with StrictS3() as server:
+        server.create_bucket(BUCKET)
+        yield server
+
+
+@pytest.fixture
+def s3_lake(strict_s3: StrictS3) -> Lake:
+    properties = {
+        "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO",
+        "s3.endpoint": strict_s3.url,
+        "s3.access-key-id": "key",
+        "s3.secret-access-key": "secret",
+        "s3.region": "us-east-1",
+    }
+    return Lake(f"s3://{BUCKET}/lake/{uuid.uuid4()}", properties, s3_options(strict_s3.url))
+
+
+@pytest.fixture
+def local_lake(tmp_path: Path) -> Lake:
+    return Lake(f"file://{tmp_path}/lake")
+
+
+@pytest.fixture(params=["local", "s3"])
+def lake(request: pytest.FixtureRequest) -> Lake:
+    found: Lake = request.getfixturevalue(f"{request.param}_lake")
+    return found
+
+
+def look(lake: Lake, *tables: tuple[TableName, str]) -> tuple[list[Finding], Counter[str]]:
+    """What is found in a catalog of these tables, and how many files were looked at."""
+    catalog = Catalog.create(MemoryStore("catalog", {}))
+    with catalog.transaction() as transaction:
+        for namespace in sorted({name.namespace for name, _ in tables}):
+            transaction.create_namespace(NamespaceName(namespace))
+        for name, location in tables:
+            transaction.create_table(name, location)
+    checks = IcebergDataChecks(lake.options, lake.scheme)
+    objects = catalog.snapshot().objects(Kind.TABLE)
+    found = list(checks.check(((one.name, one.definition) for one in objects), SILENT))  # type: ignore[misc]
+    for one in found:
+        assert one.severity is (Severity.WARNING if one.code == "F604" else Severity.ERROR)
+        assert one.objects_total >= len(one.objects) > 0
+    return found, checks.checked
+
+
+def told(found: list[Finding]) -> list[tuple[str, str, str]]:
+    return sorted((one.code, one.path, one.message) for one in found)
+
+
+def test_sound_tables(lake: Lake) -> None:
+    table, other = lake.table("t", appends=2, parts=3), lake.table("u")
+    found, checked = look(lake, (T, table.metadata_location), (U, other.metadata_location))
+    assert found == []
+    assert checked == {"metadata": 2, "manifest_lists": 2, "manifests": 3, "data_files": 7}
+
+
+def _damage(what: str, how: str) -> tuple[Callable[[Files], str], str, str]:
+    """Which file, the code and the message."""
+    pick: dict[str, Callable[[Files], str]] = {
+        "metadata": lambda files: files.metadata,
+        "manifest list": lambda files: files.manifest_list,
+        "manifest": lambda files: files.manifests[0],
+        "data file": lambda files: files.data[1],
+    }
+    if how == "deleted":
+        return pick[what], "F601" if what == "metadata" else "F603", "is missing"
+    return pick[what], "F603" if what == "data file" else "F602", "not JSON" if what == "metadata" else "cut short"
+
+
+@pytest.mark.parametrize("how", ["deleted", "cut"])
+@pytest.mark.parametrize("what", ["metadata", "manifest list", "manifest", "data file"])
+def test_one_file_of_each_kind(lake: Lake, what: str, how: str) -> None:
+    table, sound = lake.table("t", appends=2, parts=2), lake.table("u")
+    pick, code, message = _damage(what, how)
+    location = pick(files_of(table))
+    if how == "deleted":
+        lake.delete(location)
+    else:
+        lake.cut(location)
+    found, _ = look(lake, (T, table.metadata_location), (U, sound.metadata_location))
+    assert [(one.code, one.path, one.objects) for one in found] == [(code, location, (T,))]
+    assert message in found[0].message
+    assert found[0].hint == "table history ns.t"
+
+
+@pytest.mark.parametrize("what", ["metadata", "manifest list", "manifest"])
+@pytest.mark.parametrize(
+    ("data", "message"), [(b"", "it is empty"), (b"PAR1" * 50, "not"), (b"Ob", "cut short"), (b"\x1f\x8b123", "not")]
+)
+def test_foreign_and_empty_files(local_lake: Lake, what: str, data: bytes, message: str) -> None:
+    table = local_lake.table("t")
+    location = _damage(what, "cut")[0](files_of(table))
+    local_lake.write(location, data)
+    found, _ = look(local_lake, (T, table.metadata_location))
+    assert [(one.code, one.path) for one in found] == [("F602", location)]
+    assert message in found[0].message or what == "metadata"
+
+
+def test_every_cut_of_a_manifest_shows(local_lake: Lake) -> None:
+    table = local_lake.table("t", parts=3)
+    files = files_of(table)
+    for location in (files.manifests[0], files.manifest_list):
+        data = local_lake.read(location)
+        for length in range(0, len(data), 97):
+            local_lake.write(location, data[:length])
+            found, _ = look(local_lake, (T, table.metadata_location))
+            assert [(one.code, one.path) for one in found] == [("F602", location)]
+        local_lake.write(location, data)
+
+
+def test_a_manifest_that_loses_a_whole_block_shows(local_lake: Lake) -> None:
+    # such a file is a sound Avro file with fewer records: only the list knows how long it was
+    table = local_lake.table("t")
+    location = files_of(table).manifests[0]
+    data = local_lake.read(location)
+    sync = data[-16:]
+    local_lake.write(location, data[: data.index(sync) + 16])
+    found, _ = look(local_lake, (T, table.metadata_location))
+    assert [(one.code, one.path) for one in found] == [("F602", location)]
+
+
+def test_delete_files(lake: Lake) -> None:
+    table = lake.table("t")
+    kinds = (DataFileContent.POSITION_DELETES, DataFileContent.EQUALITY_DELETES)
+    metadata, manifest, deletes = with_deletes(lake, table, kinds)
+    found, checked = look(lake, (T, metadata))
+    assert found == []
+    assert checked["data_files"] == 3
+    lake.delete(deletes[1])
+    lake.cut(deletes[0])
+    found, _ = look(lake, (T, metadata))
+    assert told(found) == sorted(
+        [
+            ("F603", deletes[0], "a delete file is cut short: 6 of 12 bytes"),
+            ("F603", deletes[1], "a delete file is missing"),
+        ]
+    )
+    lake.delete(manifest)
+    assert told(look(lake, (T, metadata))[0]) == [("F603", manifest, "a manifest is missing")]
+
+
+def test_a_file_that_a_manifest_says_is_deleted_is_not_looked_for(local_lake: Lake) -> None:
+    table = local_lake.table("t", appends=2)
+    gone = files_of(table).data
+    table.delete("id < 100")
+    local_lake.delete(*gone)
+    assert look(local_lake, (T, table.metadata_location))[0] == []
+
+
+def test_a_table_without_a_snapshot(lake: Lake) -> None:
+    table = lake.table("t", appends=0)
+    old = lake.edit(table.metadata_location, current_snapshot_id=-1)
+    assert look(lake, (T, table.metadata_location), (U, old)) == ([], {"metadata": 2})
+
+
+def test_compressed_metadata(lake: Lake) -> None:
+    table = lake.table("t")
+    packed = gzip.compress(lake.read(table.metadata_location))
+    # the name says nothing: some writers put .gz in it, some do not
+    for name in (table.metadata_location, table.metadata_location.replace(".metadata.json", ".gz.metadata.json")):
+        lake.write(name, packed)
+        found, checked = look(lake, (T, name))
+        assert (found, checked["data_files"]) == ([], 1)
+        lake.write(name, packed[: len(packed) // 2])
+        assert [(one.code, one.path) for one in look(lake, (T, name))[0]] == [("F602", name)]
+
+
+def test_metadata_that_names_its_manifests_itself(lake: Lake) -> None:
+    table = lake.table("t", appends=2, version=1)
+    files = files_of(table)
+    metadata = json.loads(lake.read(files.metadata))
+    assert metadata["format-version"] == 1
+    for snapshot in metadata["snapshots"]:
+        del snapshot["manifest-list"]
+        snapshot["manifests"] = files.manifests
+    inline = lake.edit(files.metadata, snapshots=metadata["snapshots"])
+    lake.delete(files.manifest_list)
+    found, checked = look(lake, (T, inline))
+    assert (found, checked) == ([], {"metadata": 1, "manifests": 2, "data_files": 2})
+    lake.delete(files.manifests[0], files.data[1])
+    assert told(look(lake, (T, inline))[0]) == sorted(
+        [("F603", files.manifests[0], "a manifest is missing"), ("F603", files.data[1], "a data file is missing")]
+    )
+
+
+def test_branches_and_tags_are_looked_at_and_other_history_is_not(local_lake: Lake) -> None:
+    table = local_lake.table("t")
+    first = table.current_snapshot()
+    old = files_of(table).data[0]
+    table.overwrite(table.scan().to_arrow())
+    local_lake.delete(old)
+    assert look(local_lake, (T, table.metadata_location))[0] == []
+    assert first is not None
+    table.manage_snapshots().create_tag(first.snapshot_id, "kept").commit()
+    assert told(look(local_lake, (T, table.metadata_location))[0]) == [("F603", old, "a data file is missing")]
+
+
+def test_tables_that_share_files_are_all_named(local_lake: Lake) -> None:
+    table = local_lake.table("t")
+    before = table.metadata_location
+    shared = files_of(table)
+    table.append(table.scan().to_arrow())
+    local_lake.delete(*shared.data)
+    found, _ = look(
+        local_lake,
+        (T, table.metadata_location),
+        (U, before),
+        (TableName("ns", "twin"), before),
+    )
+    assert [(one.path, one.objects) for one in found] == [(shared.data[0], (T, TableName("ns", "twin"), U))]
+
+
+@pytest.mark.parametrize("portion", [1, 2])
+def test_portions_make_no_difference(local_lake: Lake, monkeypatch: pytest.MonkeyPatch, portion: int) -> None:
+    table, other = local_lake.table("t", appends=3, parts=3), local_lake.table("u", appends=2)
+    files = files_of(table)
+    # three data files a manifest
+    local_lake.delete(files.data[0], files.data[7], files.manifests[1], files_of(other).manifest_list)
+    tables = [(T, files.metadata), (U, other.metadata_location), (TableName("ns", "twin"), files.metadata)]
+
+    def hits() -> set[tuple[str, str, TableName]]:
+        found, _ = look(local_lake, *tables)
+        return {(one.code, one.path, name) for one in found for name in one.objects}  # type: ignore[misc]
+
+    at_once = hits()
+    assert len(at_once) == 7
+    for name in ("TABLES_AT_ONCE", "MANIFESTS_AT_ONCE", "FILES_AT_ONCE"):
+        monkeypatch.setattr(data_checks, name, portion)
+    assert hits() == at_once
+
+
+def test_each_file_is_asked_for_once(s3_lake: Lake, strict_s3: StrictS3) -> None:
+    table = s3_lake.table("t", appends=3)
+    earlier = table.metadata_location
+    table.append(table.scan().to_arrow())
+    strict_s3.requests.clear()
+    found, checked = look(s3_lake, (T, table.metadata_location), (U, earlier), (TableName("ns", "v"), earlier))
+    assert found == []
+    # the manifests of the earlier metadata are those of the later too
+    assert checked == {"metadata": 2, "manifest_lists": 2, "manifests": 4, "data_files": 4}
+    assert strict_s3.requests == {"GET": 8, "HEAD": 4}
+
+
+def test_many_files_below_one_prefix_are_listed(s3_lake: Lake, strict_s3: StrictS3) -> None:
+    table = s3_lake.table("t", parts=70)
+    files = files_of(table)
+    strict_s3.requests.clear()
+    assert look(s3_lake, (T, table.metadata_location))[0] == []
+    assert strict_s3.requests == {"GET": 3, "LIST": 1}
+    # what the listing does not show is asked for by name before it is called missing
+    s3_lake.delete(files.data[3])
+    s3_lake.cut(files.data[4])
+    strict_s3.requests.clear()
+    found, _ = look(s3_lake, (T, table.metadata_location))
+    assert sorted(one.path for one in found) == sorted(files.data[3:5])
+    assert strict_s3.requests == {"GET": 3, "LIST": 1, "HEAD": 1}
+
+
+def test_a_prefix_with_too_much_in_it_is_given_up(s3_lake: Lake, strict_s3: StrictS3) -> None:
+    table = s3_lake.table("t", parts=64)
+    folder = files_of(table).data[0].removeprefix(f"s3://{BUCKET}/").partition("part=")[0]
+    for number in range(3000):
+        # before the table's own files in the order of a listing
+        strict_s3.buckets[BUCKET][f"{folder}part=!{number}"] = StoredObject(b"")
+    strict_s3.requests.clear()
+    found, checked = look(s3_lake, (T, table.metadata_location))
+    assert (found, checked["data_files"]) == ([], 64)
+    assert strict_s3.requests == {"GET": 3, "LIST": 2, "HEAD": 64}
+
+
+def test_of_many_missing_files_twenty_are_named(local_lake: Lake) -> None:
+    table, other = local_lake.table("t", parts=30), local_lake.table("u", parts=3)
+    local_lake.delete(*files_of(table).data, *files_of(other).data)
+    found, _ = look(local_lake, (T, table.metadata_location), (U, other.metadata_location))
+    of_table = [one for one in found if one.objects == (T,)]
+    assert [one.message for one in of_table] == ["a data file is missing"] * 20 + ["10 more of its files, 30 in all"]
+    assert of_table[-1].path == table.metadata_location
+    assert [one.message for one in found if one.objects == (U,)] == ["a data file is missing"] * 3
+
+
+def test_a_location_that_points_nowhere(lake: Lake) -> None:
+    nowhere = f"{lake.warehouse}/no/such/00000.metadata.json"
+    found, _ = look(lake, (T, nowhere))
+    assert told(found) == [("F601", nowhere, "the metadata is missing")]
+
+
+@pytest.mark.parametrize(
+    ("location", "words"),
+    [
+        ("hdfs://namenode:8020/w/t/metadata.json", "no store is known for hdfs://"),
+        ("abfss://c@account.dfs.core.windows.net/w/metadata.json", "no store is known for abfss://"),
+        ("w/t/metadata.json", "relative"),
+        ("file:w/t/metadata.json", "relative"),
+        ("file://elsewhere/w/metadata.json", "another machine"),
+        ("s3://user:secret@bucket/w/metadata.json", "begins with the name of a bucket"),
+        ("s3://bucket", "not that of a file"),
+        ("s3://bucket/w//metadata.json", "not a path inside a store"),
+        ("/w/t/", "not that of a file"),
+        ("/w/\udcff/metadata.json", "not text"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_a_warning(local_lake: Lake, location: str, words: str) -> None:
+    if "\udcff" in location:
+        # no definition can hold it, but metadata can
+        table = local_lake.table("t")
+        metadata = json.loads(local_lake.read(table.metadata_location))
+        metadata["snapshots"][0]["manifest-list"] = location
+        found, _ = look(local_lake, (T, local_lake.edit(table.metadata_location, snapshots=metadata["snapshots"])))
+    else:
+        found, _ = look(local_lake, (T, location))
+    assert [(one.code, one.path, one.objects) for one in found] == [("F604", location, (T,))]
+    assert words in found[0].message
+
+
+def test_tables_of_a_store_that_nothing_opens_are_counted(local_lake: Lake) -> None:
+    tables = [(TableName("ns", f"t{number:03}"), f"hdfs://nn/w/{number}/metadata.json") for number in range(50)]
+    found, _ = look(local_lake, *tables)
+    assert [len(one.objects) for one in found] == [1] * 20 + [30]
+    assert (found[-1].path, found[-1].objects_total) == ("hdfs://nn", 30)
+    assert found[-1].message == "30 more tables could not be looked at: no store is known for hdfs://"
+    assert sorted(name for one in found for name in one.objects) == [name for name, _ in tables]
+
+
+def test_no_permission_is_a_warning(s3_lake: Lake, strict_s3: StrictS3) -> None:
+    table = s3_lake.table("t")
+    denied = Lake(s3_lake.warehouse, options=s3_options(strict_s3.url, key="nobody"))
+    found, _ = look(denied, (T, table.metadata_location))
+    assert [(one.code, one.path) for one in found] == [("F604", table.metadata_location)]
+    assert "Forbidden" in found[0].message or "Access Denied" in found[0].message
+
+
+def test_a_bucket_that_is_not_there_is_a_warning(s3_lake: Lake) -> None:
+    found, _ = look(s3_lake, (T, "s3a://no-such-bucket/t/metadata.json"))
+    assert [one.code for one in found] == ["F604"]
+    assert "there is no bucket no-such-bucket" in found[0].message
+
+
+def test_data_elsewhere_than_the_metadata(local_lake: Lake, s3_lake: Lake) -> None:
+    # Hadoop's names for schemes, and the forms of local locations
+    table = s3_lake.table("t")
+    inside = s3_lake.read(table.metadata_location).replace(b'"s3://', b'"s3a://')
+    location = f"{local_lake.warehouse}/copy/00000.metadata.json"
+    local_lake.write(location, inside)
+    for spelled in (location, location.replace("file://", "file:"), location.removeprefix("file://")):
+        found, checked = look(s3_lake, (T, spelled))
+        assert (found, checked["data_files"]) == ([], 1)
+
+
+EVIL = [
+    "a b",
+    "%3A%2F..%2F",
+    "$(touch x);`y`&'\"",
+    "[bold]<b>",
+    "t\u202egnp.exe",
+    "élan-名前-🦊",
+    "?query#fragment",
+    "-rf",
+]
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_evil_names(local_lake: Lake, evil: str) -> None:
+    lake = local_lake
+    table = lake.table("t")
+    folder = f"{lake.warehouse}/{evil}"
+    files = files_of(table)
+    metadata = json.loads(lake.read(files.metadata))
+    moved = f"{folder}/snap {evil}.avro"
+    lake.write(moved, lake.read(files.manifest_list))
+    metadata["snapshots"][0]["manifest-list"] = moved
+    location = f"{folder}/{evil}.metadata.json"
+    lake.write(location, json.dumps(metadata).encode())
+    name = TableName(evil.replace(" ", "_"), evil.replace(" ", "_"))
+    found, checked = look(lake, (name, location))
+    assert (found, checked["data_files"]) == ([], 1)
+    lake.delete(moved)
+    found, _ = look(lake, (name, location))
+    assert [(one.code, one.path, one.objects) for one in found] == [("F603", moved, (name,))]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"snapshots": 7}, "not a list"),
+        ({"snapshots": []}, "is referred to and not in it"),
+        ({"snapshots": [None, 3, "x", {"snapshot-id": True}]}, "is referred to and not in it"),
+        ({"current_snapshot_id": "x"}, "the current snapshot has no id"),
+        ({"current_snapshot_id": 10**30}, "is referred to and not in it"),
+        ({"refs": []}, ""),
+        ({"refs": [1]}, "not an object"),
+        ({"refs": {"main": 3}}, "a branch or tag has no id"),
+        ({"refs": {"old": {"snapshot-id": 1, "type": "tag"}}}, "snapshot 1 is referred to"),
+        ({"format_version": True}, "not the metadata of an Iceberg table"),
+        ({"format_version": 9}, "format version 9"),
+    ],
+)
+def test_metadata_that_makes_no_sense(local_lake: Lake, changes: dict[str, object], words: str) -> None:
+    table = local_lake.table("t")
+    location = local_lake.edit(table.metadata_location, **changes)
+    found, _ = look(local_lake, (T, location))
+    if not words:
+        assert found == []
+        return
+    assert [(one.code, one.path) for one in found] == [("F604" if "version 9" in words else "F602", location)]
+    assert words in found[0].message
+
+
+def test_metadata_that_unpacks_to_more_than_memory(local_lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("olympia_cli.ops.verify_metadata.MAX_BYTES", 1_000_000)
+    location = f"{local_lake.warehouse}/bomb.metadata.json"
+    local_lake.write(location, gzip.compress(bytes(1_000_001)))
+    found, _ = look(local_lake, (T, location))
+    assert [(one.code, one.path) for one in found] == [("F604", location)]
+
+
+def test_a_data_file_that_is_taken_for_metadata_is_not_read_whole(
+    local_lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("olympia_cli.iceberg.files.MAX_BYTES", 1_000)
+    location = f"{local_lake.warehouse}/big.parquet"
+    local_lake.write(location, bytes(100_000))
+    found, _ = look(local_lake, (T, location))
+    assert [(one.code, one.message) for one in found] == [("F604", f"{location}: it is larger than 1,000 bytes")]
+
+
+def test_a_server_that_is_down_is_given_up(local_lake: Lake) -> None:
+    options = s3_options("http://127.0.0.1:9")
+    down = Lake(f"s3://{BUCKET}/x", options=options)
+    tables = [(TableName("ns", f"t{number:03}"), f"s3://{BUCKET}/w/{number}/metadata.json") for number in range(200)]
+    found, _ = look(down, *tables)
+    assert {one.code for one in found} == {"F604"}
+    assert [len(one.objects) for one in found] == [1] * 20 + [180]
+    assert "cannot reach http://127.0.0.1:9" in found[-1].message
+
+
+def test_a_definition_without_a_location() -> None:
+    from olympia_cli.format.pb.objects_pb2 import TableDef
+
+    found = list(IcebergDataChecks().check([(T, TableDef(id="x"))], SILENT))
+    assert told(found) == [("F601", "", "the definition names no metadata")]
+
+
+def test_a_link_to_the_data_is_followed(local_lake: Lake, tmp_path: Path) -> None:
+    table = local_lake.table("t")
+    data = Path(files_of(table).data[0].removeprefix("file://"))
+    moved = tmp_path / "elsewhere.parquet"
+    data.rename(moved)
+    data.symlink_to(moved)
+    assert look(local_lake, (T, table.metadata_location))[0] == []
+    moved.unlink()
+    assert [one.code for one in look(local_lake, (T, table.metadata_location))[0]] == ["F603"]
