@@ -60,12 +60,6 @@ class InvalidLocation(OlympiaError):
     exit_code = 2
 
 
-class ExtraMissing(OlympiaError):
-    """What was asked for needs a package that is an extra of this one, and is not installed."""
-
-    exit_code = 2
-
-
 # 3: partly done
 
 
@@ -278,7 +272,7 @@ class Damaged(OlympiaError):
     """A file does not hold what the format says it must."""
 
     exit_code = 40
-    default_hint = "find a version that is whole with log and tree --at REF, then go back to it with rollback"
+    default_hint = "see what is damaged and what to do about it with fsck"
 
     def __init__(self, path: str, reason: str, *, hint: str | None = None) -> None:
         super().__init__(f"{path}: {reason}", hint=hint)

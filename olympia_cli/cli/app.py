@@ -46,6 +46,13 @@ COMMANDS = {
     "diff": "Show what changed between two versions.",
     "time-travel": "Show the catalog as it was.",
     "rollback": "Put the catalog back to an older version.",
+    "expire": "Take old versions out of history, and later their files out of the store.",
+    "export create": "Copy a version to another place.",
+    "export ls": "List the exports.",
+    "export verify": "Check that an export is whole.",
+    "export resume": "Go on with an export that was interrupted.",
+    "export drop": "Forget an export.",
+    "fsck": "Check that the catalog is whole.",
     "dump-node": "Show one node file, even a damaged one.",
     "tree": "Draw the tree of node files.",
     "status": "Show how the catalog is doing.",
@@ -62,6 +69,7 @@ GROUPS = {
     "table": "Tables.",
     "view": "Views.",
     "txn": "Distributed transactions.",
+    "export": "Copies of versions at other places.",
     "catalog": "The catalog itself.",
 }
 

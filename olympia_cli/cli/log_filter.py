@@ -42,6 +42,8 @@ class Filter:
 
     def apply(self, entry: LogEntry) -> LogEntry | None:
         """The entry with the actions that are wanted, or None."""
+        if entry.unreadable:
+            return entry  # nobody knows what it did, so nobody can leave it out
         if self.by is not None and self.by not in (entry.by, entry.by.partition("@")[0]):
             return None
         if self.namespace is None and not self.types:

@@ -9,23 +9,22 @@ from typing import Any
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import read_root
 from olympia_cli.cli.escape import visible
-from olympia_cli.errors import Damaged
+from olympia_cli.errors import Damaged, VersionNotFound
 from olympia_cli.ops.diff import ObjectChange, changed_fields, diff
 from olympia_cli.ops.log import LogEntry
 
 
 def patch_lines(entry: LogEntry) -> Iterator[str]:
     """The changes that a version made to its predecessor, field by field."""
-    if entry.previous_version is None:
+    if entry.previous_version is None or entry.snapshot is None:
         return
     try:
-        yield from _patch(entry, entry.previous_version)
-    except Damaged as damaged:
+        yield from _patch(entry.snapshot, entry.previous_version)
+    except (Damaged, VersionNotFound) as damaged:
         yield visible(f"cannot be shown: {damaged.message}")
 
 
-def _patch(entry: LogEntry, previous: int) -> Iterator[str]:
-    new = entry.snapshot
+def _patch(new: Snapshot, previous: int) -> Iterator[str]:
     old = Snapshot(new.store, read_root(new.store, previous, new.file.width), new)
     if old.root.catalog_def != new.root.catalog_def and (fields := changed_fields(old.definition, new.definition)):
         yield "~ catalog"

@@ -19,9 +19,10 @@ _STYLES = {"+": "32", "-": "31", "~": "33", ">": "36"}
 
 def describe(entry: LogEntry) -> dict[str, Any]:
     """A version of the log as JSON has it."""
-    return {
+    created = entry.created_at_millis
+    shown: dict[str, Any] = {
         "version": entry.version,
-        "created_at": time_text(entry.snapshot.created_at_millis),
+        "created_at": None if created is None else time_text(created),
         "previous_version": entry.previous_version,
         "rollback_from": entry.rollback_from,
         "rollback_to": entry.rollback_to,
@@ -31,6 +32,7 @@ def describe(entry: LogEntry) -> dict[str, Any]:
         "message": entry.message or None,
         "actions": [describe_action(action) for action in entry.changes],
     }
+    return {**shown, "unreadable": entry.unreadable} if entry.unreadable else shown
 
 
 def print_log(
@@ -77,9 +79,12 @@ def _print_for_pipe(out: TextIO, entries: Iterable[LogEntry], stats: bool, patch
     for entry in entries:
         shown = describe(entry)
         undone = f"undone by v{entry.undone_by}" if entry.undone_by is not None else ""
-        lead = "\t".join([f"v{entry.version}", shown["created_at"], visible(entry.by), visible(entry.message), undone])
+        moment = shown["created_at"] or ""
+        lead = "\t".join([f"v{entry.version}", moment, visible(entry.by), visible(entry.message), undone])
         actions = shown["actions"]
         lines = [stat(actions)] if stats else [action_line(action) for action in actions]
+        if entry.unreadable:
+            lines = [_unreadable(entry)]
         for line in lines or [""]:
             out.write(f"{lead}\t{line}\n")
         for line in patch(entry) if patch is not None else ():
@@ -95,18 +100,20 @@ def _print_blocks(
     for entry in entries:
         width = width or len(f"v{entry.version}") + 1
         shown = describe(entry)
-        moment = shown["created_at"][:19].replace("T", " ") + "Z"
+        moment = (shown["created_at"] or "")[:19].replace("T", " ").ljust(19) + ("Z" if shown["created_at"] else " ")
         undone = entry.undone_by is not None
         note = f"  undone by v{entry.undone_by}" if undone else ""
         if entry.rollback_to is not None:
             note = f"  rollback to v{entry.rollback_to}" + note
         head = f"v{entry.version}".ljust(width)
-        ago = age(entry.snapshot.created_at_millis, now).rjust(4)
+        ago = _age(entry, now)
         out.write(f"{paint(head, '2' if undone else '1')} {moment} {ago}  {visible(entry.by)}{paint(note, '35')}\n")
         indent = " " * (width + 1)
         for line in entry.message.splitlines():
             out.write(f"{indent}{visible(line)}\n")
-        if stats:
+        if entry.unreadable:
+            out.write(f"{indent}{paint(_unreadable(entry), '31')}\n")
+        elif stats:
             out.write(f"{indent}{stat(shown['actions'])}\n")
         elif entry.rollback_to is not None:
             last = entry.rollback_from or entry.version - 1
@@ -130,8 +137,10 @@ def _print_lines(session: Session, out: TextIO, entries: Iterable[LogEntry], now
         what = stat(shown["actions"])
         if entry.rollback_to is not None:
             what = f"rollback v{entry.rollback_from} → v{entry.rollback_to}"
+        if entry.unreadable:
+            what = "unreadable"
         lead = lanes.next(entry) if graph else ""
-        ago = age(entry.snapshot.created_at_millis, now).rjust(4)
+        ago = _age(entry, now)
         subject = visible(entry.message.split("\n", 1)[0])
         undone = entry.undone_by is not None
         text = f"v{entry.version:<5} {ago}  {what:<10}  {subject}"
@@ -143,6 +152,15 @@ def _print_lines(session: Session, out: TextIO, entries: Iterable[LogEntry], now
             text = (text if len(text) <= room else text[: room - 1] + "…").ljust(room)
         out.write(f"{lead}{paint(text, '2' if undone else '0')}  {by}\n")
         out.flush()
+
+
+def _unreadable(entry: LogEntry) -> str:
+    return visible(f"! unreadable: {entry.unreadable}")
+
+
+def _age(entry: LogEntry, now: int) -> str:
+    created = entry.created_at_millis
+    return ("?" if created is None else age(created, now)).rjust(4)
 
 
 def _marks(session: Session) -> tuple[str, ...]:

@@ -62,6 +62,8 @@ def action_line(action: dict[str, Any]) -> str:
             words.append(f"{detail['export']} of v{detail['at_version']}")
         if "former_oldest" in detail:
             words.append(f"oldest v{detail['former_oldest']} → v{detail['oldest']}")
+        if detail.get("description"):
+            words.append(" " + detail["description"])
         if "purged" in detail:
             words.append(f"below v{detail['purged']}")
     if action["type"] == "CATALOG_CREATE":

@@ -15,8 +15,9 @@ from olympia_cli.catalog.commit import Author, Committed, commit
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.errors import InvalidLine, OlympiaError
+from olympia_cli.errors import Damaged, InvalidLine, OlympiaError
 from olympia_cli.format.actions import commit_info
+from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.names import NamespaceName, TableName, ViewName, parse_table, parse_view
 from olympia_cli.ops.log import log
@@ -132,6 +133,8 @@ class _Known:
     def look(self, latest: Snapshot) -> None:
         """Read what is new."""
         for entry in log(latest, self.version + 1):
+            if entry.unreadable:
+                raise Damaged(root_path(entry.version), "it is not known what this version did")
             info = commit_info(entry.actions)
             if info is not None and entry.undone_by is None:
                 self.done[info.transaction_id] = entry.version

@@ -17,6 +17,7 @@ from olympia_cli.format.pb.actions_pb2 import (
     NamespaceDropDef,
     NamespaceSetPropertiesDef,
     NamespaceUnsetPropertiesDef,
+    RepairDef,
     RestoreDef,
     RollbackDef,
 )
@@ -85,6 +86,9 @@ def action_detail(action: Action) -> dict[str, Any]:
             detail |= {"oldest": expire.oldest, "purged": expire.purged}
         else:
             detail |= {"oldest": expire.oldest, "former_oldest": expire.former_oldest}
+    elif action.type == T.CATALOG_REPAIR:
+        repair = action.parse_payload(RepairDef)
+        detail |= {"description": repair.description, "lost_keys": len(repair.lost_keys)}
     definition = action.parse_definition()
     if isinstance(definition, TableDef) and definition.iceberg_metadata_location:
         detail["metadata_location"] = definition.iceberg_metadata_location

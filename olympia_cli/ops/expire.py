@@ -51,14 +51,14 @@ def mark(catalog: Catalog, plan: MarkPlan, message: str = "", *, retry_for: floa
     done = catalog.commit(transaction, message, retry_for=retry_for)
     with contextlib.suppress(OlympiaError):
         # it may lag, and the next expire writes it
-        _write_oldest(store, catalog.snapshot())
+        _write_oldest(catalog)
     return done
 
 
 def undo(catalog: Catalog, message: str = "", *, retry_for: float = 60.0) -> Committed | None:
     """Bring back all versions that are in quarantine; None when there are none.
 
-    1 vn/oldest, which may lag and must not lead; 2 the commit
+    1 vn/oldest, which may lag and must not lead; 2 the commit; 3 vn/oldest, which another expire may have written
     """
     transaction = catalog.begin()
     marks = read_quarantine(transaction.base.definition)
@@ -68,7 +68,11 @@ def undo(catalog: Catalog, message: str = "", *, retry_for: float = 60.0) -> Com
     payload = ExpireDef(oldest=target)
     _do(transaction, T.CATALOG_EXPIRE_UNDO, payload)
     catalog.store.overwrite(OLDEST, str(target).encode())
-    return catalog.commit(transaction, message, retry_for=retry_for)
+    try:
+        return catalog.commit(transaction, message, retry_for=retry_for)
+    finally:
+        with contextlib.suppress(OlympiaError):
+            _write_oldest(catalog)
 
 
 def purge(
@@ -101,7 +105,7 @@ def purge(
     head = catalog.snapshot()
     if _revived(head, planned_at):
         files = _still_doomed(catalog, files, plan.purged, floors)
-    _write_oldest(store, head)
+    _write_oldest(catalog)
     try:
         _delete(store, files, progress)
         store.delete_many((*plan.manifests, *plan.unfinished, *plan.abandoned))
@@ -151,8 +155,10 @@ def _save(path: str) -> int:
 
 def _revived(head: Snapshot, planned_at: int) -> bool:
     """Whether a commit since the plan may have made an old file live again: a rollback, a restore, an export, or
-    whatever this program does not know.
+    whatever this program does not know. So may those that are expired by now, which nobody can look at.
     """
+    if planned_at + 1 < expired_before(head.definition):
+        return True
     for version in range(planned_at + 1, head.version + 1):
         actions = at_version(version, head).actions()
         if not actions or any(action.type not in _HARMLESS for action in actions):
@@ -166,8 +172,12 @@ def _still_doomed(catalog: Catalog, files: Sequence[Doomed], purged: int, floors
     return [file for file in files if not planner.is_live(file.path)]
 
 
-def _write_oldest(store: Store, snapshot: Snapshot) -> None:
-    store.overwrite(OLDEST, str(expired_before(snapshot.definition)).encode())
+def _write_oldest(catalog: Catalog) -> None:
+    """Let vn/oldest follow the catalog's definition. Others may move both meanwhile, so whoever writes looks again."""
+    written: int | None = None
+    while (oldest := expired_before(catalog.snapshot().definition)) != written:
+        catalog.store.overwrite(OLDEST, str(oldest).encode())
+        written = oldest
 
 
 def record_run(catalog: Catalog, values: dict[str, Any]) -> None:

@@ -150,8 +150,10 @@ class Planner:
         # of two clocks the one that makes everything younger; with no writer about, ages may be below its resolution
         self.now = now if floors.offline else min(now, self.store_now)
         self._reach = Reach(self.store, definitions=True, progress=progress)
-        self._open = self._open_transactions()
-        self._open_ids = {saved.id for saved in self._open}
+        alive = self._live_transactions()
+        self._open = [saved for saved in alive if _is_running(saved)]
+        # the last save of an aborted one is all that tells a process that holds an older save; so it stays as long
+        self._live_ids = {saved.id for saved in alive}
 
     # Plans
 
@@ -249,14 +251,13 @@ class Planner:
             return Kept(past.version, reason, details[reason])
         return Kept(past.version, "in-use", "a transaction that began at it, or at an older kept version, may commit")
 
-    def _open_transactions(self) -> list[Saved]:
-        """The distributed transactions that may still commit."""
-        found = []
-        for saved in distributed.saved_transactions(self.store):
-            running = bool(saved.definition.running_root_node_file_path) and saved.committed_version is None
-            if running and self.now <= saved.definition.expire_at_millis + HALF_AN_HOUR_MILLIS:
-                found.append(saved)
-        return found
+    def _live_transactions(self) -> list[Saved]:
+        """The distributed transactions that are within their lifetime, whatever became of them."""
+        return [
+            saved
+            for saved in distributed.saved_transactions(self.store)
+            if self.now <= saved.definition.expire_at_millis + HALF_AN_HOUR_MILLIS
+        ]
 
     def _pins(self) -> Iterator[tuple[str, bytes]]:
         """What live transactions and sharing exports need, as roots to follow."""
@@ -324,7 +325,7 @@ class Planner:
             return file.path not in self._reach
         if kind is FileKind.TRANSACTION:
             parsed = parse_transaction_path(file.path)
-            return parsed is not None and parsed[0] not in self._open_ids
+            return parsed is not None and parsed[0] not in self._live_ids
         return kind is FileKind.TEMPORARY
 
     def _check_end(self, later: list[int]) -> None:
@@ -416,7 +417,7 @@ class Planner:
     def is_live(self, path: str) -> bool:
         parsed = parse_transaction_path(path)
         if parsed is not None:
-            return parsed[0] in self._open_ids
+            return parsed[0] in self._live_ids
         return path in self._reach
 
     def _roots(self, first: int, end: int) -> Iterator[tuple[str, bytes]]:
@@ -438,6 +439,11 @@ class Planner:
                 and not _is_foreign_root(file.path, version)
             ):
                 yield Doomed(file.path, file.size, FileKind.ROOT.value)
+
+
+def _is_running(saved: Saved) -> bool:
+    """Whether a distributed transaction is neither committed nor aborted."""
+    return bool(saved.definition.running_root_node_file_path) and saved.committed_version is None
 
 
 def in_order(files: Iterable[Doomed]) -> tuple[Doomed, ...]:

@@ -38,6 +38,8 @@ def history(latest: Snapshot, name: ObjectName) -> Iterator[Revision]:
     newer_entry: LogEntry | None = None
     id = newer.id if newer is not None else None
     for entry in log(latest, oldest_version(latest)):
+        if entry.snapshot is None:
+            continue  # what it did shows as what the next version did
         found = entry.snapshot.get(current) if current is not None else None
         if found is not None and id is not None and found.id != id:
             found = None
@@ -106,7 +108,7 @@ def describe_revision(revision: Revision) -> dict[str, Any]:
     entry = revision.entry
     shown: dict[str, Any] = {
         "version": entry.version,
-        "created_at": time_text(entry.snapshot.created_at_millis),
+        "created_at": time_text(entry.created_at_millis or 0),
         "change": revision.change,
         "namespace": revision.name.namespace,
         "name": revision.name.name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from olympia_cli.catalog.catalog import Catalog
@@ -19,24 +19,29 @@ from olympia_cli.names import Ago, AtTime, parse_reference
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One version. `undone_by` is the rollback that passed over it, seen from where the log begins."""
+    """One version. `undone_by` is the rollback that passed over it, seen from where the log begins.
 
-    snapshot: Snapshot
+    `unreadable` says why what it did cannot be read; `snapshot` is None when not even its root can.
+    """
+
+    version: int
+    snapshot: Snapshot | None
     actions: tuple[Action, ...]
     rollback_to: int | None
     undone_by: int | None
+    unreadable: str = ""
 
     @property
-    def version(self) -> int:
-        return self.snapshot.version
+    def created_at_millis(self) -> int | None:
+        return None if self.snapshot is None else self.snapshot.created_at_millis
 
     @property
     def previous_version(self) -> int | None:
-        return _version(self.snapshot.root.previous_root)
+        return None if self.snapshot is None else _version(self.snapshot.root.previous_root)
 
     @property
     def rollback_from(self) -> int | None:
-        return _version(self.snapshot.root.rollback_from_root)
+        return None if self.snapshot is None else _version(self.snapshot.root.rollback_from_root)
 
     @property
     def changes(self) -> tuple[Action, ...]:
@@ -64,26 +69,37 @@ def log(newest: Snapshot, oldest: int) -> Iterator[LogEntry]:
     a bounded number ahead.
 
     A rollback goes on from an older version, so the versions between are not part of what came after. `counts`
-    is the next version, going back, that is.
+    is the next version, going back, that is. A version that cannot be read is told as such, and hides none before it.
     """
     store, width = newest.store, newest.file.width
     versions = range(newest.version, oldest - 1, -1)
     paths = (root_path(version, width) for version in versions)
     counts, undoing = newest.version, None
     for version, (path, data) in zip(versions, store.read_many(paths), strict=False):
-        if isinstance(data, PathMissing):
-            raise Damaged(path, f"version {version} is missing")
-        if isinstance(data, Exception):
+        if isinstance(data, Exception) and not isinstance(data, PathMissing):
             raise data
-        snapshot = Snapshot(store, RootFile(version, width, data), newest)
-        actions = snapshot.actions()
+        snapshot, actions, unreadable = _read(path, data, RootFile(version, width, b""), newest)
         target = _rollback_target(actions)
         undone_by = None
         if version > counts:
             undone_by = undoing
         else:
             counts, undoing = (version - 1, None) if target is None else (target, version)
-        yield LogEntry(snapshot, actions, target, undone_by)
+        yield LogEntry(version, snapshot, actions, target, undone_by, unreadable)
+
+
+def _read(
+    path: str, data: bytes | PathMissing, file: RootFile, newest: Snapshot
+) -> tuple[Snapshot | None, tuple[Action, ...], str]:
+    """A version and what it did, and why either cannot be read."""
+    if isinstance(data, PathMissing):
+        return None, (), f"{path}: the version is missing"
+    snapshot = None
+    try:
+        snapshot = Snapshot(newest.store, replace(file, data=data), newest)
+        return snapshot, snapshot.actions(), ""
+    except Damaged as damaged:
+        return snapshot, (), damaged.message
 
 
 def _rollback_target(actions: tuple[Action, ...]) -> int | None:
@@ -91,6 +107,10 @@ def _rollback_target(actions: tuple[Action, ...]) -> int | None:
         if action.type == ActionType.CATALOG_ROLLBACK:
             return action.parse_payload(RollbackDef).to_version
     return None
+
+
+def _is_since(entry: LogEntry, millis: int) -> bool:
+    return entry.created_at_millis is None or entry.created_at_millis >= millis
 
 
 def _version(path: str | None) -> int | None:
@@ -118,5 +138,5 @@ def log_between(
     if isinstance(reference, AtTime | Ago):
         moment = reference.millis if isinstance(reference, AtTime) else now - reference.millis
         # times never decrease, so the first version before the moment ends it
-        return takewhile(lambda entry: entry.snapshot.created_at_millis >= moment, log(newest, oldest))
+        return takewhile(lambda entry: _is_since(entry, moment), log(newest, oldest))
     return log(newest, max(oldest, catalog.snapshot(reference).version))

@@ -111,7 +111,12 @@ def _attention(
 def _full(catalog: Catalog, snapshot: Snapshot, now: int) -> dict[str, Any]:
     objects = {kind.word + "s": sum(1 for _ in snapshot.scan(kind)) for kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW)}
     kept = Reach(catalog.store, java=snapshot.file.java)
-    kept.add((version.file.path, version.file.data) for version in _kept(catalog, snapshot, now))
+    known = True
+    try:
+        kept.add((version.file.path, version.file.data) for version in _kept(catalog, snapshot, now))
+    except Damaged:
+        # what cannot be followed reaches nobody knows what, so nothing is said to be reclaimable
+        known = False
     files: dict[str, dict[str, int]] = {}
     reclaimable = 0
     for file in catalog.store.list():
@@ -121,7 +126,7 @@ def _full(catalog: Catalog, snapshot: Snapshot, now: int) -> dict[str, Any]:
         counted["bytes"] += file.size
         if kind in ("root", "node", "definition") and file.path not in kept:
             reclaimable += file.size
-    return {"objects": objects, "files": files, "reclaimable_bytes": reclaimable}
+    return {"objects": objects, "files": files, "reclaimable_bytes": reclaimable if known else None}
 
 
 def _kept(catalog: Catalog, latest: Snapshot, now: int) -> list[Snapshot]:

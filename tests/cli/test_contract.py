@@ -39,6 +39,13 @@ SHAPES: dict[str, tuple[str, list[str]]] = {
     "txn abort": ("txn-abort", ["TXN", "--yes"]),
     "rollback": ("rollback", ["v2", "--yes"]),
     "compact": ("compact", []),
+    "expire": ("expire", ["--older-than", "0s", "--keep-last", "2", "--offline", "--yes"]),
+    "fsck": ("fsck", ["--level", "full", "--all-versions"]),
+    "export create": ("export-create", ["friday", "--dest", "friday"]),
+    "export ls": ("export-ls", []),
+    "export verify": ("export-verify", ["thursday"]),
+    "export resume": ("export-create", ["thursday", "--dest", "thursday"]),
+    "export drop": ("export-drop", ["thursday", "--yes"]),
     "apply": ("changed", ["changes.jsonl"]),
     "catalog alter": ("changed", ["--set", "k=v"]),
     "ns create": ("changed", ["n"]),
@@ -68,6 +75,8 @@ def on_sample(olympia: Run, sample: Sample, tmp_path: Path) -> Callable[..., Any
         words = [sample.transaction if word == "TXN" else word for word in SHAPES[command][1]]
         if command == "table restore":
             olympia("table", "drop", "sales.orders_2025").ok()
+        if command.startswith("export ") and not (tmp_path / "thursday").exists():
+            olympia("export", "create", "thursday", "--dest", "thursday").ok()
         return olympia(*command.split(), *words, *more)
 
     return start
@@ -188,6 +197,7 @@ LISTS = {
     "table ls": ("tables", ["namespace", "name"]),
     "view ls": ("views", ["namespace", "name"]),
     "txn ls": ("transactions", ["id", "state"]),
+    "export ls": ("exports", ["name", "state"]),
     "table history": ("revisions", ["version", "change"]),
     "log": ("versions", ["version"]),
 }
@@ -205,7 +215,7 @@ def test_jsonl_is_a_document_a_line(command, on_sample):
     assert expected
 
 
-@pytest.mark.parametrize("command", ["ns ls", "table ls", "view ls", "txn ls"])
+@pytest.mark.parametrize("command", ["ns ls", "table ls", "view ls", "txn ls", "export ls"])
 def test_csv_has_a_header_and_all_values(command, on_sample):
     table = list(csv.DictReader(io.StringIO(on_sample(command, "-o", "csv").ok().stdout)))
     expected = rows(on_sample, command)

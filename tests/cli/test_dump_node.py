@@ -238,7 +238,7 @@ def test_a_damaged_latest_root_can_be_dumped(run: Run, damageable: Sample) -> No
     # seen from the newest version that can be read
     assert run("-c", damageable.uri, "dump-node", "2999-01-01", "--json").ok().json["version"] == 6
     file.write_bytes(b"")
-    run("-c", damageable.uri, "dump-node").failed(40, "empty", "a version that is whole")
+    run("-c", damageable.uri, "dump-node").failed(40, "empty", "fsck")
 
 
 @pytest.mark.parametrize("kind", ["root", "node"])

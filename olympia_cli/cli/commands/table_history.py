@@ -47,7 +47,7 @@ def run(
                 {
                     **shown,
                     "v": f"v{shown['version']}",
-                    "age": age(revision.entry.snapshot.created_at_millis, now),
+                    "age": age(revision.entry.created_at_millis or 0, now),
                     "table": str(TableName(shown["namespace"], shown["name"])),
                     "metadata": short_location(location),
                     "changed": ", ".join(shown["fields"]),

@@ -1,0 +1,144 @@
+"""What fsck does beyond looking: showing a plan and doing it, and writing what is left into a new catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.escape import plural
+from olympia_cli.cli.params import Output
+
+if TYPE_CHECKING:
+    from olympia_cli.names import ObjectName
+    from olympia_cli.ops.repair import Prefer
+    from olympia_cli.ops.repair_plan import RepairPlan, Step
+    from olympia_cli.ops.salvage import SalvageReport
+
+SHOWN = 20
+"""So many names or lines of one sort are shown; JSON has all of them."""
+
+
+def check_options(
+    *, repair: bool, prefer: str | None, salvage: str | None, dry_run: bool, yes: bool, past: bool
+) -> None:
+    """Refuse options that mean nothing together. `past` is whether older versions are looked at."""
+    from olympia_cli.errors import InvalidOption
+
+    if repair and salvage is not None:
+        raise InvalidOption("--repair and --salvage do not go together", hint="give one of them")
+    if repair and past:
+        raise InvalidOption("a repair is about the latest version", hint="leave out --at")
+    if not repair and (prefer is not None or yes):
+        raise InvalidOption("--prefer and --yes are about --repair", hint="add --repair")
+    if not repair and salvage is None and dry_run:
+        raise InvalidOption("--dry-run is about --repair and --salvage", hint="add one of them")
+
+
+def repair(
+    session: Session, prefer: Prefer, *, yes: bool, dry_run: bool, message: str
+) -> tuple[RepairPlan, int | None]:
+    """Plan, show it, ask, and do it; the plan, and the version that it became."""
+    from olympia_cli.catalog.catalog import who
+    from olympia_cli.catalog.clock import SystemClock
+    from olympia_cli.catalog.commit import Author
+    from olympia_cli.ops.repair import apply_repair, plan_repair
+
+    clock = SystemClock()
+    with session.progress() as progress:
+        plan = plan_repair(session.store, clock, prefer=prefer, progress=progress)
+    _show(session, plan)
+    if plan.nothing_to_do or dry_run:
+        if not plan.nothing_to_do:
+            session.say(f"to do it: {session.command('fsck --repair')}")
+        return plan, None
+    session.confirm("Repair it like this?", yes)
+    with session.progress() as progress:
+        version = apply_repair(session.store, clock, plan, Author(by=who(), message=message), progress)
+    session.say("the hints are right again" if version is None else f"v{version} is the repaired version")
+    return plan, version
+
+
+def _show(session: Session, plan: RepairPlan) -> None:
+    for step in plan.steps:
+        session.say(f"plan: {step.text}")
+        _show_step(session, step)
+    for step in plan.alternatives:
+        session.say(f"instead (--prefer {step.kind}): {step.text}")
+    for text in plan.unmended:
+        session.say(f"stays as it is: {text}")
+    if plan.nothing_to_do:
+        session.say("there is nothing to repair in the latest version or the hints")
+
+
+def _show_step(session: Session, step: Step) -> None:
+    _say_some(session, step.details)
+    _say_some(session, [f"unsure: {one}" for one in step.lost_ranges])
+    _say_some(session, _names("lost", step.loses))
+    if step.reverts:
+        session.say(f"  as an older version has it: {plural(len(step.reverts), 'object')}")
+        # where nobody knows what changed, all of them are named, which tells nothing
+        _say_some(session, [] if step.lost_ranges else _names("older", step.reverts))
+
+
+def _names(word: str, names: Sequence[ObjectName]) -> list[str]:
+    return [f"{word}: {name.kind.word} {name}" for name in names]
+
+
+def _say_some(session: Session, lines: Sequence[str]) -> None:
+    for line in lines[:SHOWN]:
+        session.say(f"  {line}")
+    if len(lines) > SHOWN:
+        session.say(f"  … and {len(lines) - SHOWN:,} more")
+
+
+def describe_repair(plan: RepairPlan, version: int | None, dry_run: bool) -> dict[str, Any]:
+    from olympia_cli.ops.repair_plan import describe_plan
+
+    return {**describe_plan(plan), "dry_run": dry_run, "version": version}
+
+
+def salvage(session: Session, destination: str, *, dry_run: bool, message: str) -> SalvageReport:
+    """Write what can be read into a new catalog, and say what could not be."""
+    import os
+
+    from olympia_cli.catalog.catalog import who
+    from olympia_cli.catalog.clock import SystemClock
+    from olympia_cli.catalog.commit import Author
+    from olympia_cli.ops.salvage import salvage as do_salvage
+    from olympia_cli.storage.open import open_store
+
+    uri = os.path.expanduser(destination) if destination.startswith("~") else destination
+    # the storage options of the catalog hold for a place of the same kind
+    options = session.location.options if _scheme(uri) == _scheme(session.location.uri) else None
+    dest = open_store(uri, options or None)
+    author = Author(by=who(), message=message)
+    with session.progress() as progress:
+        report = do_salvage(session.store, dest, SystemClock(), author, progress, dry_run=dry_run)
+    dest.close()
+    _show_salvage(session, report, dry_run)
+    return report
+
+
+def _scheme(uri: str) -> str:
+    scheme, separator, _ = uri.partition("://")
+    return scheme if separator else ""
+
+
+def _show_salvage(session: Session, report: SalvageReport, dry_run: bool) -> None:
+    _say_some(session, report.notes)
+    _say_some(session, [f"unreadable: {path}: {reason}" for path, reason in report.unreadable])
+    if report.missing_versions:
+        session.say(f"  {plural(len(report.missing_versions), 'version')} missing")
+    _say_some(session, [f"unsure: {one}" for one in report.lost_ranges])
+    _say_some(session, [f"doubtful: {name.kind.word} {name}: {why}" for name, why in report.doubtful])
+    _say_some(session, _names("lost", report.lost))
+    origin = "leftover files" if report.from_version is None else f"v{report.from_version}"
+    did = "would be" if dry_run else "are"
+    lost = plural(len(report.lost), "object")
+    session.say(f"{plural(report.objects, 'object')} of {origin} {did} in {report.destination}; {lost} lost")
+
+
+def is_rows(session: Session) -> bool:
+    """Whether the output is rows or one document, to which a second report is not added."""
+    return session.output not in (Output.TABLE, Output.WIDE)

@@ -1,0 +1,161 @@
+"""What fsck can find: the codes, how bad each is, and what one of them says of a catalog.
+
+A code never changes its meaning; new ones are only ever added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from olympia_cli.names import ObjectName
+
+MAX_OBJECTS = 1000
+"""So many objects, and so many versions, are named one by one in a finding."""
+
+
+class Severity(StrEnum):
+    """How bad it is. A catalog is damaged exactly when there is an error."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was found: in which file, what it hits, and what to do next.
+
+    `path` is relative to the catalog, or a location for table data. `versions` are closed ranges, ascending.
+    `objects` holds the first of them in key order, `objects_total` how many there are. `hint` is the words of the next
+    command.
+    """
+
+    code: str
+    severity: Severity
+    path: str
+    message: str
+    versions: tuple[tuple[int, int], ...] = ()
+    objects: tuple[ObjectName, ...] = ()
+    objects_total: int = 0
+    hint: str = ""
+
+    @property
+    def versions_total(self) -> int:
+        return sum(last - first + 1 for first, last in self.versions)
+
+
+CODES: dict[str, str] = {
+    "F101": "a version is missing between others",
+    "F102": "the oldest version is beyond the latest",
+    "F103": "no version can be read at all",
+    "F104": "a root does not name the version before it",
+    "F105": "a root's sizes or the catalog's id are not those of the other versions",
+    "F111": "vn/latest is missing",
+    "F112": "vn/latest is not a version number",
+    "F113": "vn/latest is behind the latest version",
+    "F114": "vn/latest is ahead of the latest version",
+    "F115": "vn/oldest is not a version number",
+    "F116": "a version is older than the one before it",
+    "F117": "vn/oldest leads what the catalog says",
+    "F201": "a node file is missing",
+    "F202": "a node file is empty",
+    "F203": "a node file is not an Arrow file",
+    "F204": "a node file is cut short",
+    "F205": "a file cannot be read",
+    "F206": "a node file is not what its digest says",
+    "F207": "the rows of a node file are malformed",
+    "F208": "the keys of a node are out of order, or there twice",
+    "F209": "a node has keys outside the range that its parent gives it",
+    "F210": "a node is on another level than its siblings",
+    "F211": "a node has too many or too few keys",
+    "F212": "a pointer leads outside the catalog",
+    "F213": "a node is below itself",
+    "F214": "a node has two places in one version",
+    "F215": "a key that no object can have",
+    "F301": "a definition is missing",
+    "F302": "a definition is empty or has no id",
+    "F303": "a definition cannot be parsed",
+    "F304": "a definition is not what its digest says",
+    "F305": "two objects of a version have one id",
+    "F306": "a table or view is in a namespace that does not exist",
+    "F307": "the catalog definition is missing or invalid",
+    "F401": "an action row cannot be decoded",
+    "F501": "a live distributed transaction cannot be read",
+    "F502": "what a live distributed transaction needs is missing or invalid",
+    "F503": "what an export pins is missing or invalid",
+    "F504": "the record of an export is malformed",
+    "F601": "the metadata of a table is missing",
+    "F602": "the metadata of a table cannot be read",
+    "F603": "a manifest or data file of a table is missing",
+    "F604": "table data could not be looked at",
+    "F901": "an orphan: nothing leads to the file",
+    "F902": "a root that is left over from before the oldest version",
+    "F903": "a file that is not of the format; it is never touched",
+    "F904": "files without a digest: unverified",
+    "F905": "a write in progress that was left behind",
+    "F906": "files in quarantine",
+    "F907": "a distributed transaction past its end",
+}
+"""What each code means."""
+
+_WARNINGS = frozenset({"F111", "F112", "F113", "F114", "F115", "F116", "F117", "F604"})
+
+
+def severity(code: str) -> Severity:
+    """How bad a code is, always."""
+    if code.startswith("F9"):
+        return Severity.INFO
+    return Severity.WARNING if code in _WARNINGS else Severity.ERROR
+
+
+def finding(
+    code: str,
+    path: str,
+    message: str,
+    *,
+    versions: Iterable[tuple[int, int]] = (),
+    objects: Iterable[ObjectName] = (),
+    objects_total: int | None = None,
+    hint: str = "",
+) -> Finding:
+    """A finding whose severity is its code's, and whose objects are cut to the first thousand."""
+    named = tuple(objects)
+    total = len(named) if objects_total is None else objects_total
+    return Finding(code, severity(code), path, message, tuple(versions), named[:MAX_OBJECTS], total, hint)
+
+
+def ranges(versions: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Version numbers, in any order, as closed ascending ranges."""
+    out: list[tuple[int, int]] = []
+    for version in sorted(set(versions)):
+        if out and out[-1][1] == version - 1:
+            out[-1] = (out[-1][0], version)
+        else:
+            out.append((version, version))
+    return tuple(out)
+
+
+def describe_finding(found: Finding) -> dict[str, Any]:
+    """A finding as the JSON output holds it. Of very many versions the newest are named one by one."""
+    versions: list[int] = []
+    for first, last in reversed(found.versions):
+        versions.extend(range(last, max(first, last - (MAX_OBJECTS - len(versions)) + 1) - 1, -1))
+        if len(versions) >= MAX_OBJECTS:
+            break
+    return {
+        "code": found.code,
+        "severity": str(found.severity),
+        "path": found.path,
+        "message": found.message,
+        "versions": sorted(versions),
+        "version_ranges": [list(one) for one in found.versions],
+        "objects": [
+            {"type": one.kind.word, "namespace": one.namespace, "name": one.name or one.namespace}
+            for one in found.objects
+        ],
+        "objects_total": found.objects_total,
+        "hint": found.hint,
+    }

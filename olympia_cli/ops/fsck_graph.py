@@ -1,0 +1,359 @@
+"""The nodes of all versions as one graph: each node is read once, however many trees share it.
+
+Every rule of a tree is about a node and its children once each node is summed up by the first and last key of its
+subtree and its height. So leaves are summed up and let go as they come, inner nodes when all of their children are,
+and what is kept of a node is a number, its summary and the numbers of what it names.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from olympia_cli.errors import Damaged, OlympiaError, StoreError
+from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
+from olympia_cli.format.node import Node
+from olympia_cli.format.node_file import decode_node
+from olympia_cli.format.paths import FileKind, check_pointer, file_kind, parse_root_path
+from olympia_cli.format.pb.objects_pb2 import TableDef
+from olympia_cli.names import Kind, TableName
+from olympia_cli.ops.fsck_definitions import Definitions
+from olympia_cli.ops.fsck_read import AT_ONCE, Files, Trouble, node_trouble, rest_of_node
+from olympia_cli.tree.edit import max_keys, min_keys
+from olympia_cli.tree.load import MAX_DEPTH
+
+NOWHERE = 0xFFFFFFFF
+"""In place of a child's number where there is no child that could be followed."""
+
+_NONE: array[int] = array("I")
+_ROOT_INSIDE = "it is the root of a version, and stands inside a tree"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something is wrong: with the file at `path`, in every version that reaches the node numbered `node`."""
+
+    node: int
+    path: str
+    trouble: Trouble
+
+
+@dataclass(slots=True)
+class _Open:
+    """An inner node whose children are not all summed up."""
+
+    keys: tuple[str, ...]
+    is_root: bool
+    missing: int
+
+
+class Graph:
+    """All nodes that were met, by number, and what is wrong with them."""
+
+    def __init__(
+        self, files: Files, keys: KeyCodec | None, order: int | None, java: bool, definitions: Definitions | None
+    ) -> None:
+        self._files = files
+        self._keys = keys
+        self._order = order
+        self._java = java
+        self._definitions = definitions
+        self.numbers: dict[str, int] = {}
+        self.paths: list[str] = []
+        self.children: list[array[int]] = []
+        self.first: list[str | None] = []
+        self.last: list[str | None] = []
+        self.height = bytearray()
+        self.namespaces: dict[str, int] = {}
+        self.has: list[array[int]] = []
+        """The namespaces whose keys are in a node."""
+        self.needs: list[array[int]] = []
+        """The namespaces of the tables and views whose keys are in a node."""
+        self.names: list[array[int]] = []
+        """The definitions that a node names."""
+        self.unreadable: set[int] = set()
+        self.doubtful: set[int] = set()
+        """Nodes that only damaged nodes name: that one is missing says nothing, its name may be what is damaged."""
+        self.cut: list[tuple[int, int]] = []
+        """Pointers back, as holder and child: they are not followed any more, but damage reaches through them."""
+        self.marks: list[Mark] = []
+        self.read_count = self.without_digest = 0
+        self._open: dict[int, _Open] = {}
+        self._waiters: dict[int, list[int]] = {}
+        self._ready: list[int] = []
+
+    def __contains__(self, path: str) -> bool:
+        return path in self.numbers
+
+    def mark(self, node: int, path: str, code: str, reason: str) -> None:
+        self.marks.append(Mark(node, path, Trouble(code, reason)))
+
+    def add(self, roots: Iterable[tuple[str, Node | bytes]]) -> Iterator[tuple[TableName, TableDef]]:
+        """Follow roots to all that no root before them reached. Tables come out as their definitions are read.
+
+        Of a root that cannot be decoded its bytes are given; what it still leads to is not lost.
+        """
+        waiting: list[str] = []
+        for path, node in roots:
+            number, new = self._number(path)
+            if not new and self._taken(number):
+                continue
+            if isinstance(node, bytes):
+                self.take_rest(number, node, waiting)
+            else:
+                self._take(number, node, path, waiting, is_root=True)
+        while waiting and not self._files.out_of_time:
+            wanted, waiting = waiting[-AT_ONCE:], waiting[:-AT_ONCE]
+            for path, data in self._files.read_many(wanted):
+                self._take_file(path, data, waiting)
+                self._files.progress.advance()
+            self._settle()
+            if self._definitions is not None and self._definitions.full:
+                yield from self._definitions.read()
+        self._settle()
+        if self._definitions is not None:
+            yield from self._definitions.read()
+        if not self._files.out_of_time:
+            self._break_cycles()
+
+    # One node
+
+    def _number(self, path: str) -> tuple[int, bool]:
+        number = self.numbers.get(path)
+        if number is not None:
+            return number, False
+        number = self.numbers[path] = len(self.paths)
+        self.paths.append(path)
+        for column in (self.children, self.has, self.needs, self.names):
+            column.append(_NONE)
+        self.first.append(None)
+        self.last.append(None)
+        self.height.append(0)
+        return number, True
+
+    def _taken(self, number: int) -> bool:
+        return bool(self.height[number]) or number in self._open or number in self.unreadable
+
+    def _take_file(self, path: str, data: bytes | StoreError, waiting: list[str]) -> None:
+        number = self.numbers[path]
+        self.read_count += 1
+        if isinstance(data, Exception):
+            trouble, rest = node_trouble(data), b""
+        else:
+            try:
+                file = decode_node(data, path, self._java)
+            except Exception as error:
+                # what a decoder stumbles over is damage, whatever it says
+                trouble, rest = node_trouble(error, data), data
+            else:
+                self.without_digest += not file.verified
+                root = parse_root_path(path) is not None
+                if CATALOG_DEF in file.system and not root:
+                    self.mark(number, path, "F207", _ROOT_INSIDE)
+                self._take(number, file.node, path, waiting, is_root=root)
+                return
+        self.marks.append(Mark(number, path, trouble))
+        self.take_rest(number, rest, waiting)
+
+    def take_rest(self, number: int, data: bytes, waiting: list[str]) -> None:
+        """Follow what can still be read of a damaged node: what it leads to is not lost, and not an orphan."""
+        self.unreadable.add(number)
+        rest = rest_of_node(data, self._keys) if data else None
+        if rest is not None:
+            children = [path for path in rest.children if file_kind(path) is FileKind.NODE]
+            self.children[number] = array("I", (self._child(path, waiting, doubtful=True) for path in children))
+            if self._definitions is not None and self._keys is not None:
+                note, decode = self._definitions.note, self._keys.decode
+                named = [(key, path) for key, path in rest.entries if path and file_kind(path) is FileKind.DEFINITION]
+                kinds = [decode(key, "").kind for key, _ in named]
+                self.names[number] = array(
+                    "I", (note(path, kind, key, doubtful=True) for (key, path), kind in zip(named, kinds, strict=True))
+                )
+        self._finished(number)
+
+    def _child(self, path: str, waiting: list[str], doubtful: bool = False) -> int:
+        number, new = self._number(path)
+        if new:
+            waiting.append(path)
+            if doubtful:
+                self.doubtful.add(number)
+        elif not doubtful:
+            self.doubtful.discard(number)
+        return number
+
+    def _take(self, number: int, node: Node, path: str, waiting: list[str], is_root: bool = False) -> None:
+        self._check_fill(number, node, path, is_root)
+        self._take_entries(number, node, path)
+        self.first[number] = node.keys[0] if node.keys else None
+        self.last[number] = node.keys[-1] if node.keys else None
+        if node.is_leaf:
+            self.height[number] = 1
+            self._finished(number)
+            return
+        children = array("I")
+        for child in node.children:
+            if not isinstance(child, str):
+                children.append(NOWHERE)  # the Java SDK leaves single pointers NULL
+                continue
+            try:
+                check_pointer(child, path)
+            except Damaged as error:
+                self.mark(number, path, "F212", error.reason)
+                children.append(NOWHERE)
+                continue
+            if parse_root_path(child) is not None:
+                self.mark(number, child, "F207", _ROOT_INSIDE)
+            children.append(self._child(child, waiting))
+        self.children[number] = children
+        missing = 0
+        for at in set(children):
+            if at != NOWHERE and not self._done(at):
+                self._waiters.setdefault(at, []).append(number)
+                missing += 1
+        self._open[number] = _Open(node.keys, is_root, missing)
+        if not missing:
+            self._ready.append(number)
+
+    def _done(self, number: int) -> bool:
+        return bool(self.height[number]) or number in self.unreadable
+
+    def _check_fill(self, number: int, node: Node, path: str, is_root: bool) -> None:
+        if self._order is None or self._java:
+            return
+        count, most, fewest = len(node.keys), max_keys(self._order), min_keys(self._order)
+        if count > most:
+            self.mark(number, path, "F211", f"it has {count} keys, and a node of order {self._order} at most {most}")
+        elif is_root and not count and not node.is_leaf:
+            self.mark(number, path, "F211", "it is a root with a single child")
+        elif not is_root and count < fewest:
+            self.mark(number, path, "F211", f"it has {count} keys, and a node of order {self._order} at least {fewest}")
+
+    def _take_entries(self, number: int, node: Node, path: str) -> None:
+        if self._keys is None:
+            return
+        has, needs, names = array("I"), array("I"), array("I")
+        decode, known = self._keys.decode, self.namespaces
+        bad, before = [], -1
+        for key, value in zip(node.keys, node.values, strict=True):
+            try:
+                name = decode(key, path)
+            except Damaged:
+                bad.append(key)
+                continue
+            if value is None:
+                continue
+            namespace = known.setdefault(name.namespace, len(known))
+            if name.kind is Kind.NAMESPACE:
+                has.append(namespace)
+            elif namespace != before:
+                needs.append(namespace)
+                before = namespace
+            try:
+                check_pointer(value, path)
+            except Damaged as error:
+                self.mark(number, path, "F212", error.reason)
+                continue
+            if self._definitions is not None:
+                names.append(self._definitions.note(value, name.kind, key))
+        if bad:
+            more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
+            self.mark(number, path, "F215", f"the key {bad[0].strip()[:60]!a} is of no object{more}")
+        self.has[number], self.needs[number], self.names[number] = has, needs, names
+
+    # Edges
+
+    def _finished(self, number: int) -> None:
+        """A node is summed up; its parents may be next."""
+        for parent in self._waiters.pop(number, ()):
+            waiting = self._open.get(parent)
+            if waiting is not None:
+                waiting.missing -= 1
+                if not waiting.missing:
+                    self._ready.append(parent)
+
+    def _settle(self) -> None:
+        while self._ready:
+            self._close(self._ready.pop())
+
+    def _close(self, number: int) -> None:
+        """All children of an inner node are summed up: check each edge, then sum up the node itself."""
+        found = self._open.pop(number, None)
+        if found is None:
+            return
+        keys, children = found.keys, self.children[number]
+        heights = [self.height[child] if child != NOWHERE else 0 for child in children]
+        usual = max(set(heights) - {0}, key=heights.count, default=0)
+        first, last = self.first[number], self.last[number]
+        for at, child in enumerate(children):
+            if child == NOWHERE or not heights[at]:
+                continue
+            if heights[at] != usual and not self._java:
+                more = f"{heights[at]} levels, and its siblings {usual}"
+                self.mark(number, self.paths[child], "F210", f"the tree below it has {more}")
+            low = keys[at - 1] if at else None
+            high = keys[at] if at < len(keys) else None
+            child_first, child_last = self.first[child], self.last[child]
+            if child_first is None or child_last is None:
+                continue
+            below = low is not None and child_first <= low
+            if below or (high is not None and child_last >= high):
+                culprit = self.paths[self._holder(child, child_first if below else child_last, 0 if below else -1)]
+                self.mark(number, culprit, "F209", "it has keys outside the range that its place in the tree gives it")
+                continue
+            if at == 0:
+                first = child_first
+            if at == len(keys):
+                last = child_last
+        self.first[number], self.last[number] = first, last
+        self.height[number] = min(usual + 1, 255)
+        if usual + 1 == MAX_DEPTH + 1:
+            self.mark(number, self.paths[number], "F210", f"the tree below it is deeper than {MAX_DEPTH} levels")
+        self._finished(number)
+
+    def _holder(self, number: int, key: str, side: int) -> int:
+        """The node that has the first or last key of a subtree."""
+        ends = self.last if side else self.first
+        while self.children[number]:
+            child = self.children[number][side]
+            if child == NOWHERE or ends[child] != key:
+                break
+            number = child
+        return number
+
+    # Cycles
+
+    def _break_cycles(self) -> None:
+        """Inner nodes that are still open wait for themselves, or for one that does: cut the pointers that go back."""
+        while self._open:
+            holder, node = self._pointer_back()
+            reason = f"it is below itself: {self.paths[holder]} points back to it"
+            self.mark(node, self.paths[node], "F213", reason)
+            self.mark(holder, self.paths[node], "F213", reason)
+            self.cut.append((holder, node))
+            self.children[holder] = array("I", (NOWHERE if one == node else one for one in self.children[holder]))
+            self._waiters[node].remove(holder)
+            self._open[holder].missing -= 1
+            if not self._open[holder].missing:
+                self._ready.append(holder)
+            self._settle()
+
+    def _pointer_back(self) -> tuple[int, int]:
+        """Go down from any open node through open nodes; what is met again is below itself."""
+        holder = node = min(self._open)
+        seen: set[int] = set()
+        while node not in seen:
+            seen.add(node)
+            holder, node = node, next(child for child in self.children[node] if child in self._open)
+        return holder, node
+
+
+def read_node(files: Files, path: str, java: bool) -> Node | None:
+    """A node that is read once more, to name what damage hits; None when it cannot be."""
+    data = files.read(path)
+    if isinstance(data, Exception):
+        return None
+    try:
+        return decode_node(data, path, java).node
+    except OlympiaError:
+        return None

@@ -1,0 +1,294 @@
+"""olympia fsck: what it prints, how it ends, and what it leaves behind."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.format.paths import root_path
+from olympia_cli.names import NamespaceName
+from olympia_cli.storage.local import LocalStore
+from tests.cli.conftest import EMOJI, Run, Sample, make_sample
+from tests.helpers.json_schema import check
+from tests.helpers.names import location, ns, table
+
+EVIL = "\x1b[31m"  # what a terminal obeys cannot be in a name, but in a file's name and in what a file holds
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def fsck(run: Run, damageable: Sample) -> Run:
+    return lambda *args, **more: run("-c", damageable.uri, "fsck", *args, **more)
+
+
+def lose(sample: Sample, name: str = "a.b") -> str:
+    """Take a definition away; its path."""
+    path = sample.catalog.snapshot().find(NamespaceName(name))
+    assert path is not None
+    (sample.folder / path).unlink()
+    return path
+
+
+# Exit codes
+
+
+@pytest.mark.parametrize("level", ["hints", "structure", "full"])
+def test_0_sound(fsck, level):
+    done = fsck("--level", level).ok()
+    assert done.lines[-1].startswith("SOUND  ")
+    assert done.lines[-1].endswith("nothing found")
+
+
+def test_0_with_warnings_and_information(fsck, damageable):
+    (damageable.folder / "vn" / "latest").unlink()
+    (damageable.folder / "junk.txt").write_text("mine")
+    done = fsck("--level", "full", "--all-versions").ok()
+    assert [line.split("\t")[:3] for line in done.lines[:-1] if "F901" not in line] == [
+        ["warning", "F111", "vn/latest"],
+        ["info", "F903", "junk.txt"],
+    ]
+    assert "1 warning" in done.lines[-1]
+
+
+def test_50_damaged(fsck, damageable):
+    path = lose(damageable)
+    done = fsck("--level", "full")
+    assert done.exit_code == 50
+    [line, verdict] = done.lines
+    assert line.split("\t")[:3] == ["error", "F301", path]
+    assert line.split("\t")[4:6] == ["v1-v7", "namespace a.b"]
+    assert verdict == "DAMAGED  1 error.  Last sound version: v0"
+
+
+def test_50_though_the_catalog_cannot_be_opened(fsck, damageable, run):
+    for version in range(8):
+        (damageable.folder / root_path(version)).write_bytes(b"")
+    done = fsck("--json")
+    assert done.exit_code == 50
+    assert done.json["damaged"] is True
+    assert {one["code"] for one in done.json["findings"]} == {"F103", "F202"}
+    for version in range(8):
+        (damageable.folder / root_path(version)).unlink()
+    assert fsck().exit_code == 50
+
+
+def test_3_out_of_time(fsck):
+    done = fsck("--max-duration", "0s", "--level", "full")
+    assert done.exit_code == 3
+    assert done.lines[-1].startswith("INCOMPLETE  ")
+    assert "--since-last" in done.stderr
+    assert fsck("--max-duration", "0s", "--json").json["complete"] is False
+
+
+def test_10_no_catalog(run, tmp_path):
+    (tmp_path / "nothing").mkdir()
+    run("-c", tmp_path / "nothing", "fsck").failed(10, "no catalog")
+
+
+def test_10_no_such_version(fsck):
+    fsck("--at", "v70").failed(10, "70")
+    fsck("--at", "friday").failed(10, "friday")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--at", "v1", "--all-versions"],
+        ["--max-age", "1d"],
+        ["--max-duration", "soon"],
+        ["--level", "deep"],
+        ["--report", "nowhere/fsck.html"],
+        ["--bundle", "."],
+    ],
+    ids=" ".join,
+)
+def test_2_usage(fsck, words):
+    fsck(*words).failed(2)
+
+
+# Output
+
+
+def test_the_next_command_can_be_typed(fsck, damageable, run):
+    store = damageable.store
+    with Catalog(store).transaction() as transaction:
+        transaction.create_table(table("sales.new"), location(7))
+    (damageable.folder / root_path(8)).write_bytes(b"")
+    done = fsck()
+    assert done.exit_code == 50
+    words = done.lines[0].split("\t")[-1].split()
+    assert words == ["olympia", "-c", damageable.uri, "rollback", "v7"]
+    assert fsck("--json").json["findings"][0]["hint"] == " ".join(words)
+
+
+def test_json_has_the_shape_that_is_promised(fsck, damageable):
+    lose(damageable, EMOJI)
+    done = fsck("--level", "full", "--all-versions", "--json")
+    check(done.json, "fsck")
+    [found] = [one for one in done.json["findings"] if one["severity"] == "error"]
+    assert found["objects"] == [{"type": "namespace", "namespace": EMOJI, "name": EMOJI}]
+    assert (found["versions"], found["version_ranges"], found["objects_total"]) == ([1, 2, 3, 4, 5, 6, 7], [[1, 7]], 1)
+    assert done.json["last_sound_version"] == 0
+    assert done.stderr == ""
+
+
+def test_rows_are_findings(fsck, damageable):
+    lose(damageable)
+    (damageable.folder / "vn" / "latest").write_text("x")
+    rows = [json.loads(line) for line in fsck("--level", "full", "-o", "jsonl").lines]
+    for row in rows:
+        check(row, "finding")
+    table = list(csv.DictReader(io.StringIO(fsck("--level", "full", "-o", "csv").stdout)))
+    assert [one["code"] for one in rows] == [one["code"] for one in table] == ["F301", "F112"]
+    assert fsck("--level", "full", "-o", "name").lines == [rows[0]["path"], "vn/latest"]
+
+
+def test_few_objects_are_named_and_many_counted_unless_all_are_asked_for(run, tmp_path):
+    folder = tmp_path / "wide"
+    catalog = Catalog.create(LocalStore(str(folder)), order=16)
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(ns("a"))
+        for at in range(40):
+            transaction.create_table(table(f"a.t{at:02}"), location(at))
+    node = catalog.snapshot().root.node.children[-1]
+    assert isinstance(node, str)
+    names = [catalog.snapshot().keys.decode(key, "") for key in catalog.snapshot().reader.node(node).keys]
+    (folder / node).unlink()
+    assert run("-c", folder, "fsck").lines[0].split("\t")[5] == f"{len(names)} tables in a"
+    assert run("-c", folder, "fsck", "-o", "wide").lines[0].split("\t")[5] == ", ".join(f"table {one}" for one in names)
+
+
+def test_what_is_in_a_catalog_does_not_reach_the_terminal(fsck, damageable):
+    (damageable.folder / f"a{EVIL}b").write_text("")
+    (damageable.folder / "vn" / "latest").write_text(EVIL)
+    done = fsck("--level", "full", "--all-versions").ok()
+    assert "\x1b" not in done.stdout
+    assert "\\x1b[31m" in done.stdout
+
+
+def test_quiet_says_nothing_but_data(fsck):
+    done = fsck("--quiet", "--level", "hints").ok()
+    assert done.stderr == ""
+    assert done.lines == [done.lines[-1]]
+
+
+# What it leaves behind
+
+
+def test_status_knows_of_it(fsck, damageable, run):
+    fsck().ok()
+    assert run("-c", damageable.uri, "status", "--json").ok().json["last_fsck"]["damaged"] is False
+    lose(damageable)
+    assert fsck("--level", "full").exit_code == 50
+    status = run("-c", damageable.uri, "status", "--json")
+    assert status.exit_code == 50
+    assert status.json["last_fsck"]["errors"] == 1
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_catalog_that_may_only_be_read(fsck, damageable):
+    for folder in (damageable.folder, damageable.folder / "ops"):
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o555)
+    fsck().ok()
+
+
+def test_since_last_skips_what_was_found_whole(fsck, state):
+    first = fsck("--level", "full", "--since-last", "--json").ok().json["checked"]
+    second = fsck("--level", "full", "--since-last", "--json").ok().json["checked"]
+    assert first["skipped"] == 0
+    assert second["definitions"] <= 2, "only the catalog's own"
+    assert second["skipped"] + second["definitions"] == first["definitions"]
+    assert len(list(state.rglob("fsck-verified"))) == 1
+    third = fsck("--level", "full", "--since-last", "--max-age", "0s", "--json").ok().json["checked"]
+    assert third["skipped"] in (0, second["skipped"])  # within the second in which it was read it is young enough
+    assert fsck("--level", "full", "--json").ok().json["checked"]["skipped"] == 0
+
+
+def test_a_page_for_a_colleague(fsck, damageable, tmp_path):
+    path = lose(damageable)
+    assert fsck("--level", "full", "--report", tmp_path / "fsck.html").exit_code == 50
+    page = (tmp_path / "fsck.html").read_text()
+    assert path in page
+    assert f"olympia -c {damageable.uri} rollback v0" in page
+
+
+def test_a_bundle_for_support(fsck, damageable, tmp_path):
+    lose(damageable)
+    assert fsck("--level", "full", "--all-versions", "--bundle", tmp_path / "support.zip").exit_code == 50
+    with zipfile.ZipFile(tmp_path / "support.zip") as archive:
+        text = b"".join(archive.read(name) for name in archive.namelist()).decode().lower()
+    for secret in ("sales", "orders", "lines", "ann@", "bob@", "nightly", "gold", "s3://", EMOJI, damageable.uri):
+        assert secret not in text, secret
+
+
+def test_an_older_version_can_be_checked(fsck, damageable):
+    (damageable.folder / root_path(7)).write_bytes(b"")
+    assert fsck("--at", "v3", "--json").json["version"] == 3
+
+
+def test_data_of_tables(run, tmp_path):
+    """Metadata that is not there is damage at this level, and not before."""
+    folder = tmp_path / "data"
+    store = LocalStore(str(folder))
+    catalog = Catalog.create(store)
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(ns("a"))
+        transaction.create_table(table("a.t"), f"file://{tmp_path}/nowhere/00001.metadata.json")
+    run("-c", folder, "fsck", "--level", "full").ok()
+    done = run("-c", folder, "fsck", "--level", "data", "--json")
+    assert done.exit_code == 50
+    [found] = done.json["findings"]
+    assert (found["code"], found["versions"]) == ("F601", [1])
+    assert found["objects"] == [{"type": "table", "namespace": "a", "name": "t"}]
+
+
+def test_on_a_terminal_it_is_blocks(program, tmp_path):
+    """The mock-up: severity, code and what; then the file, what it hits, and what to do next."""
+    import pty
+    import subprocess
+
+    from tests.cli.conftest import command_line
+
+    folder = tmp_path / "catalog"
+    make_sample(folder)
+    (folder / root_path(7)).write_bytes(b"")
+    main, side = pty.openpty()
+    with subprocess.Popen(
+        [*command_line(), "-c", str(folder), "fsck"],
+        stdout=side,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "OLYMPIA_PAGER": "cat"},
+    ) as started:
+        os.close(side)
+        shown = b""
+        while True:
+            try:
+                more = os.read(main, 65536)
+            except OSError:
+                break
+            if not more:
+                break
+            shown += more
+        assert started.wait() == 50
+    os.close(main)
+    lines = shown.decode().replace("\r", "").splitlines()
+    assert lines[0] == "error    F202  the root of version 7: it is empty"
+    assert lines[1] == f"   file  {root_path(7)}"
+    assert lines[2] == "   hits  v7 (1 version)"
+    assert lines[-2].split()[0] == "next"
+    assert lines[-2].endswith("rollback v6")
+    assert lines[-1] == "DAMAGED  1 error.  Last sound version: v6"

@@ -1,0 +1,382 @@
+"""A deterministic scheduler: actors over one store, of which exactly one runs at a time.
+
+Every operation of a store is a point at which control may go to another actor: each file of `read_many`,
+`create_many` and `delete_many`, each page of a listing, and each step of the clock (`Stage.wait`). A choice is made
+before the operation, so an actor that is left there has done all before it and nothing of it.
+
+A schedule is a list of (actor, number of turns): `[("expire", 14), ("writer", 9), ("expire", 80)]`. It is what a
+failure prints, and what `replay` takes. Names and delays that the program draws at random come from generators that
+each run starts anew, so a schedule means the same each time. `("!expire", 1)` kills the actor at that point.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from olympia_cli.errors import OlympiaError, StoreError
+from olympia_cli.storage.protocol import FileInfo, Store
+from tests.helpers.clock import FakeClock
+from tests.helpers.stores import WrappedStore
+
+Schedule = Sequence[tuple[str, int]]
+
+PAGE = 8
+"""So many files a listing gives at once; a store may change between two pages."""
+
+MOST_TURNS = 20_000
+
+
+class Killed(BaseException):
+    """The machine of this actor is off. Not an Exception, so that no handler of errors goes on after it."""
+
+
+class Operation(NamedTuple):
+    """What an actor is about to do."""
+
+    actor: str
+    method: str
+    path: str
+
+
+class Choice(NamedTuple):
+    """Who went on, of whom, and what the one that ran until then was about to do; None where it has ended."""
+
+    chosen: str
+    alive: tuple[str, ...]
+    waiting: Operation | None
+
+
+Choose = Callable[[int, tuple[str, ...], Operation | None], str]
+"""Who goes on: from the number of the choice, who could, and what the one that runs is about to do."""
+
+
+@dataclass
+class Ended:
+    """How an actor ended: with a value, with an error of the program, or killed."""
+
+    value: Any = None
+    error: BaseException | None = None
+    began_at: int = 0
+    ended_at: int = 0
+    said: list[Any] = field(default_factory=list)
+    """What it said on the way, however it ended."""
+
+    @property
+    def took(self) -> int:
+        """In milliseconds of the clock that all share."""
+        return self.ended_at - self.began_at
+
+
+class Stage:
+    """What an actor has: the store and the clock, both under the scheduler."""
+
+    def __init__(self, name: str, store: Store, clock: FakeClock, scheduler: Scheduler, said: list[Any]) -> None:
+        self.name = name
+        self.store = _ScheduledStore(store, lambda method, path: scheduler.point(name, method, path))
+        self.clock = clock
+        self._scheduler = scheduler
+        self._said = said
+
+    def say(self, what: Any) -> None:
+        self._said.append(what)
+
+    def wait(self, millis: int) -> None:
+        """Let time pass for everybody: whoever is suspended has slept so long."""
+        self._scheduler.point(self.name, "wait", f"{millis / 3_600_000:g}h")
+        self.clock.advance(millis)
+
+
+Work = Callable[[Stage], Any]
+
+
+class _Actor:
+    def __init__(self, name: str, work: Work) -> None:
+        self.name = name
+        self.work = work
+        self.turn = threading.Semaphore(0)
+        self.thread: threading.Thread | None = None
+        self.alive = True
+        self.killed = False
+        self.ended = Ended()
+        self.names = random.Random(name)
+
+
+class Scheduler:
+    """Runs the actors once. `choose` is asked before each operation, and when an actor has ended."""
+
+    def __init__(self, actors: Mapping[str, Work], store: Store, clock: FakeClock, choose: Choose) -> None:
+        self._actors = {name: _Actor(name, work) for name, work in actors.items()}
+        self._store = store
+        self._clock = clock
+        self._choose = choose
+        self._done = threading.Semaphore(0)
+        self._failure: Exception | None = None
+        self.choices: list[Choice] = []
+        self.operations: list[Operation] = []
+
+    def run(self) -> dict[str, Ended]:
+        with _repeatable(self._actors):
+            self._hand_over(None)
+            self._done.acquire()
+            for actor in self._actors.values():
+                if actor.thread is not None:
+                    actor.thread.join()
+        if self._failure is not None:
+            raise self._failure
+        return {name: actor.ended for name, actor in self._actors.items()}
+
+    def point(self, name: str, method: str, path: str) -> None:
+        """An operation is about to be done: perhaps others go first."""
+        actor = self._actors[name]
+        if actor.killed:
+            raise Killed
+        waiting = Operation(name, method, path)
+        if not self._hand_over(waiting):
+            actor.turn.acquire()
+        if actor.killed:
+            raise Killed
+        self.operations.append(waiting)
+
+    def _hand_over(self, waiting: Operation | None) -> bool:
+        """Let whoever is chosen go on. Whether that is the one that asks."""
+        alive = tuple(name for name, actor in self._actors.items() if actor.alive)
+        if not alive:
+            self._done.release()
+            return False
+        try:
+            if len(self.choices) >= MOST_TURNS:
+                raise AssertionError("the actors do not come to an end")
+            chosen = self._choose(len(self.choices), alive, waiting)
+        except Exception as error:
+            # end them all, one by one
+            self._failure = self._failure or error
+            chosen = "!" + (alive[0] if waiting is None else waiting.actor)
+        self.choices.append(Choice(chosen, alive, waiting))
+        actor = self._actors[chosen.removeprefix("!")]
+        if chosen.startswith("!"):
+            actor.killed = True
+        if waiting is not None and actor.name == waiting.actor:
+            return True
+        if actor.thread is None:
+            actor.thread = threading.Thread(target=self._work, args=(actor,), name=actor.name, daemon=True)
+            actor.thread.start()
+        else:
+            actor.turn.release()
+        return False
+
+    def _work(self, actor: _Actor) -> None:
+        ended = actor.ended
+        ended.began_at = self._clock.now_millis()
+        try:
+            ended.value = actor.work(Stage(actor.name, self._store, self._clock, self, ended.said))
+        except (OlympiaError, Killed) as error:
+            ended.error = error
+        except BaseException as error:
+            ended.error = error
+        ended.ended_at = self._clock.now_millis()
+        actor.alive = False
+        self._hand_over(None)
+
+
+@contextmanager
+def _repeatable(actors: Mapping[str, _Actor]) -> Iterator[None]:
+    """Whatever is drawn at random is the same in each run: new names by who draws them, delays by their order."""
+    real, state = uuid.uuid4, random.getstate()
+    random.seed(0)
+
+    def draw() -> uuid.UUID:
+        actor = actors.get(threading.current_thread().name)
+        return real() if actor is None else uuid.UUID(int=actor.names.getrandbits(128), version=4)
+
+    uuid.uuid4 = draw
+    try:
+        yield
+    finally:
+        uuid.uuid4 = real
+        random.setstate(state)
+
+
+class _ScheduledStore(WrappedStore):
+    """Asks before each operation. Batches are taken apart, and listings come in pages."""
+
+    def __init__(self, store: Store, point: Callable[[str, str], None]) -> None:
+        super().__init__(store)
+        self._point = point
+
+    def read(self, path: str) -> bytes:
+        self._point("read", path)
+        return self.inner.read(path)
+
+    def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
+        for path in paths:
+            self._point("read", path)
+            yield from self.inner.read_many([path])
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        self._point("read", path)
+        return self.inner.read_range(path, start, length)
+
+    def create(self, path: str, data: bytes) -> None:
+        self._point("create", path)
+        self.inner.create(path, data)
+
+    def create_many(self, files: Mapping[str, bytes]) -> None:
+        for path, data in files.items():
+            self.create(path, data)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        self._point("overwrite", path)
+        self.inner.overwrite(path, data)
+
+    def write_hint(self, path: str, data: bytes) -> None:
+        self._point("write_hint", path)
+        self.inner.write_hint(path, data)
+
+    def exists(self, path: str) -> bool:
+        self._point("exists", path)
+        return self.inner.exists(path)
+
+    def stat(self, path: str) -> FileInfo:
+        self._point("stat", path)
+        return self.inner.stat(path)
+
+    def list(self, prefix: str = "", temporary: bool = False) -> Iterator[FileInfo]:
+        after = ""
+        while True:
+            self._point("list", prefix)
+            found = sorted(self.inner.list(prefix, temporary), key=lambda file: file.path)
+            page = [file for file in found if file.path > after][:PAGE]
+            yield from page
+            if len(page) < PAGE:
+                return
+            after = page[-1].path
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self._point("delete", path)
+            self.inner.delete_many([path])
+
+
+# Which schedules there are
+
+
+@dataclass
+class Run:
+    """One run: its choices, how the actors ended, and what does not hold afterwards."""
+
+    choices: list[Choice]
+    operations: list[Operation]
+    ended: dict[str, Ended]
+    violation: Exception | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def schedule(self) -> list[tuple[str, int]]:
+        return [(name, len(list(turns))) for name, turns in groupby(choice.chosen for choice in self.choices)]
+
+    def describe(self) -> str:
+        ends = "\n".join(
+            f"  {name}: {ended.value if ended.error is None else repr(ended.error)}"
+            for name, ended in self.ended.items()
+        )
+        return f"{self.violation}\nschedule = {self.schedule}\n{ends}"
+
+
+Play = Callable[[Choose], Run]
+
+
+def follow(choices: Sequence[str]) -> Choose:
+    """These choices first; then whoever runs goes on to its end, and the first that is left comes next."""
+
+    def choose(at: int, alive: tuple[str, ...], waiting: Operation | None) -> str:
+        if at < len(choices):
+            if choices[at].removeprefix("!") not in alive:
+                raise AssertionError(f"{choices[at]} cannot go on at turn {at}: this schedule is of another scenario")
+            return choices[at]
+        return alive[0] if waiting is None else waiting.actor
+
+    return choose
+
+
+def replay(play: Play, schedule: Schedule) -> Run:
+    """The run that a schedule describes."""
+    return play(follow([name for name, turns in schedule for _ in range(turns)]))
+
+
+def everywhere(operation: Operation) -> bool:
+    return True
+
+
+def where_others_see_it(operation: Operation) -> bool:
+    """Leaves out reading what never changes: nodes, definitions and the actor's own probes."""
+    immutable = operation.path.startswith(("node/", "def/"))
+    return not (immutable and operation.method == "read") and not operation.path.startswith(".tmp-")
+
+
+def explore(
+    play: Play,
+    bound: int,
+    *,
+    points: Callable[[Operation], bool] = everywhere,
+    mortal: Iterable[str] = (),
+) -> Iterator[Run]:
+    """Every schedule in which at most `bound` times an actor that could go on is left for another, or killed.
+
+    Who comes next when one has ended is free. Actors are left only at operations that `points` allows; those that
+    are `mortal` may be killed there.
+    """
+    mortals = frozenset(mortal)
+    # by what they cost: the simplest schedule that shows a mistake is found first
+    waiting: list[deque[tuple[list[str], int, str]]] = [deque() for _ in range(bound + 1)]
+    prefix: list[str] = []
+    spent = 0
+    while True:
+        run = play(follow(prefix))
+        yield run
+        taken = [choice.chosen for choice in run.choices]
+        for at in range(len(prefix), len(run.choices)):
+            choice = run.choices[at]
+            operation = choice.waiting
+            cost = spent + (operation is not None)
+            if cost > bound or (operation is not None and not points(operation)):
+                continue
+            others = [name for name in choice.alive if name != choice.chosen]
+            if operation is not None and operation.actor in mortals:
+                others.append("!" + operation.actor)
+            waiting[cost].extend((taken, at, other) for other in others)
+        spent = next((cost for cost, queue in enumerate(waiting) if queue), bound + 1)
+        if spent > bound:
+            return
+        taken, at, other = waiting[spent].popleft()
+        prefix = [*taken[:at], other]
+
+
+def wander(play: Play, count: int, seed: int, mortal: Iterable[str] = ()) -> Iterator[Run]:
+    """So many schedules drawn at random, always the same ones for a seed. How often actors change is drawn too."""
+    mortals = frozenset(mortal)
+    for number in range(count):
+        drawn = random.Random(f"{seed}/{number}")
+        restless = drawn.choice((0.02, 0.05, 0.1, 0.3))
+
+        def choose(
+            at: int,
+            alive: tuple[str, ...],
+            waiting: Operation | None,
+            drawn: random.Random = drawn,
+            restless: float = restless,
+        ) -> str:
+            if waiting is not None and drawn.random() >= restless:
+                return waiting.actor
+            if waiting is not None and waiting.actor in mortals and drawn.random() < 0.02:
+                return "!" + waiting.actor
+            return drawn.choice(alive)
+
+        yield play(choose)

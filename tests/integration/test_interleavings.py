@@ -1,0 +1,641 @@
+"""Writers, a rollback, readers and expires in every order of their storage operations.
+
+*Exhaustive*: every pair of actors with one switch anywhere, and with two switches where a name is made, taken or
+looked up; every actor suspended for hours at each of its operations while others commit, mark and purge; an expire
+killed at each of its operations. *Random*: all of them at once, with the clock as one more actor.
+
+What holds in every order is in `expire_world.check_world` and `check_future`. The second half takes the promises out
+that keep it so, one at a time, and shows that the scheduler then finds an order in which something breaks. A failure
+prints its schedule: `replay(scene.play, schedule)` runs it again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from itertools import combinations
+
+import pytest
+
+from olympia_cli.catalog import commit, distributed, redo, versions
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.quarantine import Mark, purged_before, read_quarantine, write_quarantine
+from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, expired_before
+from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.errors import InvalidOption, TransactionExpired, TransactionNotFound, VersionNotFound
+from olympia_cli.format.actions import encode_action
+from olympia_cli.format.node_file import encode_root
+from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind
+from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
+from olympia_cli.ops import expire, expire_plan, retention
+from tests.helpers import expire_world
+from tests.helpers.check import _read_tree as read_tree
+from tests.helpers.clock import HOUR, MINUTE
+from tests.helpers.expire_world import (
+    FLOORS,
+    LIFETIME,
+    Acknowledged,
+    Files,
+    Scene,
+    World,
+    aged,
+    distribute,
+    distribute_and_commit,
+    hint,
+    in_turn,
+    mark_now,
+    marked,
+    marked_twice,
+    plan_expire,
+    purge_now,
+    read,
+    read_after_hint,
+    read_old,
+    rollback,
+    share,
+    undo_now,
+    waiting,
+    writer,
+)
+from tests.helpers.names import location, table
+from tests.helpers.scheduler import Operation, Run, Stage, Work, explore, replay, wander
+
+T = ActionType
+
+CAST: dict[str, Work] = {
+    "writer": writer("x"),
+    "other": writer("y"),
+    "rollback": rollback(4),
+    "mark": mark_now,
+    "purge": purge_now,
+    "undo": undo_now,
+    "reader": read,
+}
+PAIRS = list(combinations(CAST, 2))
+
+DAYS = in_turn(HOUR, writer("d1"), mark_now, HOUR, purge_now, writer("d2"), LIFETIME, mark_now, HOUR, purge_now)
+"""Nearly nine hours, in which two tables are created, all is expired that may be, twice, and files are deleted."""
+
+SLEEPERS: dict[str, Work] = {
+    "writer": writer("x"),
+    "rollback": rollback(4),
+    "reader": read,
+    "old reader": read_old(5),
+    "export": share(3),
+    "distributed": distribute,
+    "distributed commit": distribute_and_commit,
+    "mark": mark_now,
+    "purge": purge_now,
+    "undo": undo_now,
+}
+
+
+def where_names_change(operation: Operation) -> bool:
+    """Where versions, hints and manifests are written, where hints are read, and where anything is deleted."""
+    if operation.method == "read":
+        return operation.path in (LATEST, OLDEST)
+    written = operation.method in ("create", "overwrite", "write_hint") and operation.path.startswith(("vn/", "ops/"))
+    return written or operation.method in ("wait", "delete")
+
+
+def _only(*parts: tuple[str, str, str]) -> Callable[[Operation], bool]:
+    """These operations alone, given as actor, method and how the path begins."""
+    return lambda found: any(
+        found.actor == actor and found.method == method and found.path.startswith(path) for actor, method, path in parts
+    )
+
+
+def _of(*actors: str) -> Callable[[Operation], bool]:
+    return lambda operation: operation.actor in actors
+
+
+def _check_all(runs) -> int:
+    count = 0
+    for run in runs:
+        count += 1
+        if run.violation is not None:
+            pytest.fail(run.describe())
+    return count
+
+
+def _find(runs, most: int = 4000) -> Run:
+    """The first run in which something breaks."""
+    count = 0
+    for run in runs:
+        count += 1
+        if run.violation is not None:
+            return run
+        if count >= most:
+            break
+    pytest.fail(f"nothing breaks in {count} schedules: this promise is not needed, or not tested")
+
+
+# What holds in every order
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_every_pair_with_one_switch_anywhere(part):
+    for first, second in PAIRS[part::4]:
+        scene = Scene(marked, {first: CAST[first], second: CAST[second]}, may_refuse=[VersionNotFound])
+        assert _check_all(explore(scene.play, 1)) > 20
+        assert scene.outcomes > 1 or {first, second} == {"reader", "undo"}
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("purge", "undo"),
+        ("mark", "undo"),
+        ("writer", "purge"),
+        ("rollback", "purge"),
+        ("rollback", "mark"),
+        ("reader", "purge"),
+        ("mark", "purge"),
+        ("writer", "other"),
+    ],
+    ids="-".join,
+)
+def test_pairs_with_two_switches_where_names_change(pair):
+    start = marked_twice if pair == ("purge", "undo") else marked
+    scene = Scene(start, {name: CAST[name] for name in pair}, may_refuse=[VersionNotFound])
+    assert _check_all(explore(scene.play, 2, points=where_names_change)) > 40
+
+
+@pytest.mark.parametrize("name", SLEEPERS)
+def test_one_that_sleeps_for_hours_at_any_operation(name):
+    """It ends as if it had not slept, or in an error that says so; and takes nothing from the others."""
+    scene = Scene(marked, {name: SLEEPERS[name], "days": DAYS}, may_refuse=[VersionNotFound])
+    assert _check_all(explore(scene.play, 1, points=_of(name))) > 5
+
+
+def test_a_writer_that_sleeps_for_hours_more_than_once():
+    scene = Scene(aged, {"writer": writer("x"), "days": DAYS})
+    points = _only(("writer", "create", ""), ("writer", "read", "vn/"), ("days", "create", "vn/"), ("days", "wait", ""))
+    assert _check_all(explore(scene.play, 2, points=points)) > 100
+
+
+def test_an_expire_killed_at_any_operation():
+    """The versions that count stay whole, and the next expire finishes."""
+    for steps in (mark_now, purge_now, undo_now):
+        scene = Scene(marked_twice, {"killed": steps})
+        runs = _check_all(explore(scene.play, 1, mortal=["killed"]))
+        assert runs > 10
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_all_at_once_in_random_orders(seed):
+    actors = {
+        "writer": writer("x"),
+        "other": writer("y"),
+        "rollback": rollback(4),
+        "expire": in_turn(mark_now, HOUR, purge_now),
+        "undo": undo_now,
+        "reader": read,
+        "distributed": distribute_and_commit,
+        "export": share(5),
+        "clock": waiting(40 * MINUTE, HOUR, LIFETIME, HOUR),
+    }
+    scene = Scene(marked, actors, may_refuse=[VersionNotFound])
+    assert _check_all(wander(scene.play, 50, seed, mortal=["expire"])) == 50
+    assert scene.outcomes > 40
+
+
+def test_a_schedule_can_be_run_again():
+    scene = Scene(marked, {"undo": undo_now, "purge": purge_now})
+    runs = list(explore(scene.play, 1))
+    again = replay(scene.play, runs[40].schedule)
+    assert again.schedule == runs[40].schedule
+    assert again.operations == runs[40].operations
+    assert again.about["world"].files == runs[40].about["world"].files
+
+
+# Mark, undo and purge check their conditions on the root that they commit on
+
+
+def _unchecked(monkeypatch, type: ActionType) -> None:
+    """Let this kind of expire do what it wants, whatever the root says that it commits on."""
+    real = redo._expire
+
+    def naive(action, draft):
+        try:
+            return real(action, draft)
+        except InvalidOption:
+            if action.type != type:
+                raise
+        change, catalog = action.parse_payload(ExpireDef), draft.catalog
+        marks = read_quarantine(catalog)
+        if type == T.CATALOG_EXPIRE_PURGE:
+            catalog.properties[EXPIRE_PURGED] = str(max(change.purged, purged_before(catalog)))
+            marks = [found for found in marks if found.manifest not in change.manifests]
+        elif type == T.CATALOG_EXPIRE_MARK:
+            marks = [*marks, Mark(draft.base.version + 1, change.oldest, expired_before(catalog), change.manifest)]
+            catalog.properties[EXPIRE_OLDEST] = str(change.oldest)
+        else:
+            marks = [found for found in marks if found.former_oldest < change.oldest]
+            catalog.properties[EXPIRE_OLDEST] = str(change.oldest)
+        write_quarantine(catalog, marks)
+        draft.put_catalog(catalog)
+        return action
+
+    monkeypatch.setattr(redo, "_expire", naive)
+
+
+def _mark_below(version: int) -> Work:
+    def work(stage: Stage) -> None:
+        catalog = Catalog(stage.store, stage.clock)
+        expire.mark(catalog, plan_expire(catalog, not_beyond=version).mark)
+
+    return work
+
+
+def test_without_its_check_a_mark_brings_back_what_is_purged(monkeypatch):
+    def scene() -> Scene:
+        return Scene(aged, {"slow": _mark_below(3), "expire": in_turn(mark_now, HOUR, purge_now)})
+
+    _check_all(explore(scene().play, 1, points=_of("slow")))
+    _unchecked(monkeypatch, T.CATALOG_EXPIRE_MARK)
+    found = _find(explore(scene().play, 1, points=_of("slow")))
+    assert "gaps" in str(found.violation)
+
+
+def test_without_its_check_an_undo_brings_back_what_is_purged(monkeypatch):
+    _unchecked(monkeypatch, T.CATALOG_EXPIRE_UNDO)
+    found = _find(explore(Scene(marked, {"undo": undo_now, "purge": purge_now}).play, 1))
+    assert "gaps" in str(found.violation)
+
+
+def test_without_its_check_a_purge_deletes_what_was_undone(monkeypatch):
+    _unchecked(monkeypatch, T.CATALOG_EXPIRE_PURGE)
+    found = _find(explore(Scene(marked, {"undo": undo_now, "purge": purge_now}).play, 1))
+    assert "gaps" in str(found.violation)
+
+
+# Revival
+
+
+def test_without_the_refusal_a_rollback_brings_back_what_is_being_deleted(monkeypatch):
+    monkeypatch.setattr(redo, "_check_kept", lambda version, draft: None)
+    scene = Scene(marked, {"rollback": rollback(2), "purge": purge_now}, may_refuse=[VersionNotFound])
+    found = _find(explore(scene.play, 1))
+    assert "missing" in str(found.violation)
+
+
+def test_without_the_refusal_on_rebase_a_rollback_brings_back_what_is_being_deleted(monkeypatch):
+    points = _only(("rollback", "create", "vn/"), ("expire", "delete", "vn/"))
+
+    def scene() -> Scene:
+        actors = {"rollback": rollback(2), "expire": in_turn(mark_now, HOUR, purge_now)}
+        return Scene(aged, actors, may_refuse=[VersionNotFound])
+
+    _check_all(explore(scene().play, 2, points=points))
+    rebasing = threading.local()
+    real_check, real_rebase = redo._check_kept, Transaction.rebase
+
+    def rebase(self, base, actions):
+        rebasing.now = True
+        try:
+            real_rebase(self, base, actions)
+        finally:
+            rebasing.now = False
+
+    def check(version, draft):
+        if not getattr(rebasing, "now", False):
+            real_check(version, draft)
+
+    monkeypatch.setattr(Transaction, "rebase", rebase)
+    monkeypatch.setattr(redo, "_check_kept", check)
+    found = _find(explore(scene().play, 2, points=points))
+    assert "missing" in str(found.violation)
+
+
+def _brings_back(stage: Stage) -> Acknowledged:
+    """A program that does not know of expire: it makes an old version the latest, as a repair."""
+    catalog = Catalog(stage.store, stage.clock)
+    transaction = catalog.begin()
+    old = versions.read_root(stage.store, 2)
+    transaction.roll_back(transaction.base.version - 1)
+    rolled = catalog.snapshot()
+    root = replace(
+        redo.Snapshot(stage.store, old).root,
+        catalog_def=rolled.root.catalog_def,
+        previous_root=rolled.file.path,
+        rollback_from_root=rolled.file.path,
+        created_at_millis=stage.clock.now_millis(),
+    )
+    actions = commit._committed_actions(transaction, commit.Author())
+    rows = [encode_action(action, rolled.keys) for action in actions]
+    stage.store.create(versions.root_path(rolled.version + 1), encode_root(root, rows))
+    return Acknowledged(transaction.id, rolled.version + 1)
+
+
+class _Whole(Scene):
+    """The log of another program is not what this one would write, so only the files are looked at."""
+
+    def _check(self, world, ended):
+        for number in range(expired_before(world.catalog.snapshot().definition), world.last_version() + 1):
+            read_tree(world, versions.root_path(number), f"version {number}")
+
+
+def test_without_looking_at_revivals_since_the_plan_a_purge_deletes_what_came_back(monkeypatch):
+    """Rollbacks, restores and exports of this program bring back only what a purge keeps anyway, because they are
+    refused below `oldest`: for those, looking again is a second defence. So the one that comes between here is of a
+    program that does not refuse.
+    """
+    points = _only(("purge", "create", "vn/"))
+
+    def scene() -> Scene:
+        return _Whole(marked, {"purge": purge_now, "revival": _brings_back})
+
+    _check_all(explore(scene().play, 1, points=points))
+    monkeypatch.setattr(expire, "_revived", lambda head, planned_at: False)
+    found = _find(explore(scene().play, 1, points=points))
+    assert "missing" in str(found.violation)
+    # what this program brings back is kept in any case
+    _check_all(explore(Scene(marked, {"purge": purge_now, "rollback": rollback(4)}).play, 1, points=points))
+
+
+# Age
+
+
+@cache
+def _kept_an_hour() -> tuple[Files, int]:
+    """As `aged`, in a catalog that keeps versions for an hour only."""
+    world = World(*aged())
+    with world.catalog.transaction() as transaction:
+        transaction.alter_catalog({"olympia.retention.max-version-age": "1h"})
+    world.clock.advance(LIFETIME)
+    return world.files, world.clock.wall
+
+
+def test_without_the_lifetime_a_mark_takes_versions_that_are_in_use(monkeypatch):
+    def scene() -> Scene:
+        return Scene(
+            _kept_an_hour,
+            {"reader": read, "other": writer("y"), "expire": in_turn(2 * HOUR, mark_now, HOUR, purge_now)},
+        )
+
+    _check_all(explore(scene().play, 1, points=_of("reader")))
+    real = retention.why_kept
+
+    def naive(*args):
+        reason = real(*args)
+        return "" if reason == "in-use" else reason
+
+    monkeypatch.setattr(retention, "why_kept", naive)
+    monkeypatch.setattr(expire_plan, "why_kept", naive)
+    found = _find(explore(scene().play, 1, points=_of("reader")))
+    assert "reader ended in Damaged" in str(found.violation)
+
+
+def test_without_the_grace_period_a_purge_takes_files_of_a_writer_at_work(monkeypatch):
+    """It was in time when it looked, and slept before it created its root, which a purge has planned around."""
+    points = _only(("writer", "create", "vn/"), ("purge", "create", "vn/"))
+
+    def scene() -> Scene:
+        return Scene(aged, {"writer": writer("x"), "mark": mark_now, "purge": in_turn(HOUR, purge_now)})
+
+    _check_all(explore(scene().play, 3, points=points))
+    monkeypatch.setattr(expire_plan.Planner, "is_old", lambda self, file: True)
+    found = _find(explore(scene().play, 3, points=points))
+    assert "missing" in str(found.violation)
+
+
+def test_without_the_quarantine_a_purge_takes_what_is_being_looked_at(monkeypatch):
+    def scene() -> Scene:
+        return Scene(
+            aged, {"reader": read_old(3), "expire": in_turn(mark_now, purge_now)}, may_refuse=[VersionNotFound]
+        )
+
+    _check_all(explore(scene().play, 1, points=_of("reader")))
+    monkeypatch.setattr(expire_plan.Planner, "_rested", lambda self: self.marks)
+    found = _find(explore(scene().play, 1, points=_of("reader")))
+    assert "reader ended in Damaged" in str(found.violation)
+
+
+def test_without_writing_old_files_again_a_writer_commits_what_is_deleted(monkeypatch):
+    def scene() -> Scene:
+        return Scene(aged, {"writer": writer("x"), "expire": in_turn(HOUR, mark_now, HOUR, purge_now)})
+
+    _check_all(explore(scene().play, 1, points=_of("writer")))
+
+    def naive(self, draft, actions, check_alive):
+        check_alive()
+        root, files = self._plan(draft)
+        self._write(files)
+        return encode_root(root, [encode_action(action, draft.tree.keys) for action in actions])
+
+    monkeypatch.setattr(commit.FileWriter, "root", naive)
+    found = _find(explore(scene().play, 1, points=_of("writer")))
+    assert "missing" in str(found.violation)
+
+
+# The freed name
+
+
+FREEING = in_turn(writer("d1"), writer("d2"), writer("d3"), LIFETIME + HOUR, mark_now, HOUR, purge_now)
+"""After this the two names that come after version 6 are free again."""
+
+
+def _slept() -> Scene:
+    return Scene(aged, {"writer": writer("x"), "days": FREEING})
+
+
+def test_without_the_check_of_the_freed_name_a_commit_is_acknowledged_that_nobody_sees(monkeypatch):
+    _check_all(explore(_slept().play, 1, points=_of("writer")))
+    monkeypatch.setattr(commit, "_check_not_freed", lambda transaction, version: None)
+    found = _find(explore(_slept().play, 1, points=_of("writer")))
+    assert "acknowledged and is not in history" in str(found.violation)
+
+
+def test_a_transaction_past_its_lifetime_is_stopped_twice(monkeypatch):
+    """Without `check_alive` nothing breaks that the scheduler can see: whoever is that late finds its name taken, and
+    is rebased on a version that counts; or the name is free, and the check of the freed name stops it. The lifetime is
+    the first of two defences. Without both, a commit is lost.
+    """
+    monkeypatch.setattr(Transaction, "check_alive", lambda self: None)
+    _check_all(explore(_slept().play, 1, points=_of("writer")))
+    monkeypatch.setattr(commit, "_check_not_freed", lambda transaction, version: None)
+    found = _find(explore(_slept().play, 1, points=_of("writer")))
+    assert "acknowledged and is not in history" in str(found.violation)
+
+
+# Hints
+
+
+def test_without_looking_past_the_hint_readers_stay_behind(monkeypatch):
+    def scene() -> Scene:
+        return Scene(marked, {"reader": read_after_hint(5), "writer": writer("x")})
+
+    _check_all(explore(scene().play, 1))
+    monkeypatch.setattr(versions, "last_version", lambda store, start, width=32, ceiling=None: start)
+    found = _find(explore(scene().play, 1))
+    assert "reader saw version 5 after 7" in str(found.violation)
+
+
+@pytest.mark.parametrize("latest", [3, 6])
+def test_an_expire_that_takes_the_hint_for_the_end_harms_nothing(monkeypatch, latest):
+    """Looking past the hint is a second defence here. A mark is rebased on the last version, whatever it took for it,
+    so it leaves out no file that is live; and a purge that looks at an older version finds no mark there, or one whose
+    files it reaches all the same.
+    """
+    real = versions.last_version
+
+    def naive(store, start, width=32, ceiling=None):
+        return start if threading.current_thread().name == "expire" else real(store, start, width, ceiling)
+
+    monkeypatch.setattr(versions, "last_version", naive)
+    actors = {"late": hint(latest), "expire": in_turn(mark_now, HOUR, purge_now), "writer": writer("x")}
+    points = _only(("expire", "read", LATEST), ("expire", "create", "vn/"), ("expire", "list", ""))
+    assert _check_all(explore(Scene(marked, actors, may_refuse=[VersionNotFound]).play, 1, points=points)) > 20
+
+
+def test_deleting_the_newest_root_first_shows_an_old_version_as_the_latest(monkeypatch):
+    points = _only(("reader", "exists", "vn/"), ("expire", "delete", "vn/"))
+
+    def scene() -> Scene:
+        return Scene(aged, {"reader": read_after_hint(3), "expire": in_turn(mark_now, HOUR, purge_now)})
+
+    _check_all(explore(scene().play, 2, points=points))
+    real = expire._delete
+
+    def naive(store, files, progress):
+        roots = [file for file in files if file.kind == FileKind.ROOT.value]
+        real(store, [*reversed(roots), *(file for file in files if file not in roots)], progress)
+
+    monkeypatch.setattr(expire, "_delete", naive)
+    found = _find(explore(scene().play, 2, points=points))
+    assert "reader saw version" in str(found.violation)
+
+
+def test_writing_oldest_after_the_deletes_shows_a_leftover_as_the_latest(monkeypatch):
+    """A root that somebody wrote at a freed name, and a hint that is as late, must not meet a reader that does not
+    know yet what is the oldest version.
+    """
+    points = _only(("writer", "create", "vn/"), ("days", "overwrite", OLDEST))
+
+    def scene() -> Scene:
+        return Scene(aged, {"writer": writer("x"), "days": FREEING, "reader": read_after_hint(7)})
+
+    _check_all(explore(scene().play, 2, points=points))
+    write, purge = expire._write_oldest, expire.purge
+
+    def naive(catalog, *args, **more):
+        done = purge(catalog, *args, **more)
+        write(catalog)
+        return done
+
+    monkeypatch.setattr(expire, "_write_oldest", lambda catalog: None)
+    monkeypatch.setattr(expire_world, "purge", naive)
+    found = _find(explore(scene().play, 2, points=points))
+    assert "reader" in str(found.violation)
+
+
+def test_without_looking_again_oldest_stays_ahead_of_an_undo(monkeypatch):
+    """Two that write vn/oldest at once: the last to write it must be one that knows."""
+
+    def naive(catalog):
+        catalog.store.overwrite(OLDEST, str(expired_before(catalog.snapshot().definition)).encode())
+
+    monkeypatch.setattr(expire, "_write_oldest", naive)
+    scene = Scene(marked, {"mark": mark_now, "undo": undo_now})
+    found = _find(explore(scene.play, 1))
+    assert "vn/oldest says" in str(found.violation)
+
+
+# Candidates
+
+
+def _purge_that_lists_late(stage: Stage) -> None:
+    """What is reached is found first, what there is only after the commit."""
+    catalog = Catalog(stage.store, stage.clock)
+    planner = expire_plan.Planner(catalog, FLOORS)
+    plan = planner.purge()
+    expire.purge(catalog, replace(plan, files=()), planner.head.version, FLOORS)
+    now = stage.clock.now_millis()
+    for file in list(stage.store.list()):
+        old = now - file.modified_at_millis >= FLOORS.grace_millis
+        if file_kind(file.path) in (FileKind.NODE, FileKind.DEFINITION) and old and not planner.is_live(file.path):
+            stage.store.delete_many([file.path])
+
+
+def test_listing_candidates_after_the_commit_deletes_what_is_new():
+    scene = Scene(marked, {"purge": _purge_that_lists_late, "writer": writer("x"), "clock": waiting(2 * HOUR)})
+    found = _find(explore(scene.play, 1, points=_of("purge")))
+    assert "missing" in str(found.violation)
+
+
+# Those that share files
+
+
+def test_without_looking_for_live_transactions_their_files_go(monkeypatch):
+    monkeypatch.setattr(expire_plan.Planner, "_live_transactions", lambda self: [])
+    scene = Scene(aged, {"distributed": distribute, "expire": in_turn(HOUR, mark_now, HOUR, purge_now)})
+    found = _find(explore(scene.play, 1))
+    assert "cannot be loaded" in str(found.violation) or "missing" in str(found.violation)
+
+
+def test_without_looking_for_exports_what_they_share_goes(monkeypatch):
+    monkeypatch.setattr(expire_plan.Planner, "_sharing_exports", lambda self: iter(()))
+    actors = {"export": share(3), "expire": in_turn(HOUR, mark_now, HOUR, purge_now)}
+    found = _find(explore(Scene(aged, actors, may_refuse=[VersionNotFound]).play, 1))
+    assert "what export pinned is not whole" in str(found.violation)
+
+
+def test_a_save_that_took_long_is_made_again(monkeypatch):
+    """Until the save stands, age alone protects the files that it names."""
+
+    def naive(self):
+        transaction = self.transaction
+        transaction.check_open()
+        data = self._files.root(transaction.draft, transaction.actions, transaction.check_alive)
+        running = distributed.new_node_path()
+        transaction.base.store.create(running, data)
+        self._write(running)
+
+    monkeypatch.setattr(distributed.DistributedTransaction, "save", naive)
+    scene = Scene(aged, {"distributed": distribute, "expire": in_turn(HOUR, mark_now, HOUR, purge_now)})
+    found = _find(explore(scene.play, 1, points=_of("distributed")))
+    assert "missing" in str(found.violation)
+
+
+ID = "11111111-1111-4111-8111-111111111111"
+
+
+def _hold(stage: Stage) -> Acknowledged:
+    """Commits a distributed transaction that another process may have aborted."""
+    begun = distributed.begin(Catalog(stage.store, stage.clock), id=ID)
+    begun.transaction.create_table(table("a.held"), location())
+    return Acknowledged(ID, begun.commit("held", by="x").version)
+
+
+def _abort(stage: Stage) -> str:
+    distributed.load(Catalog(stage.store, stage.clock), ID).abort()
+    return "aborted"
+
+
+class _Aborted(Scene):
+    def _check(self, world, ended):
+        super()._check(world, ended)
+        both = ended["abort"].value == "aborted" and ended["hold"].error is None
+        assert not both, "it was aborted, and is committed all the same"
+
+
+def test_the_end_of_an_aborted_transaction_is_kept_as_long_as_it_would_have_lived(monkeypatch):
+    """Whoever holds an older save learns from the last one that it is over."""
+    points = _only(("hold", "create", f"dtxn/{ID}.1"))
+
+    def scene() -> Scene:
+        actors = {"hold": _hold, "abort": _abort, "expire": in_turn(HOUR, mark_now, HOUR, purge_now)}
+        return _Aborted(aged, actors, may_refuse=[TransactionNotFound, TransactionExpired])
+
+    _check_all(explore(scene().play, 1, points=points))
+    real = expire_plan.Planner._live_transactions
+    monkeypatch.setattr(
+        expire_plan.Planner,
+        "_live_transactions",
+        lambda self: [saved for saved in real(self) if expire_plan._is_running(saved)],
+    )
+    found = _find(explore(scene().play, 1, points=points))
+    assert "aborted" in str(found.violation)
