@@ -396,12 +396,13 @@ class Planner:
         chosen = [found for mark in rested if (found := self._manifest(mark.manifest)) is not None] + unfinished
         files = {file.path: file for file in self._leftovers(purged)}
         rescued = 0
+        gone = self._gone(unfinished)
         for manifest in chosen:
             check_deletable(manifest.files, purged, manifest.path)
             for file in manifest.files:
                 if self.is_live(file.path):
                     rescued += 1
-                else:
+                elif file.path not in gone:
                     files[file.path] = file
         return PurgePlan(
             purged=purged,
@@ -413,6 +414,13 @@ class Planner:
             rescued=rescued,
             notes=tuple(self._notes.values()),
         )
+
+    def _gone(self, unfinished: Iterable[Manifest]) -> set[str]:
+        """What an earlier purge got to delete of its files."""
+        named = {file.path for manifest in unfinished for file in manifest.files}
+        if named:
+            named.difference_update(file.path for file in self.store.list(temporary=True))
+        return named
 
     def is_live(self, path: str) -> bool:
         parsed = parse_transaction_path(path)

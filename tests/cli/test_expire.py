@@ -250,7 +250,8 @@ def test_killed_in_the_middle_it_is_finished_by_the_next_run(run: Run, tmp_path:
     assert 3 < left <= 1492, "it was killed too early or too late to show anything"
     run("-c", folder, "status").ok()
     assert len(run("-c", folder, "log", "--oneline").ok().lines) == 4
-    run("-c", folder, "expire", "purge", "--offline", "--yes").ok()
+    ran = run("-c", folder, "expire", "purge", "--offline", "--yes").ok()
+    assert f"what was left to delete: {left - 4:,} files" in ran.stdout
     assert len(roots(folder)) == 4
     assert not list((folder / "ops" / "expire").iterdir())
 

@@ -128,6 +128,8 @@ def hold_lies(sample: Sample, store: MemoryStore, done: list[Rot]) -> Report:
             found = check._read_version(store, version)
             if found.catalog.id != id:
                 unsound[version] = "another catalog"
+            if any(parse_root_path(path) is not None for path in found.nodes):
+                unsound[version] = "a root inside its tree"
         except Exception as error:
             unsound[version] = str(error)
     hit: set[int] = set()

@@ -187,9 +187,7 @@ def _expire(
     if plan.purge.is_empty and plan.mark.is_empty:
         render.line(session, f"v{version}  nothing to expire; the oldest version is v{plan.mark.oldest}")
     if not plan.purge.is_empty:
-        gone, size = plan.purge.purged - plan.purge.former_purged, _size(plan.purge.files)
-        deleted = f"{plural(len(plan.purge.files), 'file')}, {size}"
-        render.line(session, f"v{version}  {would}purge{'' if looking else 'd'} {plural(gone, 'version')}: {deleted}")
+        render.line(session, f"v{version}  {_purged(plan.purge, looking)}")
     if not plan.mark.is_empty:
         many = plural(len(plan.mark.expired), "version")
         rest = f"{plural(len(plan.mark.files), 'file')}, {_size(plan.mark.files)}, into quarantine"
@@ -255,8 +253,7 @@ def _purge(session: Session, floors: Floors, dry_run: bool, yes: bool, message: 
         resting = f"; {plural(len(planner.marks), 'mark')} in quarantine" if planner.marks else ""
         text = f"nothing to purge{resting}"
         if not plan.is_empty:
-            did = "would purge" if dry_run else "purged"
-            text = f"{did} {plural(len(versions), 'version')}: {plural(len(plan.files), 'file')}, {_size(plan.files)}"
+            text = _purged(plan, dry_run)
         render.line(session, f"v{version}  {text}")
 
 
@@ -285,10 +282,21 @@ def _show_purge(session: Session, plan: PurgePlan) -> None:
         session.say(f"note: {note}")
     if plan.is_empty:
         return
-    gone = _versions(range(plan.former_purged, plan.purged))
+    versions = range(plan.former_purged, plan.purged)
+    gone = _versions(versions) if versions else "what was left"
     session.say(f"purge   {gone}: {plural(len(plan.files), 'file')}, {_size(plan.files)}, deleted for good")
     if plan.rescued:
         session.say(f"keep    {plural(plan.rescued, 'file')} of the quarantine that something kept reaches")
+
+
+def _purged(plan: PurgePlan, looking: bool) -> str:
+    from olympia_cli.cli.escape import plural
+
+    deleted = f"{plural(len(plan.files), 'file')}, {_size(plan.files)}"
+    if plan.purged == plan.former_purged:
+        return f"{'would delete' if looking else 'deleted'} what was left to delete: {deleted}"
+    many = plural(plan.purged - plan.former_purged, "version")
+    return f"{'would purge' if looking else 'purged'} {many}: {deleted}"
 
 
 def _show_kept(session: Session, plan: ExpirePlan) -> None:
