@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from olympia_cli.catalog import distributed
@@ -15,7 +16,7 @@ from olympia_cli.catalog.distributed import Saved
 from olympia_cli.catalog.exports import ExportRecord, read_exports
 from olympia_cli.catalog.quarantine import Mark, purged_before, read_quarantine
 from olympia_cli.catalog.references import oldest_version
-from olympia_cli.errors import Damaged, PathMissing, Refused
+from olympia_cli.errors import CommitConflict, Damaged, PathMissing, Refused
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import (
     MAX_VERSION,
@@ -135,6 +136,7 @@ class Planner:
 
     def __init__(self, catalog: Catalog, floors: Floors, *, probe: bool = True, progress: Progress = SILENT) -> None:
         """`probe` is whether a file may be written to learn the store's time; without, this machine's clock must do."""
+        self._catalog = catalog
         self.store: Store = catalog.store
         self.head = catalog.snapshot()
         check_writable(self.head)
@@ -162,6 +164,10 @@ class Planner:
 
         Versions from `not_beyond` on are kept whatever the policy says.
         """
+        with self._overtaken():
+            return self._expire(policy, not_beyond)
+
+    def _expire(self, policy: Policy, not_beyond: int) -> ExpirePlan:
         self._progress.phase("looking for what may go")
         pinned = min(self._pinned(), not_beyond)
         counted = Counted(self.head, self.oldest)
@@ -177,10 +183,24 @@ class Planner:
 
     def purge(self) -> PurgePlan:
         """What leaves quarantine now."""
+        with self._overtaken():
+            return self._purge()
+
+    def _purge(self) -> PurgePlan:
         if not self._rested() and not self._left_behind()[0]:
             return PurgePlan(self.purged, self.purged, (), (), ())
         self.walk_from(self.oldest)
         return self._purge_plan(self.oldest)
+
+    @contextmanager
+    def _overtaken(self) -> Iterator[None]:
+        """What is missing because another expire deletes it meanwhile is not damage."""
+        try:
+            yield
+        except (Damaged, PathMissing) as error:
+            if purged_before(self._catalog.snapshot().definition) <= purged_before(self.definition):
+                raise
+            raise CommitConflict(f"another expire was first: {error.message}", hint="run it again") from error
 
     def walk_from(self, version: int) -> None:
         """Read all that the versions from this one on, live transactions and sharing exports need."""
@@ -331,10 +351,14 @@ class Planner:
     def _check_end(self, later: list[int]) -> None:
         """Refuse to act when there may be versions that nobody has looked at: all they reach would seem dead."""
         head = self.head.version
-        if later != list(range(head + 1, head + 1 + len(later))):
-            raise Damaged(root_path(head + 1), f"version {head + 1} is missing, but there is a version {later[-1]}")
+        last = later[-1] if later else head
+        listed = set(later)
+        for version in range(head + 1, last):
+            # a listing takes its time, and may show one version that is committed meanwhile without the one before
+            if version not in listed and not self.store.exists(root_path(version)):
+                raise Damaged(root_path(version), f"version {version} is missing, but there is a version {last}")
         hint = self.head.file.hint
-        if hint is not None and hint > head + len(later):
+        if hint is not None and hint > last:
             raise Refused(
                 f"vn/latest names version {hint}, but the last root is that of version {head}: one may be lost",
                 hint="look with fsck; fsck --repair corrects the hint",

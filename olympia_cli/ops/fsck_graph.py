@@ -105,6 +105,8 @@ class Graph:
                 self._take(number, node, path, waiting, is_root=True)
         while waiting and not self._files.out_of_time:
             wanted, waiting = waiting[-AT_ONCE:], waiting[:-AT_ONCE]
+            # a root that stands inside a tree too may have had its turn already
+            wanted = [path for path in wanted if not self._taken(self.numbers[path])]
             for path, data in self._files.read_many(wanted):
                 self._take_file(path, data, waiting)
                 self._files.progress.advance()

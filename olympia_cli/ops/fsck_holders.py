@@ -81,7 +81,10 @@ def transactions(files: Files, existing: set[int], now: int) -> Held:
             findings.append(finding("F907", path, f"the transaction {id} is past its end", hint=f"txn abort {id}"))
             continue
         began = parse_root_path(definition.beginning_root_node_file_path)
-        if began is None or began not in existing:
+        # it may have begun at a version that was committed since the listing
+        if began is None or (
+            began not in existing and not files.store.exists(definition.beginning_root_node_file_path)
+        ):
             shown = definition.beginning_root_node_file_path[:100]
             where = f"version {began}" if began is not None else ascii(shown)
             reason = f"the transaction {id} began at {where}, which does not exist"

@@ -112,13 +112,18 @@ class Objects:
         return Hit(self._named(sorted(found)))
 
     def entries(self, nodes: Iterable[int]) -> Iterator[tuple[int, str, str]]:
-        """Node number, key and definition path of all that stands in nodes."""
+        """Node number, key and definition path of all that stands in nodes, as far as they can be read."""
         for number in nodes:
-            node = self._node(self._graph.paths[number])
+            path = self._graph.paths[number]
+            node = self._node(path)
             if node is not None:
-                for key, value in zip(node.keys, node.values, strict=True):
-                    if value is not None:
-                        yield number, key, value
+                found: Iterable[tuple[str, str | None]] = zip(node.keys, node.values, strict=True)
+            else:
+                data = self._files.read(path)
+                found = rest_of_node(data, self._keys).entries if isinstance(data, bytes) else ()
+            for key, value in found:
+                if value is not None:
+                    yield number, key, value
 
     def reached(self, root: int) -> list[int]:
         """The nodes of the tree below a node, by the graph alone."""

@@ -253,10 +253,11 @@ class Verdict:
             return finding("F305", "", _SAME_ID, versions=merge(one for span in spans for one in span))
         hit: list[tuple[int, int]] = []
         names: dict[ObjectName, str] = {}
-        total = looked = 0
-        for span in reversed(spans):
+        total = 0
+        for looked, span in enumerate(reversed(spans)):
             count, found = self._with_ids(span[-1][1], numbers) if looked < MOST_EXPLAINED else (2, {})
-            looked += 1
+            if count < 2:
+                count, found = self._with_ids(span[0][0], numbers)
             if count > 1:
                 hit += span
                 total, names = max(total, count), names or found

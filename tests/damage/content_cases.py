@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from olympia_cli.format.paths import root_path
-from olympia_cli.names import NamespaceName
+from olympia_cli.names import NamespaceName, TableName, ViewName
 from olympia_cli.storage.protocol import Store
 from tests.damage.case import (
     Wanted,
@@ -21,6 +21,7 @@ from tests.damage.case import (
 )
 from tests.helpers.damage import (
     Raw,
+    reversed_keys,
     rewrite_definition,
     rewrite_node,
     rewrite_raw,
@@ -75,6 +76,19 @@ def two_objects_with_one_id(s: Sample, store: Store) -> Wanted:
 
 
 @case
+def one_id_in_versions_before_other_damage(s: Sample, store: Store) -> Wanted:
+    """The newest versions are damaged otherwise; in those before, two objects still have one id."""
+    tree = s.tree()
+    one, other = (tree.entries[s.keys.encode(name)][0] for name in (TableName("b", "t03"), ViewName("a", "v0")))
+    rewrite_definition(store, one, lambda found: setattr(found, "id", _id(store, other)))
+    newer = next(path for path in tree.inner if one in tree.nodes[path].values)
+    rewrite_node(store, newer, reversed_keys)
+    both = s.hit(one) & s.hit(other)
+    assert both - s.hit(newer)
+    return wanted("F305", versions=both - s.hit(newer))
+
+
+@case
 def object_with_the_id_of_the_catalog(s: Sample, store: Store) -> Wanted:
     path = definition(s, "ns")
     taken = _id(store, catalog_def(s))
@@ -97,6 +111,40 @@ def two_objects_with_one_definition(s: Sample, store: Store) -> Wanted:
     assert node.values[1] is not None
     rewrite_node(store, path, with_value(0, node.values[1]))
     return wanted("F305", node.values[1], path, versions=s.hit(path), objects=names(s, node.keys[:2]))
+
+
+@case
+def definition_of_a_table_under_the_key_of_a_view(s: Sample, store: Store) -> Wanted:
+    """Only version 3 misuses it; all others rightly take it for a table's."""
+    tree = s.tree(3)
+    [(path, at)] = [
+        (path, at)
+        for path, node in tree.nodes.items()
+        if s.hit(path) == {3}
+        for at, key in enumerate(node.keys)
+        if key.startswith("D===")
+    ]
+    table = tree.entries[s.keys.encode(TableName("b", "t05"))][0]
+    rewrite_node(store, path, with_value(at, table))
+    return wanted("F303|F305", table, versions={3})
+
+
+@case
+def definitions_swapped(s: Sample, store: Store) -> Wanted:
+    """Each is whole, and neither is the one that the log says was written."""
+    one, other = [value for value, _ in s.tree().entries.values() if value.startswith("def/table/")][:2]
+    data = store.read(one)
+    store.overwrite(one, store.read(other))
+    store.overwrite(other, data)
+    return wanted("F304", one, other, versions=s.hit(one) | s.hit(other))
+
+
+@case
+def definition_cut_behind_its_id(s: Sample, store: Store) -> Wanted:
+    """What is left is a definition, only with less in it, and without a digest."""
+    path = definition(s, "table")
+    store.overwrite(path, store.read(path)[:38])
+    return wanted("F304", path, versions=s.hit(path), objects=s.defined_by(path))
 
 
 @case

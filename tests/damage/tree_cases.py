@@ -8,6 +8,7 @@ from dataclasses import replace
 from olympia_cli.format.node import Node
 from olympia_cli.format.node_file import DIGEST_KEY, N_KEYS
 from olympia_cli.format.paths import root_path
+from olympia_cli.names import NamespaceName
 from olympia_cli.storage.protocol import Store
 from tests.damage.case import (
     Wanted,
@@ -74,6 +75,31 @@ def root_of_another_version_as_a_child(s: Sample, store: Store) -> Wanted:
     path = inner(s)
     rewrite_node(store, path, with_child(0, root_path(1)))
     return wanted("F207|F212|F210|F209|F214", versions=s.hit(path))
+
+
+@case
+def root_that_is_a_child_too_and_whose_own_tree_is_wrong(s: Sample, store: Store) -> Wanted:
+    """It has two places, and is judged at each."""
+    tree = s.tree(9)
+    low = str(tree.nodes[str(tree.root.node.children[1])].children[0])
+    rewrite_node(store, root_path(8), with_child(0, root_path(9)))
+    rewrite_node(store, low, with_key(0, s.keys.encode(NamespaceName("a"))))
+    return wanted("F209", low, versions=s.hit(low))
+
+
+@case
+def root_of_a_sound_version_in_the_tree_of_another(s: Sample, store: Store) -> Wanted:
+    """The version that misuses it is to blame, not the one whose root it is."""
+    rewrite_node(store, root_path(7), with_child(1, root_path(11)))
+    return wanted("F207", versions={7})
+
+
+@case
+def cycle_that_several_versions_run_into(s: Sample, store: Store) -> Wanted:
+    """Cut where it may be, each version that leads into it is hit."""
+    holder = max(s.tree(8).inner, key=lambda path: len(s.hit(path)))
+    rewrite_node(store, holder, with_child(0, root_path(sorted(s.hit(holder))[1])))
+    return wanted("F207|F213", versions=s.hit(holder))
 
 
 @case

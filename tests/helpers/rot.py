@@ -135,8 +135,12 @@ def hold(sample: Sample, before: dict[int, Content], store: MemoryStore, done: l
     said = "; ".join(map(str, done))
     report = fsck(store, level=Level.FULL, all_versions=True)
     text = "\n".join(f"{one.code} {one.path} {one.versions} {one.message}" for one in report.findings)
-    known = _without_excused(sample, store)
-    changed = {version for version, content in before.items() if not _same(known, version, content)}
+    excused = _excused(sample, store)
+    changed = {
+        version
+        for version, content in before.items()
+        if not _same(store, version, content) and excused.isdisjoint(sample.tree(version).files)
+    }
     lost = _lost_end(sample, store)
     unnoticed = changed - lost
     if unnoticed and not report.damaged:
@@ -156,15 +160,15 @@ def hold(sample: Sample, before: dict[int, Content], store: MemoryStore, done: l
     return report
 
 
-def _without_excused(sample: Sample, store: MemoryStore) -> MemoryStore:
-    """The catalog without the changes that nobody can know of.
+def _excused(sample: Sample, store: MemoryStore) -> set[str]:
+    """The files that have changed in a way that nobody can know of.
 
     A node that is now another whole node of the catalog has a digest that is right. And a definition that is now
     another whole one is as another program might have left it; only the action that wrote it tells, while it is kept.
     """
-    copy = MemoryStore("known", {file.path: (store.read(file.path), 0) for file in store.list()})
     whole = {data for path, data in sample.files.items() if path.startswith("node/")}
     first = {path: version for version in reversed(sample.versions) for path in sample.tree(version).files}
+    found = set()
     for path, data in sample.files.items():
         if not store.exists(path):
             continue
@@ -172,8 +176,8 @@ def _without_excused(sample: Sample, store: MemoryStore) -> MemoryStore:
         swapped = path.startswith("node/") and now in whole
         old = path.startswith("def/") and first.get(path, sample.oldest) == sample.oldest > 0
         if now != data and (swapped or (old and _unverified(path, now))):
-            copy.overwrite(path, data)
-    return copy
+            found.add(path)
+    return found
 
 
 def _unverified(path: str, data: bytes) -> bool:

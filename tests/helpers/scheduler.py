@@ -81,7 +81,8 @@ class Stage:
     def __init__(self, name: str, store: Store, clock: FakeClock, scheduler: Scheduler, said: list[Any]) -> None:
         self.name = name
         self.store = _ScheduledStore(store, lambda method, path: scheduler.point(name, method, path))
-        self.clock = clock
+        self.clock: Any = clock
+        self._time = clock
         self._scheduler = scheduler
         self._said = said
 
@@ -91,7 +92,7 @@ class Stage:
     def wait(self, millis: int) -> None:
         """Let time pass for everybody: whoever is suspended has slept so long."""
         self._scheduler.point(self.name, "wait", f"{millis / 3_600_000:g}h")
-        self.clock.advance(millis)
+        self._time.advance(millis)
 
 
 Work = Callable[[Stage], Any]
@@ -106,7 +107,6 @@ class _Actor:
         self.alive = True
         self.killed = False
         self.ended = Ended()
-        self.names = random.Random(name)
 
 
 class Scheduler:
@@ -123,7 +123,7 @@ class Scheduler:
         self.operations: list[Operation] = []
 
     def run(self) -> dict[str, Ended]:
-        with _repeatable(self._actors):
+        with repeatable("run"):
             self._hand_over(None)
             self._done.acquire()
             for actor in self._actors.values():
@@ -187,14 +187,16 @@ class Scheduler:
 
 
 @contextmanager
-def _repeatable(actors: Mapping[str, _Actor]) -> Iterator[None]:
-    """Whatever is drawn at random is the same in each run: new names by who draws them, delays by their order."""
+def repeatable(seed: str) -> Iterator[None]:
+    """Whatever is drawn at random is the same in each run: new names by the actor that draws them, delays in order."""
     real, state = uuid.uuid4, random.getstate()
-    random.seed(0)
+    drawn: dict[str, random.Random] = {}
+    random.seed(seed)
 
     def draw() -> uuid.UUID:
-        actor = actors.get(threading.current_thread().name)
-        return real() if actor is None else uuid.UUID(int=actor.names.getrandbits(128), version=4)
+        name = threading.current_thread().name
+        names = drawn.setdefault(name, random.Random(f"{seed}/{name}"))
+        return uuid.UUID(int=names.getrandbits(128), version=4)
 
     uuid.uuid4 = draw
     try:

@@ -198,7 +198,7 @@ class Worker:
         if done is not None:
             self._expired(done, "marks")
             self.report.counted["marked versions"] += len(plan.expired)
-        if self.chosen.random() < 0.15 and (done := undo(self.catalog, retry_for=self.patience)) is not None:
+        if self.chosen.random() < 0.06 and (done := undo(self.catalog, retry_for=self.patience)) is not None:
             self._expired(done, "undone marks")
         planner = Planner(self.catalog, FLOORS)
         purged = planner.purge()
@@ -235,13 +235,13 @@ class Worker:
 
     def export(self) -> None:
         """Export the latest version, let time pass, look whether it is still whole, and drop it."""
-        mode = self.chosen.choice([Mode.FULL, Mode.MINIMAL])
+        mode = Mode.FULL if self.turn % 2 else Mode.MINIMAL
         name = f"export-{self.number}-{self.turn}"
         dest = LocalStore(self.scratch / name, durable=False)
         done = create_export(self.catalog, dest, name, scope(mode), message=name, retry_for=self.patience)
         self.report.counted[f"{mode} exports"] += 1
         # meanwhile the version that it is of may expire
-        time.sleep(self.chosen.random() * 4 * HOUR / 1000 / self.rate)
+        time.sleep(self.chosen.random() * 3 * HOUR / 1000 / self.rate)
         verified = verify_export(dest, done.note, self.store)
         if verified.findings:
             self.report.wrong.append(f"{mode} export of version {done.note.version}: {verified.findings[:2]}")
