@@ -172,12 +172,12 @@ class Planner:
         pinned = min(self._pinned(), not_beyond)
         counted = Counted(self.head, self.oldest)
         counted_from = counted.first_of_last(policy.keep_last)
-        versions = Versions(self.head, self.oldest, counted.known)
-        oldest = versions.first_kept(policy, counted_from, pinned, self.now)
+        versions = Versions(self.head, self.oldest, counted.known, self._written())
+        oldest = versions.first_kept(policy, counted_from, pinned, self.now, self.store_now)
         kept: list[Kept] = []
         self._progress.phase("reading what is kept")
         self._reach.add(self._explained(versions.kept(), policy, counted_from, pinned, kept))
-        self._reach.add(self._pins())
+        self._add_pins()
         mark = self._mark_plan(oldest, tuple(kept), self.resting())
         return ExpirePlan(self.head.version, mark, self._purge_plan(oldest))
 
@@ -206,17 +206,17 @@ class Planner:
         """Read all that the versions from this one on, live transactions and sharing exports need."""
         self._progress.phase("reading what is kept")
         self._reach.add((path, data) for _, path, data in Versions(self.head, version).kept())
-        self._reach.add(self._pins())
+        self._add_pins()
 
     def oldest_kept(self, policies: Sequence[Policy]) -> list[int]:
         """The oldest version that each of several policies keeps."""
         counted = Counted(self.head, self.oldest)
         limits = [counted.first_of_last(policy.keep_last) for policy in policies]
-        pasts = list(Versions(self.head, self.oldest, counted.known).pasts())
+        pasts = list(Versions(self.head, self.oldest, counted.known, self._written()).pasts())
         pinned = self._pinned()
         return [
             next(
-                (past.version for past in pasts if why_kept(past, limit, policy, pinned, self.now)),
+                (past.version for past in pasts if why_kept(past, limit, policy, pinned, self.now, self.store_now)),
                 self.head.version,
             )
             for policy, limit in zip(policies, limits, strict=True)
@@ -242,6 +242,15 @@ class Planner:
 
     # What is kept
 
+    def _written(self) -> dict[int, int]:
+        """When the roots were written, by the store's clock. A writer that slept has put an older time into its own."""
+        found = {}
+        for file in self.store.list("vn/") if not self._floors.offline else ():
+            version = parse_root_path(file.path)
+            if version is not None and not _is_foreign_root(file.path, version):
+                found[version] = file.modified_at_millis
+        return found
+
     def _explained(
         self,
         roots: Iterator[tuple[int, str, bytes]],
@@ -255,13 +264,13 @@ class Planner:
         for version, path, data in roots:
             created = decode_root(data, path).created_at_millis
             if before is not None:
-                kept.append(self._reason(Past(before, created, 0), policy, counted_from, pinned))
+                kept.append(self._reason(Past(before, created, 0, 0), policy, counted_from, pinned))
             before = version
             yield path, data
         kept.append(Kept(self.head.version, "latest", "the latest version"))
 
     def _reason(self, past: Past, policy: Policy, counted_from: int, pinned: int) -> Kept:
-        reason = why_kept(past, counted_from, policy, pinned, self.now)
+        reason = why_kept(past, counted_from, policy, pinned, self.now, self.store_now)
         details = {
             "keep-last": f"one of the last {policy.keep_last}",
             "age": f"it was current {policy.since}",
@@ -279,21 +288,31 @@ class Planner:
             if self.now <= saved.definition.expire_at_millis + HALF_AN_HOUR_MILLIS
         ]
 
-    def _pins(self) -> Iterator[tuple[str, bytes]]:
-        """What live transactions and sharing exports need, as roots to follow."""
+    def _add_pins(self) -> None:
+        """Read what live transactions and sharing exports need."""
         for saved in self._open:
             holder = transaction_save_path(saved.id, saved.save)
             path = check_pointer(saved.definition.running_root_node_file_path, holder)
-            yield path, self._read(path, f"the running root of transaction {saved.id}")
+            what = f"the transaction {saved.id}"
+            self._add_pin(path, what, f"if it cannot be committed any more, give it up: txn abort {saved.id}")
         for export in self._sharing_exports():
             if export.pin:
                 path = check_pointer(export.pin, self.head.root.catalog_def)
-                yield path, self._read(path, f"what the export {export.name!a} pins")
+                self._add_pin(path, f"the export {export.name!a}", "if it is of no use any more: export drop")
+
+    def _add_pin(self, path: str, what: str, hint: str) -> None:
+        try:
+            self._reach.add([(path, self._read(path, "a copy of a root"))])
+        except Damaged as error:
+            raise Damaged(error.path, f"{error.reason}; {what} needs it", hint=hint) from error
 
     def _pinned(self) -> int:
         """The oldest version that a live transaction began at, or that an export shares without a pin of its own."""
-        exports = [export.version for export in self._sharing_exports() if not export.pin]
-        return min([MAX_VERSION, *(saved.began_at_version for saved in self._open), *exports])
+        return min([*(saved.began_at_version for saved in self._open), self._unpinned_export()])
+
+    def _unpinned_export(self) -> int:
+        """The oldest version of a sharing export that another program recorded without a pin: it is kept whole."""
+        return min((export.version for export in self._sharing_exports() if not export.pin), default=MAX_VERSION)
 
     def _sharing_exports(self) -> Iterator[ExportRecord]:
         for name, export in read_exports(self.definition).items():
@@ -369,12 +388,14 @@ class Planner:
     def _rested(self) -> list[Mark]:
         """The marks that have rested long enough, from the first on."""
         rested: list[Mark] = []
+        # one may have been recorded since the mark was planned
+        unpinned = self._unpinned_export()
         for mark in self.marks:
             try:
                 marked_at = self.store.stat(root_path(mark.version)).modified_at_millis
             except PathMissing:
                 marked_at = 0  # itself gone with an older purge
-            if not self._has_age(marked_at, self._floors.quarantine_millis):
+            if not self._has_age(marked_at, self._floors.quarantine_millis) or mark.oldest > unpinned:
                 break
             rested.append(mark)
         return rested

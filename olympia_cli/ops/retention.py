@@ -75,6 +75,8 @@ class Past:
     version: int
     superseded_at_millis: int
     txn_ttl_millis: int
+    superseded_on_store_millis: int = 0
+    """The same by the store's clock: a writer that sleeps before it commits has fixed its own time long before."""
 
 
 class Versions:
@@ -83,8 +85,15 @@ class Versions:
     `first_kept` goes through those that may go; `kept` gives the rest.
     """
 
-    def __init__(self, head: Snapshot, oldest: int, known: Mapping[int, bytes] | None = None) -> None:
-        """`known` are roots that were read before."""
+    def __init__(
+        self,
+        head: Snapshot,
+        oldest: int,
+        known: Mapping[int, bytes] | None = None,
+        written: Mapping[int, int] | None = None,
+    ) -> None:
+        """`known` are roots that were read before, `written` when roots were written by the store's clock."""
+        self._written = written or {}
         self._head = head
         self._lifetimes = _Lifetimes(head)
         self._waiting: deque[tuple[int, str, bytes | StoreError]] = deque()
@@ -98,10 +107,10 @@ class Versions:
             else:
                 yield number, *next(found)
 
-    def first_kept(self, policy: Policy, counted_from: int, pinned: int, now_millis: int) -> int:
+    def first_kept(self, policy: Policy, counted_from: int, pinned: int, now_millis: int, store_now: int) -> int:
         """The oldest version that stays. `pinned` is the oldest one that a live transaction began at."""
         for past in self.pasts():
-            if why_kept(past, counted_from, policy, pinned, now_millis):
+            if why_kept(past, counted_from, policy, pinned, now_millis, store_now):
                 return past.version
             self._waiting.popleft()
         return self._head.version
@@ -128,9 +137,13 @@ class Versions:
                 held.append((number, self._lifetimes.longest))
                 continue
             # what came before ended, at the latest, when this one began
-            yield from (Past(waiting, created, ttl) for waiting, ttl in held)
+            yield from (self._past(waiting, created, ttl, number) for waiting, ttl in held)
             held = [(number, lifetime)]
-        yield from (Past(waiting, self._head.created_at_millis, ttl) for waiting, ttl in held)
+        head = self._head
+        yield from (self._past(waiting, head.created_at_millis, ttl, head.version) for waiting, ttl in held)
+
+    def _past(self, version: int, superseded_at: int, ttl: int, successor: int) -> Past:
+        return Past(version, superseded_at, ttl, self._written.get(successor, 0))
 
 
 def _whole(version: int, path: str, data: bytes | StoreError) -> tuple[int, str, bytes]:
@@ -141,7 +154,7 @@ def _whole(version: int, path: str, data: bytes | StoreError) -> tuple[int, str,
     return version, path, data
 
 
-def why_kept(past: Past, counted_from: int, policy: Policy, pinned: int, now_millis: int) -> str:
+def why_kept(past: Past, counted_from: int, policy: Policy, pinned: int, now_millis: int, store_now_millis: int) -> str:
     """The first reason for which a version stays; nothing when it may go. `counted_from` is the first of the last so
     many that are kept whatever their age.
     """
@@ -151,8 +164,12 @@ def why_kept(past: Past, counted_from: int, policy: Policy, pinned: int, now_mil
         return "age"
     if past.version >= pinned:
         return "transaction"
-    in_use_until = past.superseded_at_millis + past.txn_ttl_millis + HALF_AN_HOUR_MILLIS
-    return "in-use" if not policy.offline and in_use_until > now_millis else ""
+    lifetime = past.txn_ttl_millis + HALF_AN_HOUR_MILLIS
+    in_use = (
+        past.superseded_at_millis + lifetime > now_millis
+        or past.superseded_on_store_millis + lifetime > store_now_millis
+    )
+    return "in-use" if in_use and not policy.offline else ""
 
 
 class Counted:

@@ -37,6 +37,8 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.names import AtVersion, Kind
 from olympia_cli.ops.expire import mark, purge, undo
 from olympia_cli.ops.expire_plan import Floors, Planner
+from olympia_cli.ops.findings import Severity
+from olympia_cli.ops.fsck import Level, fsck
 from olympia_cli.ops.reach import Reach
 from olympia_cli.ops.retention import read_policy
 from olympia_cli.storage.memory import MemoryStore
@@ -357,6 +359,13 @@ def waiting(*times: int) -> Work:
             stage.wait(millis)
 
     return work
+
+
+def check_now(stage: Stage) -> None:
+    """Looks at everything; others at work are no damage."""
+    report = fsck(stage.store, level=Level.FULL, all_versions=True, clock=stage.clock)
+    errors = [found for found in report.findings if found.severity is Severity.ERROR]
+    _need(not errors, f"fsck takes others at work for damage: {errors[:2]}")
 
 
 def share(version: int) -> Work:
