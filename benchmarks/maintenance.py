@@ -26,7 +26,8 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.names import TableName
 from olympia_cli.ops.expire import mark, purge
-from olympia_cli.ops.expire_plan import Floors, Planner
+from olympia_cli.ops.expire_plan import Planner
+from olympia_cli.ops.expire_values import Floors
 from olympia_cli.ops.fsck import Level, fsck
 from olympia_cli.ops.retention import Policy, read_policy
 from olympia_cli.storage.local import LocalStore

@@ -168,6 +168,13 @@ class ExportExists(OlympiaError):
     default_hint = "choose another name, or drop that export first"
 
 
+class TransactionExists(OlympiaError):
+    """A distributed transaction of that id has begun already."""
+
+    exit_code = 11
+    default_hint = "choose another id, or wait until an expire has removed that one"
+
+
 class PathTaken(OlympiaError):
     """An exclusive creation lost: the path holds somebody else's content."""
 

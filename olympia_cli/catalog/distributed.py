@@ -3,6 +3,8 @@
 Each save is a file of its own, created exclusively, so that two processes never go on from the same save
 unknowingly. The last save tells how the transaction stands by its running root: a node file while it is open, the
 root of a version once it is committed, nothing once it is aborted.
+
+The file without a number is a copy of the last save, and decides nothing beside saves. Alone it is the transaction.
 """
 
 from __future__ import annotations
@@ -24,9 +26,12 @@ from olympia_cli.errors import (
     InvalidOption,
     OlympiaError,
     PathMissing,
+    PathOutside,
     PathTaken,
     SavedElsewhere,
+    StoreError,
     TransactionClosed,
+    TransactionExists,
     TransactionExpired,
     TransactionNotFound,
     VersionNotFound,
@@ -44,7 +49,10 @@ from olympia_cli.format.paths import (
     transaction_save_path,
 )
 from olympia_cli.format.pb.objects_pb2 import DistributedTransactionDef, IsolationLevel
-from olympia_cli.storage.protocol import Store
+from olympia_cli.storage.protocol import FileInfo, Store
+
+NO_SAVE = -1
+"""In place of a save's number: there is only the file without one, and the next save is the first."""
 
 
 class State(Enum):
@@ -52,6 +60,7 @@ class State(Enum):
     EXPIRED = "expired"
     COMMITTED = "committed"
     ABORTED = "aborted"
+    UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +72,14 @@ class Saved:
     definition: DistributedTransactionDef
 
     @property
+    def path(self) -> str:
+        return transaction_path(self.id) if self.save == NO_SAVE else transaction_save_path(self.id, self.save)
+
+    @property
     def began_at_version(self) -> int:
         version = parse_root_path(self.definition.beginning_root_node_file_path)
         if version is None:
-            raise Damaged(transaction_save_path(self.id, self.save), "it does not name the version that it began at")
+            raise Damaged(self.path, "it does not name the version that it began at")
         return version
 
     @property
@@ -81,6 +94,20 @@ class Saved:
         if self.committed_version is not None:
             return State.COMMITTED
         return State.EXPIRED if clock.now_millis() > self.definition.expire_at_millis else State.OPEN
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableSave:
+    """A distributed transaction whose latest save is damaged, so that nobody knows how it stands."""
+
+    id: str
+    save: int
+    path: str
+    reason: str
+    modified_at_millis: int
+
+    def state(self, clock: Clock) -> State:
+        return State.UNREADABLE
 
 
 class DistributedTransaction:
@@ -179,16 +206,9 @@ class DistributedTransaction:
             began_at_millis=transaction.began_at_millis,
             expire_at_millis=transaction.expires_at_millis,
         )
-        content = definitions.body(definition)
-        path = transaction_save_path(self.id, self._save + 1)
-        try:
-            store.create(path, definitions.encode(content, path))
-        except PathTaken:
-            raise SavedElsewhere(f"another process saved the transaction {self.id} in the meantime") from None
+        _store_save(store, definition, self._save + 1)
         self._save += 1
         self._saved_statements = transaction.statements
-        hint = transaction_path(self.id)
-        store.write_hint(hint, definitions.encode(content, hint))
 
 
 def begin(catalog: Catalog, isolation: IsolationLevel | None = None, id: str | None = None) -> DistributedTransaction:
@@ -197,6 +217,9 @@ def begin(catalog: Catalog, isolation: IsolationLevel | None = None, id: str | N
         id = _parse_id(id)
         if id is None:
             raise InvalidOption("that is not a transaction id", hint="a transaction id is a uuid")
+        # what is left of an ended one would be taken for later saves of the new one
+        if _list(catalog.store, f"dtxn/{id}."):
+            raise TransactionExists(f"there is a transaction {id} already")
     distributed = DistributedTransaction(catalog.begin_as(isolation, id), -1)
     distributed.save()
     return distributed
@@ -226,7 +249,7 @@ def load(catalog: Catalog, id: str) -> DistributedTransaction:
         began_at_millis=definition.began_at_millis,
         expires_at_millis=definition.expire_at_millis,
     )
-    running = check_pointer(definition.running_root_node_file_path, transaction_save_path(id, saved.save))
+    running = check_pointer(definition.running_root_node_file_path, saved.path)
     try:
         data = store.read(running)
     except PathMissing:
@@ -236,36 +259,126 @@ def load(catalog: Catalog, id: str) -> DistributedTransaction:
     return DistributedTransaction(transaction, saved.save)
 
 
+def abort(catalog: Catalog, found: Saved | UnreadableSave) -> None:
+    """Give a transaction up by its latest save alone: what it staged may be lost, and the save itself damaged.
+
+    A commit that is under way in another process is not stopped: the version log decides.
+    """
+    state = found.state(catalog.clock)
+    if state in (State.COMMITTED, State.ABORTED):
+        raise TransactionClosed(f"the transaction {found.id} is {state.value} already")
+    known = found.definition if isinstance(found, Saved) else _read_other(catalog.store, found)
+    if known is None:
+        # as if it began just now: whoever holds an older save finds this one for as long as it may live
+        DistributedTransaction(catalog.begin_as(None, found.id), found.save).abort()
+        return
+    closing = DistributedTransactionDef()
+    closing.CopyFrom(known)
+    closing.running_root_node_file_path = ""
+    _store_save(catalog.store, closing, found.save + 1)
+
+
 def find(store: Store, id: str) -> Saved:
-    """The latest save of a transaction, whatever its state."""
+    """The latest save of a transaction, whatever its state; Damaged when it cannot be read."""
+    found = look(store, id)
+    if isinstance(found, UnreadableSave):
+        raise Damaged(found.path, found.reason, hint=f"if it cannot be restored, give it up: txn abort {found.id}")
+    return found
+
+
+def look(store: Store, id: str) -> Saved | UnreadableSave:
+    """The latest save of a transaction, whether it can be read or not."""
     parsed = _parse_id(id)
-    saves = [save for _, save in _saves(store, f"dtxn/{parsed}.")] if parsed is not None else []
-    if parsed is None or not saves:
+    listed = _list(store, f"dtxn/{parsed}.") if parsed is not None else {}
+    found = next(_read(store, listed), None)
+    if found is None:
         raise TransactionNotFound(
             f"there is no transaction {id[:60]!a}", hint="list the transactions to see what there is"
         )
-    return _read(store, parsed, max(saves))
+    return found
 
 
-def saved_transactions(store: Store) -> Iterator[Saved]:
-    """The latest save of every transaction, in the order of their ids."""
-    latest: dict[str, int] = {}
-    for id, save in _saves(store, "dtxn/"):
-        latest[id] = max(save, latest.get(id, save))
-    for id in sorted(latest):
-        yield _read(store, id, latest[id])
+def saved_transactions(store: Store) -> Iterator[Saved | UnreadableSave]:
+    """The latest save of every transaction, in the order of their ids. One that is damaged does not hide the others."""
+    return _read(store, _list(store, "dtxn/"))
 
 
-def _saves(store: Store, prefix: str) -> Iterator[tuple[str, int]]:
+def _list(store: Store, prefix: str) -> dict[str, dict[int, FileInfo]]:
+    """The files of each transaction by the number of the save."""
+    listed: dict[str, dict[int, FileInfo]] = {}
     for file in store.list(prefix):
         parsed = parse_transaction_path(file.path)
-        if parsed is not None and parsed[1] is not None:
-            yield parsed[0], parsed[1]
+        if parsed is not None:
+            listed.setdefault(parsed[0], {})[NO_SAVE if parsed[1] is None else parsed[1]] = file
+    return listed
 
 
-def _read(store: Store, id: str, save: int) -> Saved:
-    path = transaction_save_path(id, save)
-    return Saved(id, save, definitions.decode(DistributedTransactionDef, store.read(path), path))
+def _read(store: Store, listed: dict[str, dict[int, FileInfo]]) -> Iterator[Saved | UnreadableSave]:
+    ids = sorted(listed)
+    latest = [listed[id][max(listed[id])].path for id in ids]
+    for id, (path, data) in zip(ids, store.read_many(latest), strict=True):
+        files, save = listed[id], max(listed[id])
+        definition, reason = None, ""
+        try:
+            definition = _decode(id, data, path)
+        except PathMissing:
+            continue  # an expire deleted it since the listing
+        except (Damaged, PathOutside) as error:
+            reason = error.reason if isinstance(error, Damaged) else error.message
+            definition = _read_copy(store, id, files)
+        if definition is not None:
+            yield Saved(id, save, definition)
+        else:
+            yield UnreadableSave(id, save, path, reason, files[save].modified_at_millis)
+
+
+def _decode(id: str, data: bytes | StoreError, path: str) -> DistributedTransactionDef:
+    if not isinstance(data, bytes):
+        raise data
+    definition = definitions.decode(DistributedTransactionDef, data, path)
+    if definition.id != id:
+        raise Damaged(path, f"it is of the transaction {definition.id[:60]!a}")
+    if parse_root_path(definition.beginning_root_node_file_path) is None:
+        raise Damaged(path, "it does not name the version that it began at")
+    if not definition.expire_at_millis:
+        # the last field: a file that is cut between two fields can still be parsed
+        raise Damaged(path, "it does not say when it expires")
+    return definition
+
+
+def _read_copy(store: Store, id: str, files: dict[int, FileInfo]) -> DistributedTransactionDef | None:
+    """The latest save as the file without a number has it; None when that may be the copy of an earlier one."""
+    before = range(NO_SAVE, max(files))
+    if not before or len(files) != len(before) + 1:
+        return None
+    try:
+        found = store.read_many(files[save].path for save in before)
+        copy, *earlier = (_decode(id, data, path) for path, data in found)
+    except (Damaged, PathMissing, PathOutside):
+        return None
+    content = definitions.body(copy)
+    return None if any(definitions.body(one) == content for one in earlier) else copy
+
+
+def _read_other(store: Store, unreadable: UnreadableSave) -> DistributedTransactionDef | None:
+    """Any other save, or the copy of one: they all tell the same beginning and end."""
+    files = _list(store, f"dtxn/{unreadable.id}.").get(unreadable.id, {})
+    others = [files[save].path for save in sorted(files, reverse=True) if save != unreadable.save]
+    for path, data in store.read_many(others):
+        with contextlib.suppress(Damaged, PathMissing, PathOutside):
+            return _decode(unreadable.id, data, path)
+    return None
+
+
+def _store_save(store: Store, definition: DistributedTransactionDef, save: int) -> None:
+    content = definitions.body(definition)
+    path = transaction_save_path(definition.id, save)
+    try:
+        store.create(path, definitions.encode(content, path))
+    except PathTaken:
+        raise SavedElsewhere(f"another process saved the transaction {definition.id} in the meantime") from None
+    hint = transaction_path(definition.id)
+    store.write_hint(hint, definitions.encode(content, hint))
 
 
 def _parse_id(text: str) -> str | None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from olympia_cli.catalog.snapshot import EXPIRE_PURGED
-from olympia_cli.errors import Damaged
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 
 EXPIRE_QUARANTINE = "olympia.expire.quarantine"
+EXPIRE_PURGING = "olympia.expire.purging"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +29,37 @@ class Mark:
 
 
 def read_quarantine(definition: CatalogDef) -> list[Mark]:
-    """The marks that rest, in the order of their commits."""
-    text = definition.properties.get(EXPIRE_QUARANTINE, "[]")
+    """The marks that rest, in the order of their commits.
+
+    A list that cannot be read counts as none: nothing is freed by that, and the next mark finds the files again.
+    """
+    marks = []
+    for entry in _entries(definition, EXPIRE_QUARANTINE):
+        try:
+            numbers = [entry[key] for key in ("version", "oldest", "former_oldest")]
+            manifest = entry["manifest"]
+        except (KeyError, TypeError):
+            continue
+        if all(type(number) is int and number >= 0 for number in numbers) and isinstance(manifest, str):
+            marks.append(Mark(numbers[0], numbers[1], numbers[2], manifest))
+    return sorted(marks, key=lambda mark: mark.version)
+
+
+def read_purging(definition: CatalogDef) -> list[str]:
+    """The manifests whose purge was committed; those that are still there did not reach its end."""
+    return [entry for entry in _entries(definition, EXPIRE_PURGING) if isinstance(entry, str)]
+
+
+def write_purging(definition: CatalogDef, manifests: Sequence[str]) -> None:
+    definition.properties[EXPIRE_PURGING] = json.dumps(list(manifests), separators=(",", ":"))
+
+
+def _entries(definition: CatalogDef, key: str) -> list[Any]:
     try:
-        found = [Mark(**entry) for entry in json.loads(text)]
-        if not all(isinstance(n, int) for mark in found for n in (mark.version, mark.oldest, mark.former_oldest)):
-            raise ValueError
-        if not all(isinstance(mark.manifest, str) for mark in found):
-            raise ValueError
-    except (ValueError, TypeError, RecursionError):
-        raise Damaged("the catalog definition", f"its property {EXPIRE_QUARANTINE} cannot be read") from None
-    return sorted(found, key=lambda mark: mark.version)
+        found = json.loads(definition.properties.get(key, "[]"))
+    except (ValueError, RecursionError):
+        return []
+    return found if isinstance(found, list) else []
 
 
 def write_quarantine(definition: CatalogDef, marks: Sequence[Mark]) -> None:

@@ -13,7 +13,14 @@ from typing import TypeVar, cast
 from google.protobuf.message import Message
 
 from olympia_cli.catalog.draft import Draft
-from olympia_cli.catalog.quarantine import Mark, purged_before, read_quarantine, write_quarantine
+from olympia_cli.catalog.protection import keep_protection
+from olympia_cli.catalog.quarantine import (
+    Mark,
+    purged_before,
+    read_quarantine,
+    write_purging,
+    write_quarantine,
+)
 from olympia_cli.catalog.snapshot import (
     EXPIRE_OLDEST,
     EXPIRE_PURGED,
@@ -220,15 +227,8 @@ def _roll_back(action: Action, draft: Draft) -> Action:
     _check_revived(draft.base, snapshot)
     today = draft.catalog
     draft.take_tree(snapshot)
-    definition = snapshot.definition
-    # exports stay recorded and what expire decided stays decided: a rollback must not take protection away
-    definition.ClearField("exported_snapshots")
-    definition.exported_snapshots.update(today.exported_snapshots)
-    kept = (EXPORT_PREFIX, "olympia.expire.")
-    for key in [key for key in definition.properties if key.startswith(kept)]:
-        del definition.properties[key]
-    definition.properties.update({key: value for key, value in today.properties.items() if key.startswith(kept)})
-    draft.put_catalog(definition)
+    # exports stay recorded and what expire decided stays decided
+    draft.put_catalog(keep_protection(snapshot.definition, today))
     payload = RollbackDef(from_version=draft.base.version, to_version=target)
     return replace(action, payload=payload.SerializeToString())
 
@@ -255,7 +255,9 @@ def _expire(action: Action, draft: Draft) -> Action:
     """
     change = action.parse_payload(ExpireDef)
     catalog = draft.catalog
-    oldest, purged = expired_before(catalog), purged_before(catalog)
+    # before the first expire only the plan knows where the catalog begins: it may be an export of a later version
+    oldest = expired_before(catalog) if EXPIRE_OLDEST in catalog.properties else change.former_oldest
+    purged = purged_before(catalog)
     marks = read_quarantine(catalog)
     if action.type == T.CATALOG_EXPIRE_PURGE:
         resting = {mark.manifest for mark in marks}
@@ -263,10 +265,10 @@ def _expire(action: Action, draft: Draft) -> Action:
             raise InvalidOption("what was to be purged is no longer in quarantine", hint="look at the log")
         catalog.properties[EXPIRE_PURGED] = str(max(change.purged, purged))
         marks = [mark for mark in marks if mark.manifest not in change.manifests]
+        write_purging(catalog, [*change.manifests, *change.unfinished])
     elif action.type == T.CATALOG_EXPIRE_MARK:
-        if change.oldest < oldest or change.oldest > draft.base.version + 1:
-            raise InvalidOption(f"the oldest version is {oldest} already", hint="look at the log")
-        change.former_oldest = oldest
+        if change.former_oldest != oldest or not oldest <= change.oldest <= draft.base.version + 1:
+            raise InvalidOption(f"the oldest version is {oldest} by now", hint="look at the log")
         catalog.properties[EXPIRE_OLDEST] = str(change.oldest)
         if change.manifest:
             marks = [*marks, Mark(draft.base.version + 1, change.oldest, oldest, change.manifest)]

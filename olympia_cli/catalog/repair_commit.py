@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS, Author
-from olympia_cli.catalog.snapshot import EXPORT_PREFIX
 from olympia_cli.catalog.versions import write_latest
 from olympia_cli.errors import (
     CommitConflict,
@@ -203,19 +202,6 @@ def _moved(head: int) -> CommitConflict:
     return CommitConflict(
         f"version {head + 1} was committed since this was planned", hint="nothing was changed; plan it anew"
     )
-
-
-def keep_protection(definition: CatalogDef, today: CatalogDef) -> CatalogDef:
-    """An older definition with today's exports and what expire decided: going back takes no protection away."""
-    kept = (EXPORT_PREFIX, "olympia.expire.")
-    merged = CatalogDef()
-    merged.CopyFrom(definition)
-    merged.ClearField("exported_snapshots")
-    merged.exported_snapshots.update(today.exported_snapshots)
-    for key in [key for key in merged.properties if key.startswith(kept)]:
-        del merged.properties[key]
-    merged.properties.update({key: value for key, value in today.properties.items() if key.startswith(kept)})
-    return merged
 
 
 def sizes_of(definition: CatalogDef) -> Sizes:

@@ -23,7 +23,8 @@ from olympia_cli.format.paths import OLDEST, FileKind, parse_transaction_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
 from olympia_cli.ops.describe import time_text
 from olympia_cli.ops.expire_manifest import Doomed, Manifest, encode_manifest, new_manifest_path
-from olympia_cli.ops.expire_plan import Floors, MarkPlan, Planner, PurgePlan, count
+from olympia_cli.ops.expire_plan import Planner
+from olympia_cli.ops.expire_values import Floors, MarkPlan, PurgePlan, count
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.storage.protocol import Store
 
@@ -46,7 +47,7 @@ def mark(catalog: Catalog, plan: MarkPlan, message: str = "", *, retry_for: floa
     transaction = catalog.begin()
     manifest = Manifest(new_manifest_path(now), plan.oldest, plan.former_oldest, plan.files)
     store.create(manifest.path, encode_manifest(transaction.base.definition.id, manifest, time_text(now)))
-    payload = ExpireDef(oldest=plan.oldest, manifest=manifest.path)
+    payload = ExpireDef(oldest=plan.oldest, former_oldest=plan.former_oldest, manifest=manifest.path)
     _do(transaction, T.CATALOG_EXPIRE_MARK, payload)
     done = catalog.commit(transaction, message, retry_for=retry_for)
     with contextlib.suppress(OlympiaError):
@@ -98,15 +99,17 @@ def purge(
     if plan.manifests:
         transaction = catalog.begin()
         payload = ExpireDef(
-            oldest=expired_before(transaction.base.definition), purged=plan.purged, manifests=plan.manifests
+            oldest=expired_before(transaction.base.definition),
+            purged=plan.purged,
+            manifests=plan.manifests,
+            unfinished=plan.unfinished,
         )
         _do(transaction, T.CATALOG_EXPIRE_PURGE, payload)
         done = catalog.commit(transaction, message, retry_for=retry_for)
-    head = catalog.snapshot()
-    if _revived(head, planned_at):
-        files = _still_doomed(catalog, files, plan.purged, floors)
-    _write_oldest(catalog)
     try:
+        if _revived(catalog.snapshot(), planned_at):
+            files = _still_doomed(catalog, files, plan.purged, floors)
+        _write_oldest(catalog)
         _delete(store, files, progress)
         store.delete_many((*plan.manifests, *plan.unfinished, *plan.abandoned))
     except OlympiaError as error:

@@ -10,7 +10,8 @@ from typing import Any
 from olympia_cli.errors import InvalidOption, Refused
 from olympia_cli.ops.describe import time_text
 from olympia_cli.ops.expire_manifest import Doomed
-from olympia_cli.ops.expire_plan import ExpirePlan, Floors, Planner
+from olympia_cli.ops.expire_plan import Planner
+from olympia_cli.ops.expire_values import ExpirePlan, Floors, PurgePlan
 from olympia_cli.ops.retention import Policy
 
 FORMAT = 1
@@ -29,6 +30,7 @@ class Planned:
     marked: tuple[str, ...]
     purged: int
     manifests: tuple[str, ...]
+    unfinished: tuple[str, ...]
     deleted: tuple[str, ...]
 
 
@@ -49,6 +51,7 @@ def encode_plan(planner: Planner, policy: Policy, floors: Floors, plan: ExpirePl
         "purge": {
             "purged": plan.purge.purged,
             "manifests": list(plan.purge.manifests),
+            "unfinished": list(plan.purge.unfinished),
             "files": [asdict(file) for file in plan.purge.files],
         },
     }
@@ -58,7 +61,7 @@ def encode_plan(planner: Planner, policy: Policy, floors: Floors, plan: ExpirePl
 def decode_plan(text: str, name: str) -> Planned:
     try:
         found: Any = json.loads(text)
-        if found["format"] != FORMAT:
+        if found["format"] != FORMAT or int(found["policy"]["keep_last"]) < 1:
             raise ValueError
         policy, floors, mark, purge = found["policy"], found["floors"], found["mark"], found["purge"]
         offline = bool(policy["offline"]) and bool(floors["offline"])
@@ -71,9 +74,10 @@ def decode_plan(text: str, name: str) -> Planned:
             marked=tuple(str(file["path"]) for file in mark["files"]),
             purged=int(purge["purged"]),
             manifests=tuple(str(path) for path in purge["manifests"]),
+            unfinished=tuple(str(path) for path in purge["unfinished"]),
             deleted=tuple(str(file["path"]) for file in purge["files"]),
         )
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise InvalidOption(f"{name!a} is not a plan of expire", hint="make one with expire --plan FILE") from None
 
 
@@ -90,14 +94,22 @@ def recompute(planner: Planner, planned: Planned) -> ExpirePlan:
     if today.mark.oldest != planned.oldest:
         first = today.mark.kept[0]
         raise Refused(f"version {first.version} would now be kept: {first.detail}", hint=MOVED)
-    if not set(planned.manifests) <= set(today.purge.manifests):
+    purge = today.purge
+    if not set(planned.manifests) <= set(purge.manifests) or planned.purged > purge.purged:
         raise Refused("what was to be purged is no longer in quarantine", hint=MOVED)
-    marked = _still(planner, planned.marked, today.mark.files)
-    deleted = _still(planner, planned.deleted, today.purge.files)
     return ExpirePlan(
         today.head,
-        replace(today.mark, files=marked),
-        replace(today.purge, files=deleted) if planned.manifests or planned.deleted else _no_purge(today, planned),
+        replace(today.mark, files=_still(planner, planned.marked, today.mark.files)),
+        PurgePlan(
+            purged=max(planned.purged, purge.former_purged),
+            former_purged=purge.former_purged,
+            # what has rested long enough only since the plan was made is left for the next run
+            manifests=planned.manifests,
+            unfinished=tuple(path for path in purge.unfinished if path in planned.unfinished),
+            files=_still(planner, planned.deleted, purge.files),
+            rescued=purge.rescued,
+            notes=purge.notes,
+        ),
     )
 
 
@@ -107,8 +119,3 @@ def _still(planner: Planner, planned: Sequence[str], today: Sequence[Doomed]) ->
     if kept is not None:
         raise Refused(f"{kept} was to go and would now be kept", hint=MOVED)
     return tuple(file for file in today if file.path in wanted)
-
-
-def _no_purge(today: ExpirePlan, planned: Planned) -> Any:
-    """What has rested long enough only since the plan was made is left for the next run."""
-    return replace(today.purge, purged=today.purge.former_purged, manifests=(), unfinished=(), abandoned=(), files=())

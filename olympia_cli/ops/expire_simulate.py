@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from olympia_cli.errors import Refused
 from olympia_cli.format.paths import FileKind, file_kind, parse_root_path
 from olympia_cli.ops.expire_plan import Planner
 from olympia_cli.ops.reach import path_digest
@@ -35,14 +37,16 @@ class Outcome:
 
 
 def simulate(planner: Planner, asked: Policy) -> list[Outcome]:
-    """What the policy that was asked for would free, and what others would: by age alone, and by number alone."""
+    """What the policy that was asked for would free, and what others would, each with the catalog's other limit."""
     definition, now = planner.definition, planner.now
     policies = [("as asked", asked)]
     for age in AGES:
-        policy = read_policy(definition, now, keep_last=1, older_than=age, offline=True)
-        policies.append((f"--older-than {age}", _with_floors(policy, asked)))
+        # one below a transaction's lifetime would be refused
+        with suppress(Refused):
+            policy = read_policy(definition, now, older_than=age, offline=asked.offline)
+            policies.append((f"--older-than {age}", policy))
     for number in KEEP_LAST:
-        policy = Policy(number, now, "", asked.offline)
+        policy = read_policy(definition, now, keep_last=number, offline=asked.offline)
         policies.append((f"--keep-last {number}", policy))
     oldest = planner.oldest_kept([policy for _, policy in policies])
     resting = planner.resting()
@@ -69,7 +73,3 @@ def simulate(planner: Planner, asked: Policy) -> list[Outcome]:
 
 def _goes(planner: Planner, digest: bytes, root: int | None, oldest: int) -> bool:
     return root < oldest if root is not None else not planner.is_reached(digest)
-
-
-def _with_floors(policy: Policy, asked: Policy) -> Policy:
-    return Policy(policy.keep_last, policy.cutoff_millis, policy.since, asked.offline)

@@ -7,7 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import TracebackType
 
-from olympia_cli.catalog.snapshot import EXPORT_PREFIX, Snapshot
+from olympia_cli.catalog.protection import without_protection
+from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, OutcomeUnknown, PathTaken, StorageFailed
 from olympia_cli.format import definitions
 from olympia_cli.format.node_file import decode_action_rows, decode_root, encode_root
@@ -21,8 +22,6 @@ from olympia_cli.storage.protocol import Store
 
 FILES_AT_ONCE = 512
 BYTES_AT_ONCE = 16 * 2**20
-
-_NOT_ITS_OWN = (EXPORT_PREFIX, "olympia.expire.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +40,8 @@ def own_definition(definition: CatalogDef) -> CatalogDef | None:
 
     A catalog of its own has no exports, no quarantine and no past: what they name is not there. Everything else stays.
     """
-    foreign = [key for key in definition.properties if key.startswith(_NOT_ITS_OWN)]
-    if not foreign and not definition.exported_snapshots:
-        return None
-    own = CatalogDef()
-    own.CopyFrom(definition)
-    own.ClearField("exported_snapshots")
-    for key in foreign:
-        del own.properties[key]
-    return own
+    own = without_protection(definition)
+    return None if own == definition else own
 
 
 def exported_root(snapshot: Snapshot, note: Note) -> bytes:

@@ -10,8 +10,8 @@ from typing import cast
 from google.protobuf.message import DecodeError
 
 from olympia_cli.catalog.draft import Draft
+from olympia_cli.catalog.protection import keep_protection
 from olympia_cli.catalog.redo import redo
-from olympia_cli.catalog.repair_commit import keep_protection
 from olympia_cli.errors import Damaged, OlympiaError
 from olympia_cli.format import definitions
 from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, RENAMES, RESTORES, renamed

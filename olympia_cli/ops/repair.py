@@ -12,15 +12,10 @@ from typing import Literal
 
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import Author
-from olympia_cli.catalog.repair_commit import (
-    Built,
-    Repair,
-    check_head,
-    commit_repair,
-    keep_protection,
-    sizes_of,
-)
-from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, check_supported, expired_before
+from olympia_cli.catalog.protection import keep_protection
+from olympia_cli.catalog.quarantine import write_quarantine
+from olympia_cli.catalog.repair_commit import Built, Repair, check_head, commit_repair, sizes_of
+from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, check_supported, expired_before
 from olympia_cli.catalog.versions import Hints, read_hints
 from olympia_cli.errors import CatalogNotFound, InvalidOption, Refused, Unsupported
 from olympia_cli.format.keys import KeyCodec
@@ -60,6 +55,7 @@ def plan_repair(store: Store, clock: Clock, *, prefer: Prefer = "auto", progress
     check_supported(found.definition, found.path or root_path(found.version))
     hints = read_hints(store)
     versions = _counting(every, found, hints)
+    found = _settled(found, every, versions[0], hints)
     files.sizes = sizes = sizes_of(found.definition)
     codec = KeyCodec(sizes.namespace, sizes.table, sizes.view)
     progress.phase("reading what the latest version holds")
@@ -135,6 +131,25 @@ def _counting(every: Sequence[int], found: FoundCatalog, hints: Hints) -> list[i
             hint=_SALVAGE,
         )
     return counting
+
+
+def _settled(found: FoundCatalog, every: Sequence[int], first: int, hints: Hints) -> FoundCatalog:
+    """The definition, with nothing in quarantine where it is an older one: what rested then may be purged since.
+
+    Nothing is freed by that: the files that are still there are found again by the next expire.
+    """
+    if found.exact:
+        return found
+    definition = CatalogDef()
+    definition.CopyFrom(found.definition)
+    oldest = expired_before(definition)
+    if first - 1 not in every and hints.oldest is not None and hints.oldest >= first:
+        # the roots are gone, and the hint says that an expire took them
+        oldest = max(oldest, first)
+    if oldest:
+        definition.properties[EXPIRE_OLDEST] = definition.properties[EXPIRE_PURGED] = str(oldest)
+    write_quarantine(definition, [])
+    return replace(found, definition=definition)
 
 
 def _agreed(files: Files, versions: Sequence[int], found: FoundCatalog) -> FoundCatalog:

@@ -14,8 +14,8 @@ from typing import Any, cast
 
 from google.protobuf.message import DecodeError
 
+from olympia_cli.catalog.protection import keep_protection
 from olympia_cli.catalog.redo import redo
-from olympia_cli.catalog.repair_commit import keep_protection
 from olympia_cli.errors import InvalidName, OlympiaError
 from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES, RESTORES, renamed
 from olympia_cli.format.actions import Action

@@ -49,20 +49,28 @@ def read_policy(
     try:
         cutoff, since = now_millis - parse_duration(age), f"less than {age} ago"
     except InvalidReference:
-        if older_than is not None:
-            cutoff, since = parse_time(age), f"after {age}"
-        else:
-            # nobody can have meant what cannot be read
-            cutoff, since = now_millis - parse_duration(DEFAULT_MAX_AGE), f"less than {DEFAULT_MAX_AGE} ago"
+        if older_than is None:
+            raise _unreadable(MAX_AGE, age, "--older-than") from None
+        cutoff, since = parse_time(age), f"after {age}"
     if older_than is not None and not offline and now_millis - cutoff < definition.txn_ttl_millis:
         raise Refused(
             f"versions younger than a transaction's lifetime ({_hours(definition.txn_ttl_millis)}) may be in use",
             hint="choose a greater age, or say --offline when no writer is running",
         )
     if keep_last is None:
-        text = definition.properties.get(MIN_VERSIONS, "")
-        keep_last = int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 10 else DEFAULT_MIN_VERSIONS
-    return Policy(max(keep_last, 1), cutoff, since, offline)
+        text = definition.properties.get(MIN_VERSIONS, str(DEFAULT_MIN_VERSIONS))
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
+            raise _unreadable(MIN_VERSIONS, text, "--keep-last")
+        keep_last = int(text)
+    return Policy(keep_last, cutoff, since, offline)
+
+
+def _unreadable(key: str, value: str, option: str) -> Refused:
+    """What somebody meant by it may have been to keep much more than the default does."""
+    return Refused(
+        f"the catalog's property {key} is {value[:60]!a}, which cannot be understood",
+        hint=f"correct it with catalog alter, or give {option}",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +115,10 @@ class Versions:
             else:
                 yield number, *next(found)
 
-    def first_kept(self, policy: Policy, counted_from: int, pinned: int, now_millis: int, store_now: int) -> int:
-        """The oldest version that stays. `pinned` is the oldest one that a live transaction began at."""
+    def first_kept(self, policy: Policy, limits: Limits) -> int:
+        """The oldest version that stays."""
         for past in self.pasts():
-            if why_kept(past, counted_from, policy, pinned, now_millis, store_now):
+            if why_kept(past, policy, limits):
                 return past.version
             self._waiting.popleft()
         return self._head.version
@@ -154,20 +162,45 @@ def _whole(version: int, path: str, data: bytes | StoreError) -> tuple[int, str,
     return version, path, data
 
 
-def why_kept(past: Past, counted_from: int, policy: Policy, pinned: int, now_millis: int, store_now_millis: int) -> str:
-    """The first reason for which a version stays; nothing when it may go. `counted_from` is the first of the last so
-    many that are kept whatever their age.
-    """
-    if past.version >= counted_from:
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """From which version on all stay, whatever their age, and for whom."""
+
+    counted_from: int
+    """The first of the last so many."""
+    transactions_from: int
+    exports_from: int
+    plan_from: int
+    now_millis: int
+    store_now_millis: int
+
+    def explain(self, reason: str, policy: Policy) -> str:
+        return {
+            "keep-last": f"one of the last {policy.keep_last}",
+            "age": f"it was current {policy.since}",
+            "transaction": f"a live transaction began at version {self.transactions_from}",
+            "export": f"an export shares the files of version {self.exports_from}",
+            "plan": "the plan keeps it",
+        }.get(reason, "a transaction that began at it, or at an older kept version, may commit")
+
+
+def why_kept(past: Past, policy: Policy, limits: Limits) -> str:
+    """The first reason for which a version stays; nothing when it may go."""
+    if past.version >= limits.counted_from:
         return "keep-last"
     if past.superseded_at_millis > policy.cutoff_millis:
         return "age"
-    if past.version >= pinned:
-        return "transaction"
+    for reason, version in (
+        ("transaction", limits.transactions_from),
+        ("export", limits.exports_from),
+        ("plan", limits.plan_from),
+    ):
+        if past.version >= version:
+            return reason
     lifetime = past.txn_ttl_millis + HALF_AN_HOUR_MILLIS
     in_use = (
-        past.superseded_at_millis + lifetime > now_millis
-        or past.superseded_on_store_millis + lifetime > store_now_millis
+        past.superseded_at_millis + lifetime > limits.now_millis
+        or past.superseded_on_store_millis + lifetime > limits.store_now_millis
     )
     return "in-use" if in_use and not policy.offline else ""
 

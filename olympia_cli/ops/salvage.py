@@ -15,9 +15,10 @@ from typing import Any
 from olympia_cli.catalog.catalog import DAY_MILLIS
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import Author
+from olympia_cli.catalog.protection import without_protection
 from olympia_cli.catalog.quarantine import purged_before
 from olympia_cli.catalog.repair_commit import Built, Repair, create_repaired, sizes_of
-from olympia_cli.catalog.snapshot import EXPORT_PREFIX, MAJOR_VERSION, check_supported
+from olympia_cli.catalog.snapshot import MAJOR_VERSION, check_supported
 from olympia_cli.catalog.versions import read_hints
 from olympia_cli.errors import (
     CatalogNotFound,
@@ -206,14 +207,9 @@ def _catalog(files: Files, versions: Sequence[int]) -> tuple[CatalogDef, list[st
     elif found is None or not found.exact:
         notes.append("the catalog definition is an older one")
     check_supported(definition, "the catalog definition")
-    fresh = CatalogDef()
-    fresh.CopyFrom(definition)
-    if fresh.exported_snapshots:
-        notes.append("exports that are no longer recorded: " + ", ".join(sorted(fresh.exported_snapshots)))
-    fresh.ClearField("exported_snapshots")
-    for key in [key for key in fresh.properties if key.startswith((EXPORT_PREFIX, "olympia.expire."))]:
-        del fresh.properties[key]
-    return fresh, notes, purged_before(definition)
+    if definition.exported_snapshots:
+        notes.append("exports that are no longer recorded: " + ", ".join(sorted(definition.exported_snapshots)))
+    return without_protection(definition), notes, purged_before(definition)
 
 
 def _any_definition(files: Files) -> CatalogDef | None:

@@ -7,24 +7,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from olympia_cli.catalog import distributed
-from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.catalog import DAY_MILLIS, Catalog
 from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.distributed import State
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.catalog.versions import RootFile, read_hints
-from olympia_cli.errors import Damaged, InvalidReference, PathMissing
-from olympia_cli.format.paths import file_kind, root_path
+from olympia_cli.catalog.versions import read_hints
+from olympia_cli.errors import Damaged, InvalidReference, PathMissing, Refused, Unsupported
+from olympia_cli.format.paths import file_kind
 from olympia_cli.names import Kind, parse_duration
 from olympia_cli.ops.describe import time_text
-from olympia_cli.ops.reach import Reach
-from olympia_cli.ops.retention import MAX_AGE, MIN_VERSIONS
+from olympia_cli.ops.expire import LAST_EXPIRE
+from olympia_cli.ops.expire_plan import Planner
+from olympia_cli.ops.expire_values import Floors
+from olympia_cli.ops.retention import DEFAULT_MAX_AGE, MAX_AGE, read_policy
 from olympia_cli.tree.search import depth
 
 FAR_BEHIND = 100
 """A hint that lags by more than so many versions costs every reader probes."""
 
-LAST_FSCK, LAST_EXPIRE = "ops/last-fsck.json", "ops/last-expire.json"
+LAST_FSCK = "ops/last-fsck.json"
 FSCK_MAX_AGE = "olympia.fsck.max-age"
 
 
@@ -62,6 +64,7 @@ def status(catalog: Catalog, full: bool = False) -> Status:
         "order": definition.order,
         "open_transactions": states.count(State.OPEN),
         "stale_transactions": states.count(State.EXPIRED),
+        "unreadable_transactions": states.count(State.UNREADABLE),
         "exports": len(definition.exported_snapshots),
         "last_fsck": fsck,
         "last_expire": expire,
@@ -69,7 +72,7 @@ def status(catalog: Catalog, full: bool = False) -> Status:
     }
     attention = list(_attention(catalog, snapshot, lag, states, fsck, expire, now))
     if full:
-        values |= _full(catalog, snapshot, now)
+        values |= _full(catalog, snapshot)
     values["needs_attention"] = attention
     return Status(values, tuple(attention), bool(fsck and fsck.get("damaged")))
 
@@ -98,7 +101,10 @@ def _attention(
             else f"{stale} distributed transactions are past their"
         )
         found.append(f"{which} lifetime")
-    if expire is not None and _older(expire, now, properties.get(MAX_AGE, "7d")):
+    if unreadable := states.count(State.UNREADABLE):
+        which = "1 distributed transaction" if unreadable == 1 else f"{unreadable} distributed transactions"
+        found.append(f"{which} cannot be read")
+    if expire is not None and _older(expire, now, properties.get(MAX_AGE, DEFAULT_MAX_AGE)):
         found.append("expire has not run for longer than versions are kept")
     if fsck is not None and FSCK_MAX_AGE in properties and _older(fsck, now, properties[FSCK_MAX_AGE]):
         found.append(f"fsck has not run for longer than {properties[FSCK_MAX_AGE]}")
@@ -108,51 +114,24 @@ def _attention(
     return found
 
 
-def _full(catalog: Catalog, snapshot: Snapshot, now: int) -> dict[str, Any]:
+def _full(catalog: Catalog, snapshot: Snapshot) -> dict[str, Any]:
     objects = {kind.word + "s": sum(1 for _ in snapshot.scan(kind)) for kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW)}
-    kept = Reach(catalog.store, java=snapshot.file.java)
-    known = True
-    try:
-        kept.add((version.file.path, version.file.data) for version in _kept(catalog, snapshot, now))
-    except Damaged:
-        # what cannot be followed reaches nobody knows what, so nothing is said to be reclaimable
-        known = False
     files: dict[str, dict[str, int]] = {}
-    reclaimable = 0
     for file in catalog.store.list():
-        kind = file_kind(file.path).value
-        counted = files.setdefault(kind, {"files": 0, "bytes": 0})
+        counted = files.setdefault(file_kind(file.path).value, {"files": 0, "bytes": 0})
         counted["files"] += 1
         counted["bytes"] += file.size
-        if kind in ("root", "node", "definition") and file.path not in kept:
-            reclaimable += file.size
-    return {"objects": objects, "files": files, "reclaimable_bytes": reclaimable if known else None}
+    return {"objects": objects, "files": files, "reclaimable_bytes": _reclaimable(catalog)}
 
 
-def _kept(catalog: Catalog, latest: Snapshot, now: int) -> list[Snapshot]:
-    """The versions that the retention policy keeps: young ones, and the last few."""
-    properties = latest.definition.properties
+def _reclaimable(catalog: Catalog) -> int | None:
+    """What an expire would put into quarantine now; None when it would do nothing before something is mended."""
     try:
-        age = parse_duration(properties.get(MAX_AGE, "7d"))
-    except InvalidReference:
-        age = parse_duration("7d")
-    text = properties.get(MIN_VERSIONS, "3")
-    fewest = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 3
-    kept = [latest]
-    versions = range(latest.version - 1, oldest_version(latest) - 1, -1)
-    width = latest.file.width
-    for version, (path, data) in zip(
-        versions, catalog.store.read_many(root_path(one, width) for one in versions), strict=True
-    ):
-        if isinstance(data, PathMissing):
-            raise Damaged(path, f"version {version} is missing")
-        if isinstance(data, Exception):
-            raise data
-        snapshot = Snapshot(catalog.store, RootFile(version, width, data), latest)
-        if len(kept) >= fewest and now - snapshot.created_at_millis > age:
-            break
-        kept.append(snapshot)
-    return kept
+        planner = Planner(catalog, Floors(DAY_MILLIS, DAY_MILLIS), probe=False, definitions=False)
+        plan = planner.expire(read_policy(planner.definition, planner.now))
+    except (Damaged, Refused, Unsupported):
+        return None
+    return sum(file.bytes for file in plan.mark.files)
 
 
 def _read_json(catalog: Catalog, path: str) -> dict[str, Any] | None:
@@ -184,10 +163,11 @@ def prometheus(found: Status) -> str:
         ("tree_depth", "Levels of the tree.", values["depth"]),
         ("open_transactions", "Distributed transactions under way.", values["open_transactions"]),
         ("stale_transactions", "Distributed transactions past their lifetime.", values["stale_transactions"]),
+        ("unreadable_transactions", "Distributed transactions that cannot be read.", values["unreadable_transactions"]),
         ("exports", "Recorded exports.", values["exports"]),
         ("needs_attention", "How many things need attention.", len(found.attention)),
         ("damaged", "Whether the last fsck found damage.", int(found.damaged)),
-        ("reclaimable_bytes", "Bytes that the retention policy does not keep.", values.get("reclaimable_bytes")),
+        ("reclaimable_bytes", "Bytes that an expire would put into quarantine.", values.get("reclaimable_bytes")),
     ]
     lines = []
     for name, help, value in gauges:

@@ -7,7 +7,8 @@ from typing import Any
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.distributed import Saved, State
+from olympia_cli.catalog.distributed import Saved, State, UnreadableSave
+from olympia_cli.errors import Damaged, PathOutside, TransactionExpired
 from olympia_cli.ops.describe import describe_action, isolation_word, time_text
 
 
@@ -27,7 +28,18 @@ def show_transaction(catalog: Catalog, id: str) -> dict[str, Any]:
     return {**shown, "actions": actions}
 
 
-def describe_saved(saved: Saved, catalog: Catalog) -> dict[str, Any]:
+def count_staged(catalog: Catalog, id: str) -> int | None:
+    """How many actions a transaction has staged; None when that cannot be loaded any more."""
+    try:
+        return len(distributed.load(catalog, id).transaction.actions)
+    except (Damaged, PathOutside, TransactionExpired):
+        return None
+
+
+def describe_saved(saved: Saved | UnreadableSave, catalog: Catalog) -> dict[str, Any]:
+    if isinstance(saved, UnreadableSave):
+        unknown = dict.fromkeys(("isolation", "began_at", "expires_at", "version", "committed_version"))
+        return {"id": saved.id, "state": State.UNREADABLE.value, "saves": saved.save + 1, **unknown}
     definition = saved.definition
     return {
         "id": saved.id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -91,6 +92,17 @@ def test_explain_gives_each_kept_version_one_reason(run: Run, old: Path):
     assert [line.split("\t")[:2] for line in ran.lines] == [["8", "keep-last"], ["9", "latest"]]
     ran = run("-c", old, "expire", "--explain", "--older-than", "30d", "-o", "name").ok()
     assert ran.lines == [str(number) for number in range(10)]
+
+
+def test_simulate_says_what_the_same_options_do(run: Run, old: Path):
+    for row in run("-c", old, "expire", "--simulate", "--json").ok().json["policies"][1:]:
+        done = run("-c", old, "expire", "--dry-run", "--json", *row["policy"].split()).ok().json
+        assert (done["oldest"], done["bytes"]) == (row["oldest"], row["bytes"]), row
+
+
+def test_status_and_expire_agree_on_what_is_reclaimable(run: Run, old: Path):
+    bytes = run("-c", old, "expire", "--dry-run", "--json").ok().json["bytes"]
+    assert run("-c", old, "status", "--full", "--json").json["reclaimable_bytes"] == bytes > 0
 
 
 def test_simulate_compares_policies(run: Run, old: Path):
@@ -197,6 +209,35 @@ class TestPlans:
         run("-c", old, "expire", "--keep-last", "5", "--plan", "plan.json").ok()
         run("-c", old, "expire", "undo", "--yes").ok()
         run("-c", old, "expire", "--apply", "plan.json", "--yes").failed(12, "oldest version is 0")
+
+    def test_what_has_rested_since_is_left_for_the_next_run(self, run: Run, old: Path):
+        """A plan never purges more than it showed."""
+        run("-c", old, "expire", "--keep-last", "8", "--yes").ok()
+        age(old, 10)
+        run("-c", old, "expire", "--keep-last", "6", "--yes", "--quarantine", "20d").ok()
+        run("-c", old, "expire", "--keep-last", "5", "--plan", "plan.json").ok()
+        planned = json.loads((old.parent / "plan.json").read_text())
+        age(old, 10)
+        ran = run("-c", old, "expire", "--apply", "plan.json", "--yes", "--json").ok()
+        assert ran.json["purged"]["versions"] == list(range(planned["purge"]["purged"])) == [0, 1]
+        assert "brought back v2" in run("-c", old, "expire", "undo", "--yes").ok().stdout
+
+    def test_offline_is_said_again(self, run: Run, old: Path):
+        run("-c", old, "expire", "--offline", "--older-than", "1h", "--plan", "plan.json").ok()
+        run("-c", old, "expire", "--apply", "plan.json", "--yes").failed(12, "--offline")
+        run("-c", old, "expire", "--apply", "plan.json", "--yes", "--offline").ok()
+
+    def test_the_suggested_command_works_when_typed(self, run: Run, old: Path):
+        ran = run("-c", old, "expire", "--plan", "my plan.json").ok()
+        line = next(line for line in ran.stderr.splitlines() if line.startswith("to do it: olympia "))
+        run(*shlex.split(line.removeprefix("to do it: olympia ")), "--yes").ok()
+
+    @pytest.mark.parametrize("value", ["0", "-3", "1e400"])
+    def test_a_plan_that_was_edited(self, run: Run, old: Path, value: str):
+        self.make(run, old)
+        path = old.parent / "plan.json"
+        path.write_text(path.read_text().replace('"keep_last": 3', f'"keep_last": {value}'))
+        run("-c", old, "expire", "--apply", "plan.json", "--yes").failed(2, "not a plan")
 
     def test_a_plan_of_another_catalog(self, run: Run, old: Path, sample: Sample):
         self.make(run, old)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.snapshot import expired_before
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.format.actions import Action
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef, ExportDef
@@ -10,7 +11,8 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef, ExportDef
 
 def mark(catalog: Catalog, oldest: int) -> int:
     """From now on this is the oldest version that counts. The version that says so."""
-    return _commit(catalog, ActionType.CATALOG_EXPIRE_MARK, ExpireDef(oldest=oldest))
+    former = expired_before(catalog.snapshot().definition)
+    return _commit(catalog, ActionType.CATALOG_EXPIRE_MARK, ExpireDef(oldest=oldest, former_oldest=former))
 
 
 def undo(catalog: Catalog, oldest: int) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from olympia_cli.format.definitions import CLASSES, Digest, check_digest
-from olympia_cli.format.paths import FileKind, file_kind, parse_root_path, root_path
+from olympia_cli.format.paths import parse_root_path, root_path
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck import Level, Report, fsck
 from olympia_cli.storage.memory import MemoryStore
@@ -218,4 +218,10 @@ def _matters(sample: Sample, store: MemoryStore) -> bool:
     # a file that came to be a root counts too
     fresh = {path for path in now - set(sample.files) if parse_root_path(path) is not None}
     differs = {path for path in counts if path not in now or store.read(path) != sample.files[path]}
-    return bool(fresh or differs or file_kind("vn/oldest") is not FileKind.HINT)
+    return bool(fresh or differs or _oldest(store) > sample.latest)
+
+
+def _oldest(store: MemoryStore) -> int:
+    """What vn/oldest says; beyond the latest version it is damage."""
+    text = store.read("vn/oldest").strip() if store.exists("vn/oldest") else b""
+    return int(text) if text.isdigit() and len(text) < 11 else 0

@@ -8,15 +8,20 @@ import pytest
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.quarantine import purged_before, read_quarantine
+from olympia_cli.catalog.quarantine import Mark, purged_before, read_quarantine
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.catalog.snapshot import expired_before
 from olympia_cli.catalog.versions import read_hints
 from olympia_cli.errors import CommitConflict, Damaged, PartlyDone, Refused, StorageFailed, VersionNotFound
+from olympia_cli.format import definitions
+from olympia_cli.format.actions import Action
 from olympia_cli.format.paths import FileKind, file_kind, parse_root_path, root_path
+from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.expire import mark, purge, undo
-from olympia_cli.ops.expire_plan import Floors, Planner
+from olympia_cli.ops.expire_plan import Planner
+from olympia_cli.ops.expire_values import Floors
 from olympia_cli.ops.retention import Policy, read_policy
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog, orphans, replay
@@ -71,6 +76,15 @@ class Place:
     @property
     def roots(self) -> list[int]:
         return sorted(v for file in self.store.list("vn/") if (v := parse_root_path(file.path)) is not None)
+
+
+def filled(versions: int) -> Place:
+    place = Place()
+    place.namespace()
+    for number in range(versions):
+        place.commit(f"a.t{number:02}")
+    place.clock.advance(20 * DAY)
+    return place
 
 
 @pytest.fixture
@@ -432,11 +446,7 @@ def _flipped(data: bytes) -> bytes:
 @pytest.mark.parametrize("kind", [FileKind.ROOT, FileKind.NODE, FileKind.DEFINITION])
 @pytest.mark.parametrize("harm", ["gone", "flipped", "empty"])
 def test_nothing_is_done_when_something_kept_cannot_be_read(kind, harm):
-    place = Place()
-    place.namespace()
-    for number in range(30):
-        place.commit(f"a.t{number:02}")
-    place.clock.advance(20 * DAY)
+    place = filled(30)
     version = place.head.version - 1
     snapshot = place.catalog.snapshot(AtVersion(version))
     paths = {
@@ -514,6 +524,163 @@ def test_a_lost_manifest_is_found_again_by_the_next_mark(aged):
     aged.clock.advance(2 * DAY)
     aged.purge()
     assert not orphans(aged.store)
+
+
+class TestNothingOnAHintsWord:
+    """Readers believe vn/oldest where no expire has run. Expire deletes nothing for it."""
+
+    @pytest.mark.parametrize("hint", [20, 31, 99])
+    def test_a_hint_that_leads(self, aged, hint):
+        aged.store.overwrite("vn/oldest", str(hint).encode())
+        with pytest.raises(Refused, match="vn/oldest says"):
+            aged.plan(older_than="90d")
+        with pytest.raises(Refused, match="vn/oldest says"):
+            aged.planner().purge()
+        aged.store.delete_many(["vn/oldest"])
+
+    @pytest.mark.parametrize("lost", [[0], [0, 15], [0, 15, 16]])
+    def test_roots_lost_at_the_old_end(self, lost):
+        place = filled(30)
+        place.store.delete_many(root_path(version) for version in lost)
+        with pytest.raises(Damaged, match="version 0 is missing"):
+            place.plan(older_than="90d")
+
+    def test_the_root_of_the_oldest_version_lost_after_an_expire(self):
+        place = filled(30)
+        place.mark(keep_last=25)
+        place.clock.advance(2 * DAY)
+        place.purge()
+        oldest = place.planner().oldest
+        place.store.delete_many([root_path(oldest), root_path((oldest + place.head.version) // 2)])
+        with pytest.raises(Damaged, match=f"version {oldest} is missing"):
+            place.plan(older_than="90d")
+
+    def test_purge_looks_for_versions_behind_a_gap_too(self, aged):
+        aged.mark()
+        aged.clock.advance(2 * DAY)
+        lost = aged.head.version
+        data = aged.store.read(root_path(lost))
+        aged.store.delete_many([root_path(lost)])
+        with pytest.raises(Refused, match="may be lost"):
+            aged.planner().purge()
+        aged.store.create(root_path(lost), data)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "flag"),
+    [
+        ("olympia.retention.max-version-age", "90 days", {"older_than": "90d"}),
+        ("olympia.retention.max-version-age", "P365D", {"older_than": "90d"}),
+        ("olympia.retention.min-versions", "1_000", {"keep_last": 5}),
+        ("olympia.retention.min-versions", "0", {"keep_last": 5}),
+    ],
+)
+def test_a_retention_that_cannot_be_understood_is_refused(aged, key, value, flag):
+    """Whoever wrote it may have meant to keep much more than the default does."""
+    definition = aged.head.definition
+    definition.properties[key] = value
+    with pytest.raises(Refused, match=key):
+        read_policy(definition, aged.clock.now_millis())
+    read_policy(definition, aged.clock.now_millis(), **flag)
+
+
+def test_a_mark_planned_before_an_undo_does_not_take_it_back(aged):
+    aged.mark()
+    aged.store.create("node/00000000-0000-4000-8000-000000000000.arrow", b"stray")
+    aged.clock.advance(2 * DAY)
+    plan = aged.plan().mark
+    assert len(plan.expired) == 0
+    assert len(plan.files) == 1
+    undo(aged.catalog)
+    with pytest.raises(CommitConflict, match="another expire was first"):
+        mark(aged.catalog, plan)
+    assert oldest_version(aged.head) == 0
+
+
+@pytest.mark.parametrize("ended", ["undone", "never committed"])
+def test_files_of_a_mark_that_does_not_stand_are_not_purged(place, ended):
+    stray = "node/00000000-0000-4000-8000-000000000000.arrow"
+    place.store.create(stray, b"stray")
+    place.clock.advance(2 * DAY)
+    plan = place.plan(older_than="30d").mark
+    if ended == "undone":
+        mark(place.catalog, plan)
+        undo(place.catalog)
+    else:
+
+        class Dies(WrappedStore):
+            def create(self, path, data):
+                if path.startswith("vn/"):
+                    raise StorageFailed("cut")
+                self.inner.create(path, data)
+
+        with pytest.raises(StorageFailed):
+            mark(Catalog(Dies(place.store), place.clock), plan)
+    place.clock.advance(2 * DAY)
+    assert place.purge().is_empty
+    assert place.store.exists(stray)
+    # the next mark finds it again, and it rests like everything else
+    place.mark(older_than="30d")
+    place.clock.advance(2 * DAY)
+    place.purge()
+    assert not place.store.exists(stray)
+
+
+def test_a_catalog_that_begins_later_can_be_expired_and_undone():
+    """A full export begins at the version that was exported, and no property says so."""
+    place = filled(20)
+    first = 11
+    place.store.delete_many(root_path(version) for version in range(first))
+    place.store.overwrite("vn/oldest", str(first).encode())
+    plan = place.plan().mark
+    assert plan.expired == range(first, place.head.version - 2)
+    mark(place.catalog, plan)
+    undo(place.catalog)
+    assert expired_before(place.head.definition) == first
+    assert min(check_catalog(place.store)) == first
+    place.mark()
+    place.clock.advance(2 * DAY)
+    plan = place.purge()
+    assert range(plan.former_purged, plan.purged) == range(first, oldest_version(place.head))
+    check_catalog(place.store)
+
+
+def test_an_export_without_a_pin_is_the_reason_it_gives(aged):
+    payload = ExportDef(name="other", location="s3://elsewhere/vn/x", mode="minimal", version=5)
+    transaction = aged.catalog.begin()
+    transaction.do(Action(ActionType.CATALOG_EXPORT, None, b"", payload.SerializeToString()))
+    aged.catalog.commit(transaction)
+    aged.clock.advance(10 * DAY)
+    plan = aged.plan().mark
+    assert plan.oldest == 5
+    assert (plan.kept[0].version, plan.kept[0].reason) == (5, "export")
+
+
+@pytest.mark.parametrize("text", ["nonsense", "[1]", '{"a": 1}', "[{}]"])
+def test_a_quarantine_that_cannot_be_read_frees_nothing_and_stops_nobody(text):
+    aged = filled(30)
+    aged.mark()
+    transaction = aged.catalog.begin()
+    definition = transaction.draft.catalog
+    definition.properties["olympia.expire.quarantine"] = text
+    transaction.draft.put_catalog(definition)
+    transaction.actions.append(Action(ActionType.CATALOG_ALTER, None, definitions.body(definition)))
+    aged.catalog.commit(transaction)
+    aged.clock.advance(2 * DAY)
+    assert aged.purge().is_empty
+    assert aged.roots[0] == 0
+    aged.mark()
+    aged.clock.advance(2 * DAY)
+    assert aged.purge().files
+    assert not orphans(aged.store)
+    check_catalog(aged.store)
+
+
+def test_a_mark_of_a_newer_program_is_read_as_far_as_it_is_known():
+    definition = CatalogDef()
+    entry = '{"version":7,"oldest":5,"former_oldest":0,"manifest":"m","why":"new"}'
+    definition.properties["olympia.expire.quarantine"] = f"[{entry}]"
+    assert read_quarantine(definition) == [Mark(7, 5, 0, "m")]
 
 
 # What it costs

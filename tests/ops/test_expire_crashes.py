@@ -9,7 +9,8 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.quarantine import read_quarantine
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.ops.expire import mark, purge, undo
-from olympia_cli.ops.expire_plan import Floors, Planner
+from olympia_cli.ops.expire_plan import Planner
+from olympia_cli.ops.expire_values import Floors
 from olympia_cli.ops.retention import read_policy
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore

@@ -12,6 +12,8 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Author
+from olympia_cli.catalog.quarantine import purged_before, read_quarantine
+from olympia_cli.catalog.snapshot import expired_before
 from olympia_cli.errors import (
     CatalogNotFound,
     CommitConflict,
@@ -27,6 +29,7 @@ from olympia_cli.format.paths import FileKind, file_kind, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import AtVersion, Kind, NamespaceName, ObjectName
+from olympia_cli.ops.expire import undo
 from olympia_cli.ops.findings import Severity
 from olympia_cli.ops.fsck import Level, fsck
 from olympia_cli.ops.repair import apply_repair, plan_repair
@@ -36,11 +39,12 @@ from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import Store
 from tests.helpers import damage
 from tests.helpers.check import check_catalog, check_versions, plain
-from tests.helpers.clock import HOUR, START, FakeClock
+from tests.helpers.clock import DAY, HOUR, START, FakeClock
 from tests.helpers.damage_sample import Sample, make_sample
 from tests.helpers.java_catalog import sample as java_sample
 from tests.helpers.names import location, ns, select, table, view
 from tests.helpers.stores import CountingStore, CuttingStore, PowerCut, WrappedStore
+from tests.ops.test_expire import Place
 
 Objects = dict[ObjectName, dict[str, Any]]
 AUTHOR = Author(by="mender@test")
@@ -544,6 +548,30 @@ def test_a_missing_catalog_definition_comes_back_with_exports_and_what_expire_de
     mend(store, before)
     [version] = check_versions(_without_transactions(store), all_versions=False)
     assert plain(version.catalog) == plain(was)
+
+
+@pytest.mark.parametrize("lost", [1, 2], ids=["purge", "mark and purge"])
+def test_what_was_purged_is_not_brought_back(lost):
+    place = Place()
+    place.namespace()
+    for keep_last in (8, 4):
+        for number in range(10):
+            place.commit(f"a.t{keep_last}{number}")
+        place.clock.advance(20 * DAY)
+        place.mark(keep_last=keep_last)
+        place.clock.advance(25 * HOUR)
+        place.purge()
+    [oldest, *_, head] = place.roots
+    for version in range(head - lost + 1, head + 1):
+        damage.spoil(place.store, root_path(version), "empty")
+    apply(place.store, plan(place.store))
+    definition = place.head.definition
+    assert (expired_before(definition), purged_before(definition)) == (oldest, oldest)
+    assert read_quarantine(definition) == []
+    with pytest.raises(OlympiaError):
+        undo(place.catalog)
+    report = fsck(place.store, all_versions=True, clock=place.clock)
+    assert "F101" not in {finding.code for finding in report.findings}
 
 
 def test_the_repair_is_in_the_log(make, sample):

@@ -10,7 +10,8 @@ from olympia_cli.cli.context import Session
 from olympia_cli.cli.params import DryRun, Message, Output, RetryFor, Yes, parse_seconds
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.expire_plan import ExpirePlan, Floors, Planner, PurgePlan
+    from olympia_cli.ops.expire_plan import Planner
+    from olympia_cli.ops.expire_values import ExpirePlan, Floors, PurgePlan
     from olympia_cli.ops.retention import Policy
 
 EXAMPLES = [
@@ -83,9 +84,9 @@ def run(
     Exit status: 0 done, or nothing to do; 3 some files are left, run it again; 12 refused; 20 another expire was first;
     40 something that is kept cannot be read.
     """
-    from olympia_cli.errors import InvalidOption
+    from olympia_cli.errors import InvalidOption, Refused
     from olympia_cli.names import parse_duration
-    from olympia_cli.ops.expire_plan import Floors
+    from olympia_cli.ops.expire_values import Floors
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     given = {
@@ -116,6 +117,10 @@ def run(
         planned = None
         if apply_file is not None:
             planned = _read_plan(session, apply_file)
+            if planned.floors.offline and not offline:
+                raise Refused(
+                    "the plan was made with --offline", hint="say --offline again if no writer is running now"
+                )
             floors = planned.floors
         planner, policy, plan = _make_plan(session, floors, planned, keep_last, older_than, simulate, looking)
         if simulate:
@@ -164,6 +169,7 @@ def _expire(
 ) -> None:
     """Purge what has rested, then mark."""
     from olympia_cli.cli.escape import plural
+    from olympia_cli.errors import CommitConflict, PartlyDone
     from olympia_cli.ops import expire
 
     _show_plan(session, plan)
@@ -175,7 +181,13 @@ def _expire(
                 purged = expire.purge(
                     session.catalog, plan.purge, plan.head, floors, message, retry_for=seconds, progress=progress
                 )
-            marked = expire.mark(session.catalog, plan.mark, message, retry_for=seconds)
+            try:
+                marked = expire.mark(session.catalog, plan.mark, message, retry_for=seconds)
+            except CommitConflict as error:
+                if purged is None:
+                    raise
+                text = f"the purge is done, and nothing was marked: {error.message}"
+                raise PartlyDone(text, hint="run it again") from error
             version = max([version, *(done.version for done in (purged, marked) if done is not None)])
         expire.record_run(session.catalog, {**_summary(plan), "version": version})
     if session.output in (Output.JSON, Output.JSONL):
@@ -222,7 +234,8 @@ def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: flo
 def _purge(session: Session, floors: Floors, dry_run: bool, yes: bool, message: str, seconds: float) -> None:
     from olympia_cli.cli.escape import plural
     from olympia_cli.ops import expire
-    from olympia_cli.ops.expire_plan import Planner, count
+    from olympia_cli.ops.expire_plan import Planner
+    from olympia_cli.ops.expire_values import count
 
     with session.progress() as progress:
         planner = Planner(session.catalog, floors, probe=not dry_run, progress=progress)
@@ -236,6 +249,8 @@ def _purge(session: Session, floors: Floors, dry_run: bool, yes: bool, message: 
                 session.catalog, plan, planner.head.version, floors, message, retry_for=seconds, progress=progress
             )
         version = version if done is None else done.version
+        values = {"oldest": planner.oldest, "purged": _purge_summary(plan), "version": version}
+        expire.record_run(session.catalog, values)
     versions = list(range(plan.former_purged, plan.purged))
     size = sum(file.bytes for file in plan.files)
     if session.output in (Output.JSON, Output.JSONL):
@@ -327,22 +342,27 @@ def _question(plan: ExpirePlan) -> str:
 
 
 def _summary(plan: ExpirePlan) -> dict[str, Any]:
-    from olympia_cli.ops.expire import describe_purge
-    from olympia_cli.ops.expire_plan import count
+    from olympia_cli.ops.expire_values import count
 
-    purged = describe_purge(plan.purge)
     return {
         "oldest": plan.mark.oldest,
         "expired": len(plan.mark.expired),
         "files": count(plan.mark.files),
         "bytes": sum(file.bytes for file in plan.mark.files),
-        "purged": {**purged, "versions": len(purged["versions"])},
+        "purged": _purge_summary(plan.purge),
     }
+
+
+def _purge_summary(plan: PurgePlan) -> dict[str, Any]:
+    from olympia_cli.ops.expire import describe_purge
+
+    described = describe_purge(plan)
+    return {**described, "versions": len(described["versions"])}
 
 
 def _document(plan: ExpirePlan) -> dict[str, Any]:
     from olympia_cli.ops.expire import describe_purge
-    from olympia_cli.ops.expire_plan import count
+    from olympia_cli.ops.expire_values import count
 
     mark = plan.mark
     return {
@@ -390,6 +410,8 @@ def _read_plan(session: Session, path: str) -> Any:
 def _write_plan(
     session: Session, path: str, planner: Planner, policy: Policy, floors: Floors, plan: ExpirePlan
 ) -> None:
+    import shlex
+
     from olympia_cli.errors import InvalidOption
     from olympia_cli.ops.expire_file import encode_plan
 
@@ -397,4 +419,5 @@ def _write_plan(
         Path(path).write_text(encode_plan(planner, policy, floors, plan), encoding="utf-8")
     except OSError as error:
         raise InvalidOption(f"{path!a} cannot be written: {error.strerror}", hint="name another file") from None
-    session.say(f"to do it: {session.command(f'expire --apply {path}')}")
+    offline = " --offline" if floors.offline else ""
+    session.say(f"to do it: {session.command(f'expire --apply {shlex.quote(path)}{offline}')}")

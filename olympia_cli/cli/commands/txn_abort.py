@@ -20,19 +20,22 @@ def run(
 ) -> None:
     """Give up a distributed transaction.
 
-    What it staged is lost. Its files go with the next expire.
+    What it staged is lost. Its files go with the next expire. One that can no longer be read is given up all the same.
+    A commit of it that is already under way in another process is not stopped.
     """
     from olympia_cli.catalog import distributed
     from olympia_cli.cli.escape import plural
+    from olympia_cli.ops.transactions import count_staged
 
     session = Session(ctx)
-    running = distributed.load(session.catalog, id)
-    count = len(running.transaction.actions)
-    session.say(f"transaction {running.id} has {plural(count, 'staged action')}")
+    found = distributed.look(session.store, id)
+    count = count_staged(session.catalog, found.id)
+    staged = "staged actions that cannot be loaded" if count is None else plural(count, "staged action")
+    session.say(f"transaction {found.id} has {staged}")
     if not dry_run:
         session.confirm("Give it up?", yes)
-        running.abort()
+        distributed.abort(session.catalog, found)
     if session.output in (Output.JSON, Output.JSONL):
-        render.document(session, {"id": running.id, "aborted": not dry_run, "dry_run": dry_run, "actions": count})
+        render.document(session, {"id": found.id, "aborted": not dry_run, "dry_run": dry_run, "actions": count})
     elif not session.quiet:
-        render.line(session, f"{'would abort' if dry_run else 'aborted'} transaction {running.id}")
+        render.line(session, f"{'would abort' if dry_run else 'aborted'} transaction {found.id}")

@@ -249,18 +249,20 @@ class ExportDef(_message.Message):
     def __init__(self, name: _Optional[str] = ..., location: _Optional[str] = ..., mode: _Optional[str] = ..., version: _Optional[int] = ..., dropped: _Optional[bool] = ..., expires_at_millis: _Optional[int] = ..., pin: _Optional[str] = ...) -> None: ...
 
 class ExpireDef(_message.Message):
-    __slots__ = ("oldest", "former_oldest", "manifest", "purged", "manifests")
+    __slots__ = ("oldest", "former_oldest", "manifest", "purged", "manifests", "unfinished")
     OLDEST_FIELD_NUMBER: _ClassVar[int]
     FORMER_OLDEST_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
     PURGED_FIELD_NUMBER: _ClassVar[int]
     MANIFESTS_FIELD_NUMBER: _ClassVar[int]
+    UNFINISHED_FIELD_NUMBER: _ClassVar[int]
     oldest: int
     former_oldest: int
     manifest: str
     purged: int
     manifests: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, oldest: _Optional[int] = ..., former_oldest: _Optional[int] = ..., manifest: _Optional[str] = ..., purged: _Optional[int] = ..., manifests: _Optional[_Iterable[str]] = ...) -> None: ...
+    unfinished: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, oldest: _Optional[int] = ..., former_oldest: _Optional[int] = ..., manifest: _Optional[str] = ..., purged: _Optional[int] = ..., manifests: _Optional[_Iterable[str]] = ..., unfinished: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CompactDef(_message.Message):
     __slots__ = ("fill_percent",)

@@ -1,0 +1,87 @@
+"""Who needs files besides the versions that are kept: live distributed transactions, and exports that share files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from olympia_cli.catalog import distributed
+from olympia_cli.catalog.checks import MAX_TTL_MILLIS
+from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
+from olympia_cli.catalog.distributed import Saved
+from olympia_cli.catalog.exports import ExportRecord, read_exports
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.errors import Damaged
+from olympia_cli.format.paths import MAX_VERSION, check_pointer
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A copy of a root that somebody needs with all that it reaches, and what to do when that is no longer whole."""
+
+    path: str
+    who: str
+    hint: str
+
+
+class Holders:
+    """The live transactions and sharing exports of a version."""
+
+    def __init__(self, head: Snapshot, now_millis: int, store_now_millis: int) -> None:
+        self._head = head
+        self._now = now_millis
+        self._store_now = store_now_millis
+        alive = list(self._live_transactions())
+        self._open = [saved for saved in alive if _is_running(saved)]
+        # the last save of an aborted one is all that tells a process that holds an older save; so it stays as long
+        self.live_ids = {saved.id for saved in alive}
+        self._exports = list(self._sharing_exports())
+
+    @property
+    def transactions_from(self) -> int:
+        """The oldest version that a live transaction began at."""
+        return min((saved.began_at_version for saved in self._open), default=MAX_VERSION)
+
+    @property
+    def exports_from(self) -> int:
+        """The oldest version of a sharing export that another program recorded without a pin: it is kept whole."""
+        return min((export.version for export in self._exports if not export.pin), default=MAX_VERSION)
+
+    def pins(self) -> Iterator[Pin]:
+        for saved in self._open:
+            path = check_pointer(saved.definition.running_root_node_file_path, saved.path)
+            hint = f"if it cannot be committed any more, give it up: txn abort {saved.id}"
+            yield Pin(path, f"the transaction {saved.id}", hint)
+        for export in self._exports:
+            if export.pin:
+                path = check_pointer(export.pin, self._head.root.catalog_def)
+                yield Pin(path, f"the export {export.name!a}", "if it is of no use any more: export drop")
+
+    def _live_transactions(self) -> Iterator[Saved]:
+        """The distributed transactions that are within their lifetime, whatever became of them."""
+        for saved in distributed.saved_transactions(self._head.store):
+            if isinstance(saved, Saved):
+                if self._now <= saved.definition.expire_at_millis + HALF_AN_HOUR_MILLIS:
+                    yield saved
+            elif self._store_now - saved.modified_at_millis <= MAX_TTL_MILLIS + HALF_AN_HOUR_MILLIS:
+                raise Damaged(
+                    saved.path,
+                    f"{saved.reason}, so nobody knows what the transaction {saved.id} needs",
+                    hint=f"give it up with txn abort {saved.id}",
+                )
+
+    def _sharing_exports(self) -> Iterator[ExportRecord]:
+        for name, export in read_exports(self._head.definition).items():
+            if export is None:
+                raise Damaged(
+                    self._head.root.catalog_def,
+                    f"the record of the export {name!a} cannot be read, so nobody knows what it needs",
+                    hint="drop it with: export drop",
+                )
+            if export.mode != "full" and not export.expired(self._now - HALF_AN_HOUR_MILLIS):
+                yield export
+
+
+def _is_running(saved: Saved) -> bool:
+    """Whether a distributed transaction is neither committed nor aborted."""
+    return bool(saved.definition.running_root_node_file_path) and saved.committed_version is None
