@@ -9,7 +9,7 @@ import pytest
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import MAX_ACTIONS
-from olympia_cli.catalog.distributed import State
+from olympia_cli.catalog.distributed import Saved, State, UnreadableSave
 from olympia_cli.errors import (
     CommitConflict,
     Damaged,
@@ -22,6 +22,7 @@ from olympia_cli.errors import (
     TableExists,
     TableNotFound,
     TransactionClosed,
+    TransactionExists,
     TransactionExpired,
     TransactionNotFound,
     TransactionTooLarge,
@@ -1283,9 +1284,23 @@ class TestDistributed:
         assert distributed.load(catalog, "ABCDEFAB-1234-4000-8000-ABCDEFABCDEF").id == running.id
 
     def test_an_id_that_is_taken(self, catalog, begun):
-        with pytest.raises(SavedElsewhere):
+        with pytest.raises(TransactionExists) as raised:
             distributed.begin(catalog, id=begun.id)
+        assert raised.value.exit_code == 11
         assert distributed.load(catalog, begun.id).transaction.exists(table("a.new"))
+
+    @pytest.mark.parametrize("left", [[".1"], [".2"], [""], [".2", ""]], ids=str)
+    def test_an_id_of_which_an_expire_has_left_something(self, catalog, begun, left):
+        """Its first save is gone already; what is left would stand above the saves of a new one."""
+        begun.abort()
+        kept = {f"dtxn/{begun.id}{number}.binpb" for number in left}
+        others = {file.path for file in catalog.store.list("dtxn/")} - kept
+        catalog.store.delete_many(others)
+        with pytest.raises(TransactionExists):
+            distributed.begin(catalog, id=begun.id)
+        assert {file.path for file in catalog.store.list("dtxn/")} == kept
+        catalog.store.delete_many(kept)
+        assert distributed.begin(catalog, id=begun.id).commit().version == 2
 
     @pytest.mark.parametrize("id", ["", "no", "../../x", "1234", "é" * 36])
     def test_an_id_that_is_none(self, catalog, id):
@@ -1346,3 +1361,173 @@ class TestDistributed:
         running.save()
         distributed.load(self.elsewhere(catalog), running.id).commit()
         assert names(catalog) == []
+
+
+class TestWhatIsLeftOfADistributedTransaction:
+    """Files of it are lost or damaged. The store here may hold transactions that are not sound."""
+
+    @pytest.fixture
+    def begun(self, catalog):
+        running = distributed.begin(catalog)
+        running.transaction.create_table(table("a.new"), location())
+        running.save()
+        return running
+
+    @pytest.fixture(autouse=True)
+    def _swept(self, store):
+        """The catalog itself is sound when the test is over."""
+        yield
+        store.delete_many([file.path for file in store.list("dtxn/")])
+
+    def keep_the_hint_alone(self, catalog, id):
+        hint = f"dtxn/{id}.binpb"
+        catalog.store.delete_many([file.path for file in catalog.store.list("dtxn/") if file.path != hint])
+        return hint
+
+    def test_the_hint_alone_is_the_transaction(self, catalog, clock, begun):
+        hint = self.keep_the_hint_alone(catalog, begun.id)
+        [found] = distributed.saved_transactions(catalog.store)
+        assert (found.id, found.path, found.began_at_version) == (begun.id, hint, 1)
+        assert found.state(clock) is State.OPEN
+        assert distributed.find(catalog.store, begun.id) == found
+        loaded = distributed.load(catalog, begun.id)
+        assert loaded.transaction.exists(table("a.new"))
+        assert loaded.commit().version == 2
+
+    def test_who_goes_on_from_the_hint_alone_creates_the_first_save(self, catalog, begun):
+        hint = self.keep_the_hint_alone(catalog, begun.id)
+        first, second = (distributed.load(catalog, begun.id) for _ in range(2))
+        first.save()
+        assert {file.path for file in catalog.store.list("dtxn/")} == {f"dtxn/{begun.id}.0.binpb", hint}
+        with pytest.raises(SavedElsewhere):
+            second.save()
+
+    @pytest.mark.parametrize("cut", range(0, 300, 7))
+    def test_a_hint_alone_that_is_cut(self, catalog, clock, begun, cut):
+        """A hint may be torn. What is left of it is never taken for a transaction that is over."""
+        hint = self.keep_the_hint_alone(catalog, begun.id)
+        data = catalog.store.read(hint)
+        catalog.store.overwrite(hint, data[:cut])
+        [found] = distributed.saved_transactions(catalog.store)
+        assert found.state(clock) in (State.OPEN, State.UNREADABLE)
+        assert found.state(clock) is State.UNREADABLE or cut >= len(data) - 100
+
+    BAD = (b"", b"\xff\xff\xff garbage", b"garbage", b"\x0a\x01x")
+
+    @pytest.mark.parametrize("damage", BAD)
+    def test_one_that_cannot_be_read_does_not_hide_the_others(self, catalog, clock, begun, damage):
+        others = [distributed.begin(catalog) for _ in range(2)]
+        path = f"dtxn/{begun.id}.1.binpb"
+        catalog.store.overwrite(path, damage)
+        catalog.store.overwrite(f"dtxn/{begun.id}.binpb", damage)
+        found = {one.id: one for one in distributed.saved_transactions(catalog.store)}
+        assert {id: one.state(clock) for id, one in found.items()} == {
+            begun.id: State.UNREADABLE,
+            **{other.id: State.OPEN for other in others},
+        }
+        unreadable = found[begun.id]
+        assert isinstance(unreadable, UnreadableSave)
+        assert (unreadable.save, unreadable.path) == (1, path)
+        assert unreadable.reason
+        assert unreadable.modified_at_millis == catalog.store.stat(path).modified_at_millis
+        for read in (distributed.find, lambda store, id: distributed.load(catalog, id)):
+            with pytest.raises(Damaged) as raised:
+                read(catalog.store, begun.id)
+            assert f"txn abort {begun.id}" in raised.value.hint
+
+    def test_a_save_of_another_transaction_cannot_be_read(self, catalog, clock, begun):
+        other = distributed.begin(catalog)
+        for path in (f"dtxn/{begun.id}.1.binpb", f"dtxn/{begun.id}.binpb"):
+            catalog.store.overwrite(path, catalog.store.read(f"dtxn/{other.id}.0.binpb"))
+        assert distributed.look(catalog.store, begun.id).state(clock) is State.UNREADABLE
+
+    def test_a_save_that_cannot_be_read_is_read_from_its_copy(self, catalog, begun):
+        catalog.store.overwrite(f"dtxn/{begun.id}.1.binpb", b"")
+        loaded = distributed.load(catalog, begun.id)
+        assert loaded.transaction.exists(table("a.new"))
+        loaded.save()
+        assert catalog.store.exists(f"dtxn/{begun.id}.2.binpb")
+
+    def test_but_not_from_the_copy_of_an_earlier_save(self, catalog, clock, begun):
+        """The copy may lag: going on from it would leave out statements, or bring back one that is aborted."""
+        old = catalog.store.read(f"dtxn/{begun.id}.binpb")
+        begun.abort()
+        catalog.store.overwrite(f"dtxn/{begun.id}.binpb", old)
+        catalog.store.overwrite(f"dtxn/{begun.id}.2.binpb", b"")
+        assert distributed.look(catalog.store, begun.id).state(clock) is State.UNREADABLE
+        # nor when the earlier save that it may be a copy of is gone
+        catalog.store.delete_many([f"dtxn/{begun.id}.1.binpb"])
+        assert distributed.look(catalog.store, begun.id).state(clock) is State.UNREADABLE
+
+    @pytest.mark.parametrize("damaged", [[".1", ""], [".0", ".1", ""]], ids=["an older save is whole", "none is whole"])
+    def test_one_that_cannot_be_read_can_be_aborted(self, catalog, clock, begun, damaged):
+        for number in damaged:
+            catalog.store.overwrite(f"dtxn/{begun.id}{number}.binpb", b"")
+        distributed.abort(catalog, distributed.look(catalog.store, begun.id))
+        found = distributed.find(catalog.store, begun.id)
+        assert (found.save, found.state(clock), found.began_at_version) == (2, State.ABORTED, 1)
+        # whoever holds an older save finds the end for as long as the transaction may live
+        assert found.definition.expire_at_millis >= begun.transaction.expires_at_millis
+        with pytest.raises(SavedElsewhere):
+            begun.commit()
+
+    def test_a_hint_alone_that_cannot_be_read_can_be_aborted(self, catalog, clock, begun):
+        catalog.store.overwrite(self.keep_the_hint_alone(catalog, begun.id), b"")
+        distributed.abort(catalog, distributed.look(catalog.store, begun.id))
+        found = distributed.find(catalog.store, begun.id)
+        assert (found.save, found.state(clock)) == (0, State.ABORTED)
+
+    def test_one_without_its_running_root_can_be_aborted(self, catalog, clock, begun):
+        saved = distributed.find(catalog.store, begun.id)
+        catalog.store.delete_many([saved.definition.running_root_node_file_path])
+        with pytest.raises(Damaged):
+            distributed.load(catalog, begun.id)
+        distributed.abort(catalog, saved)
+        found = distributed.find(catalog.store, begun.id)
+        assert (found.save, found.state(clock)) == (2, State.ABORTED)
+        assert found.definition.expire_at_millis == begun.transaction.expires_at_millis
+
+    @pytest.mark.parametrize("end", ["abort", "commit"])
+    def test_one_that_has_ended_is_not_aborted(self, catalog, begun, end):
+        getattr(begun, end)()
+        files = {file.path for file in catalog.store.list()}
+        with pytest.raises(TransactionClosed):
+            distributed.abort(catalog, distributed.look(catalog.store, begun.id))
+        assert {file.path for file in catalog.store.list()} == files
+
+    def test_an_abort_does_not_overtake_a_save(self, catalog, begun):
+        seen = distributed.look(catalog.store, begun.id)
+        begun.save()
+        with pytest.raises(SavedElsewhere):
+            distributed.abort(catalog, seen)
+
+    def test_one_that_goes_while_it_is_looked_at(self, catalog, begun):
+        """Another expire deletes its files after they are listed."""
+        other = distributed.begin(catalog)
+
+        class Vanishing(CountingStore):
+            def list(self, prefix="", temporary=False):
+                found = list(super().list(prefix, temporary))
+                self.inner.delete_many([file.path for file in found if begun.id in file.path])
+                return iter(found)
+
+        store = Vanishing(catalog.store)
+        assert [saved.id for saved in distributed.saved_transactions(store)] == [other.id]
+
+    def test_find_one_that_goes_meanwhile(self, catalog, begun):
+        class Vanishing(CountingStore):
+            def list(self, prefix="", temporary=False):
+                found = list(super().list(prefix, temporary))
+                self.inner.delete_many([file.path for file in found])
+                return iter(found)
+
+        with pytest.raises(TransactionNotFound):
+            distributed.find(Vanishing(catalog.store), begun.id)
+
+    def test_they_are_read_together(self, catalog):
+        for _ in range(20):
+            distributed.begin(catalog)
+        store = CountingStore(catalog.store)
+        assert all(isinstance(saved, Saved) for saved in distributed.saved_transactions(store))
+        assert store.calls == {"list": 1, "read_many": 1}
+        assert store.reads == 20

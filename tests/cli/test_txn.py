@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
+
+from olympia_cli.catalog import distributed
+from olympia_cli.catalog.catalog import Catalog
+from tests.helpers.clock import DAY, FakeClock
+from tests.helpers.json_schema import check
 
 
 def test_across_processes(program, sample):
@@ -105,6 +111,59 @@ def test_abort(olympia, sample):
     assert olympia("txn", "abort", sample.transaction, "--yes", "--json").ok().json["aborted"] is True
     assert olympia("txn", "ls", "--json").ok().json["transactions"][0]["state"] == "aborted"
     olympia("txn", "commit", sample.transaction).failed(12, "aborted")
+
+
+class TestWhatIsLeft:
+    """Files of a transaction are lost or damaged."""
+
+    @pytest.fixture
+    def unreadable(self, sample):
+        for file in list(sample.store.list(f"dtxn/{sample.transaction}.")):
+            sample.store.overwrite(file.path, b"")
+        return sample.transaction
+
+    def test_one_that_cannot_be_read_is_listed(self, olympia, unreadable):
+        other = olympia("txn", "begin", "-o", "name").ok().stdout.strip()
+        listed = olympia("txn", "ls", "--json").ok().json
+        check(listed, "txn-ls")
+        rows = {row["id"]: row for row in listed["transactions"]}
+        assert {id: row["state"] for id, row in rows.items()} == {unreadable: "unreadable", other: "open"}
+        assert rows[unreadable].keys() == rows[other].keys()
+        assert any("unreadable" in line for line in olympia("txn", "ls", "-o", "wide").ok().lines)
+        for command in ("show", "commit"):
+            olympia("txn", command, unreadable).failed(40, f"txn abort {unreadable}")
+
+    def test_status_says_so(self, olympia, unreadable):
+        done = olympia("status")
+        assert (done.exit_code, done.stderr) == (51, "needs attention: 1 distributed transaction cannot be read\n")
+        found = olympia("status", "--json").json
+        check(found, "status")
+        assert (found["unreadable_transactions"], found["open_transactions"]) == (1, 0)
+        assert "olympia_unreadable_transactions{" in olympia("status", "--prometheus").stdout
+
+    def test_one_that_cannot_be_read_can_be_aborted(self, olympia, unreadable):
+        dry = olympia("txn", "abort", unreadable, "--dry-run").ok()
+        assert dry.stderr == f"transaction {unreadable} has staged actions that cannot be loaded\n"
+        assert olympia("txn", "ls", "--json").ok().json["transactions"][0]["state"] == "unreadable"
+        done = olympia("txn", "abort", unreadable, "--yes", "--json").ok().json
+        check(done, "txn-abort")
+        assert (done["aborted"], done["actions"]) == (True, None)
+        assert olympia("txn", "ls", "--json").ok().json["transactions"][0]["state"] == "aborted"
+        olympia("status").ok()
+        olympia("txn", "abort", unreadable, "--yes").failed(12, "aborted")
+
+    def test_one_without_its_running_root_can_be_aborted(self, olympia, sample):
+        saved = distributed.find(sample.store, sample.transaction)
+        sample.store.delete_many([saved.definition.running_root_node_file_path])
+        olympia("txn", "commit", sample.transaction).failed(40)
+        assert olympia("txn", "abort", sample.transaction, "--yes", "--json").ok().json["aborted"] is True
+        assert olympia("txn", "show", sample.transaction, "--json").ok().json["state"] == "aborted"
+
+    def test_one_past_its_lifetime_can_be_aborted(self, olympia, sample):
+        begun = distributed.begin(Catalog(sample.store, FakeClock(wall=int(time.time() * 1000) - 4 * DAY)))
+        olympia("txn", "abort", begun.id, "--yes").ok()
+        assert olympia("txn", "show", begun.id, "--json").ok().json["state"] == "aborted"
+        olympia("status").ok()
 
 
 def test_a_read_inside_a_serializable_one_is_kept(olympia):
