@@ -253,7 +253,8 @@ def load(catalog: Catalog, id: str) -> DistributedTransaction:
     try:
         data = store.read(running)
     except PathMissing:
-        raise Damaged(running, f"the running root of the transaction {id} is missing") from None
+        reason = f"the running root of the transaction {id} is missing"
+        raise Damaged(running, reason, hint=f"what it staged is lost, so give it up: txn abort {id}") from None
     rows = decode_action_rows(data, running)
     transaction.take_actions([decode_action(key, value, running) for key, value in rows])
     return DistributedTransaction(transaction, saved.save)

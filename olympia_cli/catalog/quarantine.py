@@ -51,7 +51,7 @@ def read_purging(definition: CatalogDef) -> list[str]:
 
 
 def write_purging(definition: CatalogDef, manifests: Sequence[str]) -> None:
-    definition.properties[EXPIRE_PURGING] = json.dumps(list(manifests), separators=(",", ":"))
+    _write(definition, EXPIRE_PURGING, list(manifests))
 
 
 def _entries(definition: CatalogDef, key: str) -> list[Any]:
@@ -63,10 +63,14 @@ def _entries(definition: CatalogDef, key: str) -> list[Any]:
 
 
 def write_quarantine(definition: CatalogDef, marks: Sequence[Mark]) -> None:
-    if marks:
-        definition.properties[EXPIRE_QUARANTINE] = json.dumps([asdict(mark) for mark in marks], separators=(",", ":"))
+    _write(definition, EXPIRE_QUARANTINE, [asdict(mark) for mark in marks])
+
+
+def _write(definition: CatalogDef, key: str, entries: list[Any]) -> None:
+    if entries:
+        definition.properties[key] = json.dumps(entries, separators=(",", ":"))
     else:
-        definition.properties.pop(EXPIRE_QUARANTINE, None)
+        definition.properties.pop(key, None)
 
 
 def purged_before(definition: CatalogDef) -> int:

@@ -53,26 +53,34 @@ class Held:
 def transactions(files: Files, existing: set[int], now: int) -> Held:
     """The live distributed transactions, by their latest saves."""
     saves: dict[str, list[int]] = {}
+    alone: set[str] = set()
     for file in files.store.list("dtxn/"):
         parsed = parse_transaction_path(file.path)
         if parsed is not None and parsed[1] is not None:
             saves.setdefault(parsed[0], []).append(parsed[1])
+        elif parsed is not None:
+            alone.add(parsed[0])
+    alone -= set(saves)
     holders: list[Holder] = []
     findings: list[Finding] = []
-    ids = sorted(saves)
-    paths = [transaction_save_path(id, max(saves[id])) for id in ids]
+    # another program may have written the file without a number alone; one that is no transaction is an orphan
+    ids = [*sorted(saves), *sorted(alone)]
+    paths = [transaction_save_path(id, max(saves[id])) if id in saves else transaction_path(id) for id in ids]
     for id, (path, data) in zip(ids, files.read_many(paths), strict=True):
         definition = _parse(data, path)
+        if id in alone and (isinstance(definition, str) or definition.id != id):
+            alone.discard(id)
+            continue
         if isinstance(definition, str):
             earlier = [transaction_save_path(id, save) for save in sorted(saves[id])[:-1]]
             if _over(files, [transaction_path(id), *reversed(earlier[-8:])], now):
                 findings.append(finding("F907", path, f"the transaction {id} is past its end, and {definition}"))
             else:
-                findings.append(finding("F501", path, f"the transaction {id}: {definition}", hint=f"txn show {id}"))
+                findings.append(finding("F501", path, f"the transaction {id}: {definition}", hint=f"txn abort {id}"))
             continue
         if definition.id != id:
             reason = f"it is of the transaction {definition.id[:60]!a}"
-            findings.append(finding("F501", path, f"the transaction {id}: {reason}", hint=f"txn show {id}"))
+            findings.append(finding("F501", path, f"the transaction {id}: {reason}", hint=f"txn abort {id}"))
             continue
         running = definition.running_root_node_file_path
         if not running or parse_root_path(running) is not None:
@@ -94,7 +102,8 @@ def transactions(files: Files, existing: set[int], now: int) -> Held:
             findings.append(found)
         else:
             holders.append(found)
-    return Held(tuple(holders), tuple(findings), len(saves), frozenset(saves))
+    saved = alone.union(saves)
+    return Held(tuple(holders), tuple(findings), len(saved), frozenset(saved))
 
 
 def exports(files: Files, catalog: CatalogDef, holder: str, now: int) -> Held:

@@ -7,6 +7,7 @@ the actions since done again on them. That is exact, unless a version in between
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -33,6 +34,8 @@ Value = str | bytes
 
 _SILENT = READS | EXPIRES | {T.COMMIT_INFO, T.CATALOG_COMPACT, T.CATALOG_ALTER, T.CATALOG_EXPORT, T.CATALOG_CREATE}
 _LEAVES_DEFINITION = CREATES | RESTORES | ALTERS
+_HITS_KEYS = (_LEAVES_DEFINITION | DROPS | RENAMES) - {T.NAMESPACE_RENAME}
+"""What changes the keys that it names, and no others."""
 
 
 @dataclass(slots=True)
@@ -46,8 +49,6 @@ class Filled:
     as_of: int | None = None
     entries: dict[str, Value] = field(default_factory=dict)
     exact: bool = True
-    touched: set[str] = field(default_factory=set)
-    """Keys that the log names, whatever became of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,41 +83,54 @@ class History:
             version = target if target is not None and target < version else version - 1
 
     def fill(self, holes: Sequence[Hole]) -> list[Filled]:
-        """What stood in each hole, in their order."""
+        """What stood in each hole. They lie apart, in order, and so does what comes back."""
         filled = [Filled(hole) for hole in holes]
-        since: dict[int, list[tuple[Action, ...] | None]] = {id(one): [] for one in filled}
-        waiting = list(filled)
+        since: list[tuple[list[Filled], tuple[Action, ...] | None]] = []
+        waiting = filled
         for root in self.back():
-            left = []
-            for one in waiting:
-                found = None
-                if root is not None and root.root is not None:
-                    found = read_range(self._files, root.root.node, one.hole.start, one.hole.end)
-                if found is not None and root is not None:
-                    one.as_of = root.version
-                    one.entries = dict(found)
-                else:
-                    since[id(one)].append(None if root is None else _told(root.actions))
-                    left.append(one)
-            waiting = left
-            if not waiting:
+            left = [one for one in waiting if not self._read(root, one)]
+            if not left:
                 break
+            # a version that helps nobody, as most do, costs no list of its own
+            waiting = left if len(left) < len(waiting) else waiting
+            since.append((waiting, None if root is None else _told(root.actions)))
         for one in filled:
-            if one.as_of is None:
-                one.exact = False
-            for actions in reversed(since[id(one)]):
-                if actions is None:
-                    one.exact = False
-                    continue
-                for action in actions:
-                    self._do(action, one)
+            one.exact = one.as_of is not None
+        for left, actions in reversed(since):
+            self._do_all(actions, left)
         return filled
+
+    def _read(self, root: ReadRoot | None, filled: Filled) -> bool:
+        """Take a hole's keys from a version, if it has them whole."""
+        if root is None or root.root is None:
+            return False
+        found = read_range(self._files, root.root.node, filled.hole.start, filled.hole.end)
+        if found is None:
+            return False
+        filled.as_of, filled.entries = root.version, dict(found)
+        return True
+
+    def _do_all(self, actions: tuple[Action, ...] | None, filled: Sequence[Filled]) -> None:
+        """Do a version's actions again on the keys of holes, each on those that it can mean something to."""
+        if actions is None:
+            for one in filled:
+                one.exact = False
+            return
+        starts = [one.hole.start for one in filled]
+        for action in actions:
+            if action.type in _SILENT:
+                continue
+            if action.name is None or action.type not in _HITS_KEYS:
+                hit = set(range(len(filled)))
+            else:
+                names = [action.name, renamed(action)] if action.type in RENAMES else [action.name]
+                hit = {bisect_right(starts, self._key(name)) - 1 for name in names} - {-1}
+            for at in sorted(hit):
+                self._do(action, filled[at])
 
     def _do(self, action: Action, filled: Filled) -> None:
         """Do an action again on the keys of a hole."""
         name = action.name
-        if action.type in _SILENT:
-            return
         if name is None:
             # a rollback is not done again: the way back leads to the version that it went back to
             filled.exact = filled.exact and action.type == T.CATALOG_ROLLBACK
@@ -146,11 +160,9 @@ class History:
     def _drop(self, key: str, filled: Filled) -> None:
         if key in filled.hole:
             filled.entries.pop(key, None)
-            filled.touched.add(key)
 
     def _put(self, key: str, value: Value, filled: Filled) -> None:
         if key and key in filled.hole:
-            filled.touched.add(key)
             if value:
                 filled.entries[key] = value
             else:

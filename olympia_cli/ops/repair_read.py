@@ -29,6 +29,10 @@ KEEP = 50_000
 """Nodes that are kept in memory; more than a million objects have in a tree of the usual order."""
 
 
+Place = tuple[str, str | None, str | None, str, str | None]
+"""A node, the keys that its own lie between, and the range that is looked for in it, from its start up to its end."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadNode:
     """A node file. `node` is None when it is not whole; then `rows` and `children` are what can be read of it."""
@@ -74,6 +78,8 @@ class Files:
         self.sizes: Sizes | None = None
         self.bad: dict[str, str] = {}
         """Files that are not whole, and why."""
+        self.failed: set[Place] = set()
+        """Where a range of keys was looked for and could not be read."""
         self.unverified: set[str] = set()
         """Definitions without a digest: another program's, or cut where a field ends."""
         self._nodes: dict[str, ReadNode] = {}

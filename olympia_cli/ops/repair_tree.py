@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from olympia_cli.errors import Damaged
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
-from olympia_cli.ops.repair_read import Files, ReadNode
+from olympia_cli.ops.repair_read import Files, Place, ReadNode
 from olympia_cli.tree.edit import max_keys, min_keys
 from olympia_cli.tree.load import MAX_DEPTH, bounds
 
@@ -174,33 +175,56 @@ class _TakeApart:
 
 
 def read_range(files: Files, root: Node, start: str, end: str | None) -> dict[str, str] | None:
-    """The keys of a range in a version's tree, or None when any node on the way to them is not whole."""
+    """The keys of a range in a version's tree, or None when any node on the way to them is not whole.
+
+    Versions share most nodes, so where a way has failed is remembered and not gone again.
+    """
     found: dict[str, str] = {}
-    level: list[tuple[Node, str | None, str | None]] = [(root, None, None)]
+    level: list[tuple[Node, _Way | None]] = [(root, None)]
     for _ in range(MAX_DEPTH):
-        below: list[tuple[str, str | None, str | None]] = []
-        for node, low, high in level:
-            for key, value in zip(node.keys, node.values, strict=True):
-                if value is not None and key >= start and (end is None or key < end):
+        below: list[_Way] = []
+        for node, way in level:
+            low, high = (None, None) if way is None else way.place[1:3]
+            first, last = bisect_left(node.keys, start), _before(node, end)
+            for key, value in zip(node.keys[first:last], node.values[first:last], strict=True):
+                if value is not None:
                     found[key] = value
-            for at, child in enumerate(node.children):
-                child_low, child_high = bounds(node, at, low, high)
-                before = child_high is not None and child_high <= start
-                behind = end is not None and child_low is not None and child_low >= end
-                if isinstance(child, str) and not before and not behind:
-                    below.append((child, child_low, child_high))
+            for at in range(bisect_right(node.keys, start), last + 1) if node.children else ():
+                child = node.children[at]
+                if isinstance(child, str):
+                    below.append(_Way((child, *bounds(node, at, low, high), start, end), way))
         if not below:
             return found
-        level = []
         # one bad node is enough, and those that are known cost nothing
-        if any(path in files.bad for path, _, _ in below):
-            return None
-        for (_, low, high), read in zip(below, files.nodes([path for path, _, _ in below]), strict=True):
-            node_or_none = read.node
-            if node_or_none is None or not node_or_none.keys:
-                return None
-            keys = node_or_none.keys
+        for way in below:
+            if way.place in files.failed or way.place[0] in files.bad:
+                return way.fail(files)
+        level = []
+        for way, read in zip(below, files.nodes([way.place[0] for way in below]), strict=True):
+            if read.node is None or not read.node.keys:
+                return way.fail(files)
+            keys, (_, low, high, _, _) = read.node.keys, way.place
             if (low is not None and keys[0] <= low) or (high is not None and keys[-1] >= high):
-                return None
-            level.append((node_or_none, low, high))
+                return way.fail(files)
+            level.append((read.node, way))
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A node on the way to a range, and the way to it."""
+
+    place: Place
+    above: _Way | None
+
+    def fail(self, files: Files) -> None:
+        """Remember that the range cannot be read by this way."""
+        way: _Way | None = self
+        while way is not None:
+            files.failed.add(way.place)
+            way = way.above
+
+
+def _before(node: Node, end: str | None) -> int:
+    """How many keys of a node lie before the end."""
+    return len(node.keys) if end is None else bisect_left(node.keys, end)

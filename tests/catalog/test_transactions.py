@@ -1300,7 +1300,8 @@ class TestDistributed:
             distributed.begin(catalog, id=begun.id)
         assert {file.path for file in catalog.store.list("dtxn/")} == kept
         catalog.store.delete_many(kept)
-        assert distributed.begin(catalog, id=begun.id).commit().version == 2
+        distributed.begin(catalog, id=begun.id)
+        assert distributed.find(catalog.store, begun.id).save == 0
 
     @pytest.mark.parametrize("id", ["", "no", "../../x", "1234", "é" * 36])
     def test_an_id_that_is_none(self, catalog, id):
@@ -1341,7 +1342,8 @@ class TestDistributed:
     def test_a_damaged_save(self, catalog, begun):
         path = f"dtxn/{begun.id}.1.binpb"
         data = catalog.store.read(path)
-        for damaged in (b"\xff", data[:-1] + b"\0"):
+        catalog.store.delete_many([f"dtxn/{begun.id}.binpb"])
+        for damaged in (b"\xff", data[:-1] + bytes([data[-1] ^ 1])):
             catalog.store.overwrite(path, damaged)
             with pytest.raises(Damaged) as raised:
                 distributed.load(catalog, begun.id)
@@ -1402,15 +1404,14 @@ class TestWhatIsLeftOfADistributedTransaction:
         with pytest.raises(SavedElsewhere):
             second.save()
 
-    @pytest.mark.parametrize("cut", range(0, 300, 7))
-    def test_a_hint_alone_that_is_cut(self, catalog, clock, begun, cut):
+    def test_a_hint_alone_that_is_cut(self, catalog, clock, begun):
         """A hint may be torn. What is left of it is never taken for a transaction that is over."""
         hint = self.keep_the_hint_alone(catalog, begun.id)
         data = catalog.store.read(hint)
-        catalog.store.overwrite(hint, data[:cut])
-        [found] = distributed.saved_transactions(catalog.store)
-        assert found.state(clock) in (State.OPEN, State.UNREADABLE)
-        assert found.state(clock) is State.UNREADABLE or cut >= len(data) - 100
+        for cut in range(len(data)):
+            catalog.store.overwrite(hint, data[:cut])
+            [found] = distributed.saved_transactions(catalog.store)
+            assert found.state(clock) in (State.OPEN, State.UNREADABLE), cut
 
     BAD = (b"", b"\xff\xff\xff garbage", b"garbage", b"\x0a\x01x")
 

@@ -62,6 +62,7 @@ NEEDED = {
     "plan": "plan",
     "metadata_location": "s3://x",
     "at": "v2",
+    "dest": "elsewhere",
 }
 NEEDED_IN_NS = {"name": "sales", "old": "sales", "new": "other"}
 

@@ -397,17 +397,21 @@ class _Model:
             names = {entry["manifest"] for entry in resting}
             _need(names.issuperset(change.manifests), f"{label}: {change.manifests} do not rest: {names}")
             properties["olympia.expire.purged"] = str(max(purged, change.purged))
-            said = version.catalog.properties.get("olympia.expire.purging", "")
+            said = version.catalog.properties.get("olympia.expire.purging", "[]")
             purging = [*change.manifests, *change.unfinished]
             _need(json.loads(said) == purging, f"{label}: it purges {said}, not {purging}")
-            properties["olympia.expire.purging"] = said
+            properties.pop("olympia.expire.purging", None)
+            if purging:
+                properties["olympia.expire.purging"] = said
             resting = [entry for entry in resting if entry["manifest"] not in change.manifests]
         else:
             mark = action.type == T.CATALOG_EXPIRE_MARK
             if OLDEST_PROPERTY in properties:
                 _need(change.former_oldest == oldest, f"{label}: the former oldest is {oldest}")
             oldest = change.former_oldest
-            _need(change.oldest >= (oldest if mark else purged), f"{label}: {change.oldest} is below {oldest}, {purged}")
+            _need(
+                change.oldest >= (oldest if mark else purged), f"{label}: {change.oldest} is below {oldest}, {purged}"
+            )
             properties[OLDEST_PROPERTY] = str(change.oldest)
             if mark and change.manifest:
                 entry = {"version": version.number, "oldest": change.oldest, "former_oldest": oldest}

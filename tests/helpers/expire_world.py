@@ -23,6 +23,7 @@ from olympia_cli.errors import (
     CommitUnknown,
     Damaged,
     OlympiaError,
+    PartlyDone,
     PathMissing,
     Refused,
     SavedElsewhere,
@@ -411,7 +412,7 @@ def distribute_and_commit(stage: Stage) -> Acknowledged:
 # What holds afterwards
 
 
-LATE = (Damaged, PathMissing, VersionNotFound, TransactionExpired, TransactionNotFound, CommitUnknown)
+LATE = (Damaged, PartlyDone, PathMissing, VersionNotFound, TransactionExpired, TransactionNotFound, CommitUnknown)
 """What may become of one that slept longer than a transaction lives: an error, and never something wrong."""
 
 TIME = dict.fromkeys(("mark", "purge", "slow", "expire", "rollback", "old reader"), HOUR)

@@ -164,7 +164,8 @@ def _excused(sample: Sample, store: MemoryStore) -> set[str]:
     """The files that have changed in a way that nobody can know of.
 
     A node that is now another whole node of the catalog has a digest that is right. And a definition that is now
-    another whole one is as another program might have left it; only the action that wrote it tells, while it is kept.
+    another whole one is as another program might have left it; only the action that wrote it tells, while that is
+    kept and can be read.
     """
     whole = {data for path, data in sample.files.items() if path.startswith("node/")}
     first = {path: version for version in reversed(sample.versions) for path in sample.tree(version).files}
@@ -174,8 +175,10 @@ def _excused(sample: Sample, store: MemoryStore) -> set[str]:
             continue
         now = store.read(path)
         swapped = path.startswith("node/") and now in whole
-        old = path.startswith("def/") and first.get(path, sample.oldest) == sample.oldest > 0
-        if now != data and (swapped or (old and _unverified(path, now))):
+        writer = first.get(path, sample.oldest)
+        log = root_path(writer)
+        silent = writer == sample.oldest > 0 or not store.exists(log) or store.read(log) != sample.files[log]
+        if now != data and (swapped or (path.startswith("def/") and silent and _unverified(path, now))):
             found.add(path)
     return found
 

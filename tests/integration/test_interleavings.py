@@ -29,10 +29,10 @@ from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import Damaged, InvalidOption, TransactionExpired, TransactionNotFound, VersionNotFound
 from olympia_cli.format.actions import encode_action
 from olympia_cli.format.node_file import encode_root
-from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind
+from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind, parse_root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
-from olympia_cli.ops import expire, expire_plan, retention
-from tests.helpers import expire_world
+from olympia_cli.ops import expire, expire_holders, expire_plan, retention
+from tests.helpers import expire_world, scheduler
 from tests.helpers.check import _read_tree as read_tree
 from tests.helpers.clock import HOUR, MINUTE
 from tests.helpers.expire_world import (
@@ -192,6 +192,7 @@ def test_fsck_finds_no_damage_while_others_work(name):
 
 def test_a_listing_that_shows_a_version_without_the_one_before(monkeypatch):
     """Names of versions are listed in no order of time: both may be committed between two pages."""
+    monkeypatch.setattr(scheduler, "PAGE", 4)
     points = _only(("mark", "list", ""))
 
     def scene() -> Scene:
@@ -199,11 +200,13 @@ def test_a_listing_that_shows_a_version_without_the_one_before(monkeypatch):
 
     assert _check_all(explore(scene().play, 1, points=points)) > 20
 
-    def naive(self, later):
-        if later != list(range(self.head.version + 1, self.head.version + 1 + len(later))):
+    def naive(self):
+        found = {version: 0 for file in self.store.list("vn/") if (version := parse_root_path(file.path)) is not None}
+        if any(version not in found for version in range(self.head.version + 1, max(found))):
             raise Damaged(versions.root_path(self.head.version + 1), "it is missing")
+        return found
 
-    monkeypatch.setattr(expire_plan.Planner, "_check_end", naive)
+    monkeypatch.setattr(expire_plan.Planner, "_list_roots", naive)
     found = _find(explore(scene().play, 1, points=points))
     assert "mark ended in Damaged" in str(found.violation)
 
@@ -453,6 +456,25 @@ def test_without_the_lifetime_a_mark_takes_versions_that_are_in_use(monkeypatch)
     assert "reader ended in Damaged" in str(found.violation)
 
 
+def test_a_root_that_is_created_late_does_not_make_the_version_before_it_older(monkeypatch):
+    """Its time is from before its writer slept; whoever began at the version before it has a lifetime since then."""
+    points = _only(("writer", "create", "vn/"), ("reader", "read", "node/"), ("expire", "wait", "1h"))
+
+    def scene() -> Scene:
+        expires = in_turn(LIFETIME - 6 * MINUTE, HOUR, mark_now, HOUR, purge_now)
+        return Scene(aged, {"writer": writer("x"), "expire": expires, "reader": read})
+
+    _check_all(explore(scene().play, 3, points=points))
+    real = retention.Versions.__init__
+
+    def naive(self, head, oldest, known=None, written=None):
+        real(self, head, oldest, known or {})
+
+    monkeypatch.setattr(retention.Versions, "__init__", naive)
+    found = _find(explore(scene().play, 3, points=points))
+    assert "reader ended in Damaged" in str(found.violation)
+
+
 def test_without_the_grace_period_a_purge_takes_files_of_a_writer_at_work(monkeypatch):
     """It was in time when it looked, and slept before it created its root, which a purge has planned around."""
     points = _only(("writer", "create", "vn/"), ("purge", "create", "vn/"))
@@ -634,14 +656,14 @@ def test_listing_candidates_after_the_commit_deletes_what_is_new():
 
 
 def test_without_looking_for_live_transactions_their_files_go(monkeypatch):
-    monkeypatch.setattr(expire_plan.Planner, "_live_transactions", lambda self: [])
+    monkeypatch.setattr(expire_holders.Holders, "_live_transactions", lambda self: [])
     scene = Scene(aged, {"distributed": distribute, "expire": in_turn(HOUR, mark_now, HOUR, purge_now)})
     found = _find(explore(scene.play, 1))
     assert "cannot be loaded" in str(found.violation) or "missing" in str(found.violation)
 
 
 def test_without_looking_for_exports_what_they_share_goes(monkeypatch):
-    monkeypatch.setattr(expire_plan.Planner, "_sharing_exports", lambda self: iter(()))
+    monkeypatch.setattr(expire_holders.Holders, "_sharing_exports", lambda self: iter(()))
     actors = {"export": share(3), "expire": in_turn(HOUR, mark_now, HOUR, purge_now)}
     found = _find(explore(Scene(aged, actors, may_refuse=[VersionNotFound]).play, 1))
     assert "what export pinned is not whole" in str(found.violation)
@@ -695,11 +717,11 @@ def test_the_end_of_an_aborted_transaction_is_kept_as_long_as_it_would_have_live
         return _Aborted(aged, actors, may_refuse=[TransactionNotFound, TransactionExpired])
 
     _check_all(explore(scene().play, 1, points=points))
-    real = expire_plan.Planner._live_transactions
+    real = expire_holders.Holders._live_transactions
     monkeypatch.setattr(
-        expire_plan.Planner,
+        expire_holders.Holders,
         "_live_transactions",
-        lambda self: [saved for saved in real(self) if expire_plan._is_running(saved)],
+        lambda self: [saved for saved in real(self) if expire_holders._is_running(saved)],
     )
     found = _find(explore(scene().play, 1, points=points))
     assert "aborted" in str(found.violation)

@@ -346,6 +346,21 @@ def test_a_live_transaction_is_part_of_all_versions(store):
     assert fsck(store, all_versions=True).findings == ()
 
 
+def test_a_transaction_of_another_program_has_one_file_without_a_number(store):
+    begun = distributed.begin(Catalog(store))
+    begun.transaction.create_namespace(ns("staged"))
+    begun.save()
+    running = distributed.find(store, begun.id).definition.running_root_node_file_path
+    store.delete_many([f"dtxn/{begun.id}.{save}.binpb" for save in range(2)])
+    report = everything(store)
+    assert not report.damaged
+    assert report.checked["transactions"] == 1
+    # what the first save led to is an orphan now, what this one leads to is not
+    assert running not in {found.path for found in report.findings}
+    store.delete_many([running])
+    assert [found.code for found in fsck(store, all_versions=True).findings] == ["F502"]
+
+
 def test_a_transaction_past_its_end_is_information():
     clock = FakeClock()
     store = MemoryStore("stale")

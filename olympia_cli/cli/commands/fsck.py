@@ -216,8 +216,13 @@ def _check_file(path: str | None) -> None:
 
     from olympia_cli.errors import InvalidOption
 
-    if path is not None and (Path(path).is_dir() or not Path(path).absolute().parent.is_dir()):
-        raise InvalidOption(f"{path!a} cannot be written", hint="give a file in a folder that exists")
+    try:
+        fits = path is None or (not Path(path).is_dir() and Path(path).absolute().parent.is_dir())
+    except (OSError, ValueError):
+        # a name that no file can have
+        fits = False
+    if not fits:
+        raise InvalidOption(f"{(path or '')[:200]!a} cannot be written", hint="give a file in a folder that exists")
 
 
 def _write(path: str, data: bytes) -> None:
@@ -227,5 +232,6 @@ def _write(path: str, data: bytes) -> None:
 
     try:
         Path(path).write_bytes(data)
-    except OSError as error:
-        raise InvalidOption(f"{path!a} cannot be written: {error.strerror}", hint="give another file") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidOption(f"{path[:200]!a} cannot be written: {reason}", hint="give another file") from None
