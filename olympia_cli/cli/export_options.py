@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -55,12 +57,25 @@ def parse_expires(text: str | None, now_millis: int) -> int | None:
         raise InvalidOption(f"{text[:60]!a} is neither a duration nor a time", hint="write 30d, say") from None
 
 
-def resume_words(name: str, dest: str, dest_profile: str | None) -> str:
-    """The command that goes on with an export."""
+def whole_command(session: Session, text: str, dest_profile: str | None) -> str:
+    """A text that ends in an `export resume`, with the location and the profile that were given to this command."""
     import shlex
 
-    words = ["export", "resume", name, "--dest", dest]
-    return shlex.join(words if dest_profile is None else [*words, "--dest-profile", dest_profile])
+    words = "export resume " if dest_profile is None else f"export resume --dest-profile {shlex.quote(dest_profile)} "
+    before, found, after = text.partition("export resume ")
+    return before + session.command(words) + after if found else text
+
+
+@contextmanager
+def whole_commands(session: Session, dest_profile: str | None) -> Iterator[None]:
+    """What goes wrong in here suggests a command that can be typed as it is."""
+    from olympia_cli.errors import OlympiaError
+
+    try:
+        yield
+    except OlympiaError as error:
+        error.hint = whole_command(session, error.hint, dest_profile)
+        raise
 
 
 def render_exported(session: Session, done: Exported) -> None:

@@ -51,6 +51,16 @@ def print_report(session: Session, report: Report, more: dict[str, Any] | None =
             out.write(_verdict(session, report) + "\n")
 
 
+def say_how_to_mend(session: Session, report: Report) -> None:
+    """Where a finding says to roll back: a repair often keeps more, and shows what before it does anything."""
+    back = session.command(f"rollback v{report.last_sound_version}")
+    if session.output in (Output.TABLE, Output.WIDE) and any(one.hint == back for one in report.findings):
+        session.say(
+            f"mend it: {session.command('fsck --repair --dry-run')} shows what a repair keeps; "
+            f"a rollback to v{report.last_sound_version} loses what was committed since"
+        )
+
+
 def versions_text(found: Finding, dash: str = "-") -> str:
     """The versions that are hit: `v3, v9-v12`; of very many ranges the newest."""
     parts = [f"v{first}" if first == last else f"v{first}{dash}v{last}" for first, last in found.versions]

@@ -50,7 +50,8 @@ def repair(
     _show(session, plan)
     if plan.nothing_to_do or dry_run:
         if not plan.nothing_to_do:
-            session.say(f"to do it: {session.command('fsck --repair')}")
+            words = "fsck --repair" if prefer == "auto" else f"fsck --repair --prefer {prefer}"
+            session.say(f"to do it: {session.command(words)}")
         return plan, None
     session.confirm("Repair it like this?", yes)
     with session.progress() as progress:

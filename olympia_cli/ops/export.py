@@ -39,7 +39,7 @@ from olympia_cli.ops.export_copy import (
     own_definition,
     same_root,
 )
-from olympia_cli.ops.export_note import Mode, Note, Scope, new_note, read_note
+from olympia_cli.ops.export_note import Mode, Note, Scope, new_note, read_note, resume_words
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.reach import path_digest
 from olympia_cli.storage.exclusive import check_exclusive_create
@@ -153,7 +153,7 @@ def resume_export(
 
 
 def check_apart(source: str, dest: str) -> None:
-    """Raise unless a catalog and the place of its export lie outside each other."""
+    """Raise unless a catalog and the place that a copy of it goes to lie outside each other."""
     if "://" not in source and "://" not in dest:
         # links, bind mounts and filesystems that do not care about case: only the system knows what is the same
         inside, around = _is_below(dest, source), _is_below(source, dest)
@@ -192,7 +192,7 @@ def _check_empty(dest: Store) -> None:
         if note is not None:
             raise LocationNotEmpty(
                 f"{dest.uri} holds the export {note.name!a} of version {note.version}",
-                hint=f"go on with it: export resume {note.name} --dest {dest.uri}; or choose an empty folder or prefix",
+                hint=f"choose an empty folder or prefix, or go on with: {resume_words(note.name, dest.uri)}",
             )
         raise LocationNotEmpty(f"{dest.uri} is not empty: it holds {file.path!a}")
 
@@ -235,7 +235,7 @@ def _write_root(dest: Store, note: Note, path: str, data: bytes) -> None:
     if note.scope.mode is Mode.FULL:
         for hint in (OLDEST, LATEST):
             dest.overwrite(hint, str(note.version).encode())
-    create_all(dest, {path: data})
+    create_all(dest, {path: data}, note)
     check_alone(dest, note.version)
 
 
@@ -257,7 +257,7 @@ def _record(catalog: Catalog, dest: Store, note: Note, root: bytes, message: str
         latest = transaction.began_at_millis + HALF_AN_HOUR_MILLIS
         transaction.expires_at_millis = min(transaction.expires_at_millis, latest)
     transaction.do(Action(ActionType.CATALOG_EXPORT, None, b"", payload.SerializeToString()))
-    again = f"the copy is complete: go on with export resume {note.name} --dest {dest.uri}"
+    again = f"the copy is complete, go on with: {resume_words(note.name, dest.uri)}"
     try:
         return catalog.commit(transaction, message, retry_for=retry_for).version
     except TransactionExpired as error:

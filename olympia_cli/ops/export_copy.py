@@ -14,7 +14,7 @@ from olympia_cli.format import definitions
 from olympia_cli.format.node_file import decode_action_rows, decode_root, encode_root
 from olympia_cli.format.paths import parse_root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.ops.export_note import Note
+from olympia_cli.ops.export_note import Note, resume_words
 from olympia_cli.ops.export_walk import Problem, Seen, Walk, sound
 from olympia_cli.ops.progress import Progress
 from olympia_cli.ops.reach import path_digest
@@ -78,7 +78,7 @@ def copy_files(snapshot: Snapshot, note: Note, dest: Store, there: Container[byt
     count = 0
     replaced = None if note.definition is None else snapshot.root.catalog_def
     walk = Walk(snapshot.file.path, snapshot.root, scope, lambda paths, copied: store.read_many(paths), skip=skip)
-    with _Writer(dest) as writer:
+    with _Writer(dest, note) as writer:
         for seen in sound(walk):
             progress.advance()
             if seen.copied and seen.path != replaced:
@@ -133,8 +133,9 @@ def check_alone(dest: Store, version: int) -> None:
 class _Writer:
     """Writes in the background what is given to it, in batches, while the next files are read."""
 
-    def __init__(self, dest: Store) -> None:
+    def __init__(self, dest: Store, note: Note) -> None:
         self._dest = dest
+        self._note = note
         self._files: dict[str, bytes] = {}
         self._bytes = 0
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="export")
@@ -149,7 +150,7 @@ class _Writer:
     def _send(self) -> None:
         self._wait()
         files, self._files, self._bytes = self._files, {}, 0
-        self._under_way = self._pool.submit(create_all, self._dest, files)
+        self._under_way = self._pool.submit(create_all, self._dest, files, self._note)
 
     def _wait(self) -> None:
         if self._under_way is not None:
@@ -171,7 +172,7 @@ class _Writer:
             self._pool.shutdown(wait=True)
 
 
-def create_all(dest: Store, files: dict[str, bytes]) -> None:
+def create_all(dest: Store, files: dict[str, bytes], note: Note) -> None:
     """Create files at the destination; those that stand there with the same content are fine."""
     try:
         dest.create_many(files)
@@ -182,5 +183,5 @@ def create_all(dest: Store, files: dict[str, bytes]) -> None:
         ) from error
     except OutcomeUnknown as error:
         raise StorageFailed(
-            f"{error.message}; the export is unfinished", hint="go on with: export resume NAME --dest URI"
+            f"{error.message}; the export is unfinished", hint=f"go on with: {resume_words(note.name, dest.uri)}"
         ) from error

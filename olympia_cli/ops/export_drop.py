@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.exports import ExportRecord, read_exports
-from olympia_cli.errors import Damaged, ExportNotFound, PathMissing, Refused
+from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PartlyDone, PathMissing, Refused
 from olympia_cli.format.actions import Action
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, root_path
@@ -80,14 +80,23 @@ def plan_deletion(dest: Store, record: ExportRecord, catalog_id: str, progress: 
 
 
 def delete_files(plan: Deletion, progress: Progress = SILENT) -> None:
-    """Delete the files of an export: its root first, so that it no longer opens, and the note last."""
+    """Delete the files of an export that is dropped: its root first, so that it no longer opens, and the note last.
+
+    Nothing else records it by then, so whatever stops this is PartlyDone, which says where the files are.
+    """
     progress.phase("deleting", plan.counted.files)
     first, last = [root_path(plan.version), LATEST, OLDEST], [EXPORT_NOTE]
-    # listed in full before anything is deleted: somebody may have begun to use it since
-    paths = [file.path for file in _listed(plan) if file.path not in first and file.path not in last]
-    for batch in (first, paths, last):
-        plan.dest.delete_many(batch)
-        progress.advance(len(batch))
+    try:
+        # listed in full before anything is deleted: somebody may have begun to use it since
+        paths = [file.path for file in _listed(plan) if file.path not in first and file.path not in last]
+        for batch in (first, paths, last):
+            plan.dest.delete_many(batch)
+            progress.advance(len(batch))
+    except OlympiaError as error:
+        raise PartlyDone(
+            f"the export is dropped, but files are left at {plan.dest.uri}: {error.message}",
+            hint="look at what is there, and delete it yourself once nobody needs it",
+        ) from error
 
 
 def _listed(plan: Deletion) -> Iterator[FileInfo]:

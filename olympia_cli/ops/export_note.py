@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import uuid
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -132,3 +133,10 @@ def _parse(fields: dict[str, Any]) -> Note:
     if note.definition is not None:
         check_pointer(note.definition, EXPORT_NOTE)
     return note
+
+
+def resume_words(name: str, location: str) -> str:
+    """The command that goes on with an export, as a shell reads it."""
+    dest = ["--dest", location]
+    # a name may look like an option
+    return shlex.join(["export", "resume", *([*dest, "--", name] if name.startswith("-") else [name, *dest])])

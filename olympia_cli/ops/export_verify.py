@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -67,7 +68,8 @@ def verify_export(dest: Store, note: Note, source: Store | None, progress: Progr
     """Read all of an export. `source` is the catalog, which an export that shares files cannot do without."""
     if note.scope.shares and source is None:
         raise InvalidLocation(
-            f"the export {note.name} shares files with its catalog, which is not given", hint=f"add -c {note.source}"
+            f"the export {note.name} shares files with its catalog, which is not given",
+            hint=f"add -c {shlex.quote(note.source)}",
         )
     progress.phase("checking the export")
     check = _Check(note, progress)

@@ -198,14 +198,17 @@ def read_range(files: Files, root: Node, start: str, end: str | None) -> dict[st
         # one bad node is enough, and those that are known cost nothing
         for way in below:
             if way.place in files.failed or way.place[0] in files.bad:
-                return way.fail(files)
+                way.fail(files)
+                return None
         level = []
         for way, read in zip(below, files.nodes([way.place[0] for way in below]), strict=True):
             if read.node is None or not read.node.keys:
-                return way.fail(files)
+                way.fail(files)
+                return None
             keys, (_, low, high, _, _) = read.node.keys, way.place
             if (low is not None and keys[0] <= low) or (high is not None and keys[-1] >= high):
-                return way.fail(files)
+                way.fail(files)
+                return None
             level.append((read.node, way))
     return None
 

@@ -24,7 +24,7 @@ from olympia_cli.errors import (
     CatalogNotFound,
     CommitConflict,
     Damaged,
-    InvalidOption,
+    InvalidLocation,
     LocationNotEmpty,
     OutcomeUnknown,
     PathTaken,
@@ -36,6 +36,7 @@ from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, ObjectName
+from olympia_cli.ops.export import check_apart
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair import list_versions
 from olympia_cli.ops.repair_content import Content, LostRange, put_together
@@ -102,8 +103,9 @@ def salvage(
     1 the definitions, under the names they had; 2 nodes; 3 root 0, created exclusively: the new catalog exists. What is
     interrupted before leaves no catalog, and running it again finishes. With `dry_run` nothing is written.
     """
-    if dest.uri == store.uri or dest.uri.startswith(f"{store.uri}/"):
-        raise InvalidOption(f"{dest.uri} lies inside the damaged catalog", hint="choose a place outside of it")
+    if dest.uri == store.uri:
+        raise InvalidLocation(f"{dest.uri} is the damaged catalog itself", hint="choose a place of its own")
+    check_apart(store.uri, dest.uri)
     check_empty(dest)
     files = Files(store, tolerant=True, progress=progress)
     progress.phase("reading versions")

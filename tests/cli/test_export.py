@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import signal
 import subprocess
@@ -12,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.errors import OutcomeUnknown
 from olympia_cli.format.paths import EXPORT_NOTE, root_path
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import Sample, command_line
-from tests.cli.racing import wrap_store
+from tests.cli.racing import race, wrap_store
 from tests.cli.test_terminal import look
 from tests.helpers import java_catalog
 from tests.helpers.check import check_catalog
@@ -132,6 +134,26 @@ class TestCreate:
         monkeypatch.undo()
         monkeypatch.chdir(tmp_path)
         olympia("export", "resume", "friday", "--dest", "a dest").ok()
+
+    def test_what_it_says_to_go_on_with_can_be_typed(self, run, olympia, tmp_path, monkeypatch):
+        class Unclear(WrappedStore):
+            def create_many(self, files):
+                raise OutcomeUnknown("no answer")
+
+        with monkeypatch.context() as patch:
+            wrap_store(patch, lambda store: Unclear(store) if store.uri.endswith("dest") else store)
+            stopped = olympia("export", "create", "friday", "--dest", "a dest").failed(30)
+        taken = olympia("export", "create", "other", "--dest", "a dest").failed(11)
+        for done in (stopped, taken):
+            program, *words = shlex.split(done.stderr.partition("go on with: ")[2])
+            assert program == "olympia"
+            run(*words).ok()
+
+    def test_what_it_says_to_go_on_with_names_the_profile(self, olympia, friday, config):
+        config('["the backup"]\n')
+        done = olympia("export", "create", "f", "--dest", "friday", "--dest-profile", "the backup").failed(11)
+        words = shlex.split(done.stderr.partition("go on with: ")[2])
+        assert words[words.index("--dest-profile") + 1] == "the backup"
 
     def test_killed_and_gone_on_with(self, sample, tmp_path, program):
         """kill -9 somewhere during the copy. Nothing is recorded; resume finishes it."""
@@ -282,6 +304,14 @@ class TestDrop:
         (friday / "mine").touch()
         olympia("export", "drop", "friday", "--delete-files", "--yes").failed(12, "mine")
         assert sample.catalog.snapshot().version == 8
+        check_catalog(LocalStore(friday))
+
+    def test_files_that_come_while_it_is_dropped(self, olympia, sample, friday, monkeypatch):
+        """The record is gone by then, so it says where the files are."""
+        race(monkeypatch, lambda _: (friday / "mine").touch())
+        done = olympia("export", "drop", "friday", "--delete-files", "--yes")
+        done.failed(3, "is dropped", str(friday), "mine")
+        assert sample.catalog.snapshot().definition.exported_snapshots == {}
         check_catalog(LocalStore(friday))
 
 

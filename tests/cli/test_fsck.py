@@ -72,6 +72,17 @@ def test_50_damaged(fsck, damageable):
     assert verdict == "DAMAGED  1 error.  Last sound version: v0"
 
 
+def test_it_says_what_a_rollback_loses_and_a_repair_may_not(fsck, damageable, run):
+    lose(damageable)
+    done = fsck("--level", "full")
+    assert "rollback v0" in done.lines[0]
+    repair = f"olympia -c {damageable.uri} fsck --repair --dry-run"
+    [line] = done.stderr.splitlines()
+    assert line == f"mend it: {repair} shows what a repair keeps; a rollback to v0 loses what was committed since"
+    for words in (["--json"], ["-o", "name"], ["--quiet"], ["--at", "v0"], ["--repair", "--dry-run"]):
+        assert "mend it" not in fsck("--level", "full", *words).stderr
+
+
 def test_50_though_the_catalog_cannot_be_opened(fsck, damageable, run):
     for version in range(8):
         (damageable.folder / root_path(version)).write_bytes(b"")

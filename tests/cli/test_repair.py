@@ -35,17 +35,18 @@ def root(folder: Path, version: int) -> Path:
 
 
 def leaf(folder: Path) -> Path:
-    """A leaf that all versions share."""
+    """A leaf that all versions share, far from what any of them changed."""
     reach = []
     for version in (1, 4):
         snapshot = Catalog(LocalStore(folder)).snapshot(AtVersion(version))
-        nodes, level = set(), [snapshot.root.node]
+        leaves, level = {}, [snapshot.root.node]
         while level:
             children = [child for node in level for child in node.children]
-            nodes.update(children)
             level = list(snapshot.reader.nodes(children))
-        reach.append(nodes)
-    return folder / min(reach[0] & reach[1])
+            leaves |= {path: node.keys for path, node in zip(children, level, strict=True) if node.is_leaf}
+        reach.append(leaves)
+    shared = sorted(reach[0].keys() & reach[1].keys(), key=lambda path: reach[0][path])
+    return folder / shared[len(shared) // 2]
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -105,6 +106,8 @@ def test_the_way_as_json(run, folder):
 
 def test_a_rollback_by_choice(run, folder):
     root(folder, 4).write_bytes(b"junk")
+    dry = run("-c", folder, "fsck", "--repair", "--dry-run", "--prefer", "rollback")
+    assert dry.stderr.splitlines()[-1] == f"to do it: olympia -c {folder} fsck --repair --prefer rollback"
     done = run("-c", folder, "fsck", "--repair", "--yes", "--prefer", "rollback").ok()
     assert "plan: go back to v3, the last sound version" in done.stderr
     assert run("-c", folder, "diff", "v3", "--json").ok().json["changes"] == []

@@ -121,7 +121,8 @@ def replay(store: Store) -> dict[int, Contents]:
     if first.number == 0:
         [create] = [action for action in first.actions if action.type == T.CATALOG_CREATE]
         _compare({None: CatalogDef.FromString(create.definition)}, {None: first.catalog}, "version 0")
-        _need(not first.contents, "version 0 is not empty")
+        salvaged = any(action.type == T.CATALOG_REPAIR for action in first.actions)
+        _need(salvaged or not first.contents, "version 0 is not empty")
     states = {first.number: (_copy(catalog), dict(contents))}
     for version in versions[1:]:
         where = f"version {version.number}"

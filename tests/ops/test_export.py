@@ -563,7 +563,7 @@ class TestOthersAtTheSameTime:
             create_export(Catalog(Racing(catalog.store), catalog.clock), dest, "friday", FULL, at=AtVersion(2))
         assert not catalog.snapshot().definition.exported_snapshots
 
-    def test_a_pin_that_grew_old_before_the_record_is_not_recorded(self, catalog, dest, clock):
+    def test_a_pin_that_grew_old_before_the_record_is_not_recorded(self, catalog, clock):
         """An expire may take a file that no root refers to once it is an hour old."""
 
         class Slow(WrappedStore):
@@ -572,8 +572,10 @@ class TestOthersAtTheSameTime:
                 if path.startswith("node/"):
                     clock.advance(HOUR)
 
-        with pytest.raises(TransactionExpired, match="lifetime"):
+        dest = MemoryStore("a dest")
+        with pytest.raises(TransactionExpired, match="lifetime") as caught:
             create_export(Catalog(Slow(catalog.store), clock), dest, "friday", MINIMAL)
+        assert caught.value.hint.endswith("export resume friday --dest 'memory://a dest'")
         assert catalog.snapshot().version == 3
         done = resume_export(catalog, dest, "friday")
         assert done.version == 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Author
 from olympia_cli.catalog.quarantine import purged_before, read_quarantine
+from olympia_cli.catalog.repair_commit import sizes_of
 from olympia_cli.catalog.snapshot import expired_before
 from olympia_cli.errors import (
     CatalogNotFound,
@@ -24,6 +25,7 @@ from olympia_cli.errors import (
     Unsupported,
 )
 from olympia_cli.format import definitions
+from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.format.paths import FileKind, file_kind, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
@@ -33,14 +35,16 @@ from olympia_cli.ops.expire import undo
 from olympia_cli.ops.findings import Severity
 from olympia_cli.ops.fsck import Level, fsck
 from olympia_cli.ops.repair import apply_repair, plan_repair
+from olympia_cli.ops.repair_content import put_together
 from olympia_cli.ops.repair_plan import RepairPlan, describe_plan
+from olympia_cli.ops.repair_read import Files, ReadNode
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import Store
 from tests.helpers import damage
 from tests.helpers.check import check_catalog, check_versions, plain
 from tests.helpers.clock import DAY, HOUR, START, FakeClock
-from tests.helpers.damage_sample import Sample, make_sample
+from tests.helpers.damage_sample import Sample, make_sample, read_tree
 from tests.helpers.java_catalog import sample as java_sample
 from tests.helpers.names import location, ns, select, table, view
 from tests.helpers.stores import CountingStore, CuttingStore, PowerCut, WrappedStore
@@ -878,3 +882,56 @@ def test_life_goes_on_after_a_repair(make, sample):
     again.roll_back(10)
     catalog.commit(again)
     assert whole(store) == whole_at(sample, 10)
+
+
+# Cost
+
+
+class CountingFiles(Files):
+    """Counts the nodes that are asked for, remembered or not."""
+
+    asked = 0
+
+    def nodes(self, paths: Sequence[str]) -> list[ReadNode]:
+        self.asked += len(paths)
+        return super().nodes(paths)
+
+
+class CountingCodec(KeyCodec):
+    encoded = 0
+
+    def encode(self, name: ObjectName) -> str:
+        CountingCodec.encoded += 1
+        return super().encode(name)
+
+
+def cost(versions: int, bad: int) -> tuple[int, int]:
+    """What it takes to put together a version, leaves of which no version has whole: nodes asked for, keys made."""
+    store = MemoryStore()
+    catalog = Catalog.create(store, order=4)
+    with catalog.transaction() as t:
+        t.create_namespace(ns("a"))
+        for number in range(100):
+            t.create_table(table(f"a.t{number:02}"), location(number))
+    for number in range(versions):
+        with catalog.transaction() as t:
+            t.alter_table(table("a.t00"), {"k": str(number)})
+    tree = read_tree(store, root_path(versions + 1))
+    for path in sorted(tree.leaves, key=lambda path: tree.nodes[path].keys)[-bad:]:
+        store.overwrite(path, b"")
+    sizes = sizes_of(catalog.snapshot().definition)
+    codec = CountingCodec(sizes.namespace, sizes.table, sizes.view)
+    CountingCodec.encoded = 0
+    files = CountingFiles(store)
+    content = put_together(files, range(versions + 2), codec, sizes.order)
+    assert len(content.damage) == bad
+    return files.asked, CountingCodec.encoded
+
+
+def test_a_bad_node_is_not_looked_for_in_every_version_that_shares_it():
+    assert cost(40, 5)[0] == cost(10, 5)[0]
+
+
+def test_an_action_is_done_again_only_where_it_belongs():
+    actions = 101 + 10
+    assert cost(10, 8)[1] <= 2 * actions

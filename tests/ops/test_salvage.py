@@ -8,7 +8,7 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Author
-from olympia_cli.errors import CatalogNotFound, InvalidOption, LocationNotEmpty, StorageFailed
+from olympia_cli.errors import CatalogNotFound, InvalidLocation, LocationNotEmpty, StorageFailed
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import ObjectName, TableName
 from olympia_cli.ops.log import log_between
@@ -18,7 +18,7 @@ from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import Store
 from tests.helpers import damage
-from tests.helpers.check import check_catalog, check_versions, plain
+from tests.helpers.check import check_catalog, check_versions, plain, replay
 from tests.helpers.clock import HOUR, START, FakeClock
 from tests.helpers.damage_sample import Sample, make_sample
 from tests.helpers.names import location, ns, table, view
@@ -207,9 +207,13 @@ def test_only_into_an_empty_place(sample, dest, there):
 def test_not_into_the_catalog_itself(sample, tmp_path):
     store = LocalStore(tmp_path / "c", durable=False)
     store.create_many(sample.files)
-    for place in (tmp_path / "c", tmp_path / "c" / "rescued"):
-        with pytest.raises(InvalidOption):
+    (tmp_path / "c" / "inner").mkdir()
+    (tmp_path / "link").symlink_to("c/inner")
+    for place in (tmp_path / "c", tmp_path / "c" / "rescued", tmp_path / "link" / "rescued"):
+        with pytest.raises(InvalidLocation):
             salvage(store, LocalStore(place), CLOCK, AUTHOR)
+    with pytest.raises(InvalidLocation):
+        salvage(sample.store(), sample.store(), CLOCK, AUTHOR)
     assert salvage(store, LocalStore(tmp_path / "cc", durable=False), CLOCK, AUTHOR).complete
 
 
@@ -221,7 +225,7 @@ def test_a_dry_run_writes_nothing(sample, dest):
 
 def test_there_must_be_something(dest):
     with pytest.raises(CatalogNotFound):
-        salvage(MemoryStore(), dest, CLOCK, AUTHOR)
+        salvage(MemoryStore("nothing"), dest, CLOCK, AUTHOR)
     assert files_of(dest) == {}
 
 
@@ -275,3 +279,4 @@ def test_the_new_catalog_can_be_worked_with(sample, dest):
     entries = list(log_between(catalog, None, None))
     assert [entry.version for entry in entries] == [1, 0]
     assert [action.type_name for action in entries[1].changes] == ["CATALOG_CREATE", "CATALOG_REPAIR"]
+    assert replay(dest).keys() == {0, 1}

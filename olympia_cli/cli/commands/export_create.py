@@ -6,7 +6,14 @@ import typer
 
 from olympia_cli.cli.complete import complete_reference
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.export_options import DestProfile, open_dest, parse_expires, render_exported, resume_words
+from olympia_cli.cli.export_options import (
+    DestProfile,
+    open_dest,
+    parse_expires,
+    render_exported,
+    whole_command,
+    whole_commands,
+)
 from olympia_cli.cli.params import Message, RetryFor, parse_seconds
 
 EXAMPLES = [
@@ -52,7 +59,7 @@ def run(
     """
     from olympia_cli.errors import InvalidOption
     from olympia_cli.names import check_export_name, parse_reference
-    from olympia_cli.ops.export_note import Mode, scope
+    from olympia_cli.ops.export_note import Mode, resume_words, scope
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     if mode not in list(Mode):
@@ -65,7 +72,7 @@ def run(
 
     expires_at = parse_expires(expires, session.catalog.clock.now_millis())
     try:
-        with session.progress() as progress:
+        with whole_commands(session, dest_profile), session.progress() as progress:
             done = create_export(
                 session.catalog,
                 store,
@@ -78,6 +85,6 @@ def run(
                 progress=progress,
             )
     except KeyboardInterrupt:
-        session.say(f"to go on: {session.command(resume_words(name, dest, dest_profile))}")
+        session.say(f"to go on: {whole_command(session, resume_words(name, dest), dest_profile)}")
         raise
     render_exported(session, done)

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.export_options import DestProfile, open_dest, render_exported
+from olympia_cli.cli.export_options import DestProfile, open_dest, render_exported, whole_commands
 from olympia_cli.cli.params import Message, RetryFor, parse_seconds
 
 EXAMPLES = ["olympia export resume friday --dest s3://backup/catalog"]
@@ -28,6 +28,6 @@ def run(
     store = open_dest(dest, dest_profile)
     from olympia_cli.ops.export import resume_export
 
-    with session.progress() as progress:
+    with whole_commands(session, dest_profile), session.progress() as progress:
         done = resume_export(session.catalog, store, name, message=message, retry_for=seconds, progress=progress)
     render_exported(session, done)

@@ -95,7 +95,7 @@ def run(
     found nowhere is named and lost. Only hints are ever overwritten. --salvage leaves the catalog alone, and writes
     what can be read, down to definitions that nothing names, into a new one; 3 means that something is missing in it.
     """
-    from olympia_cli.cli.fsck_render import print_report, with_commands
+    from olympia_cli.cli.fsck_render import print_report, say_how_to_mend, with_commands
     from olympia_cli.cli.fsck_repair import check_options
     from olympia_cli.cli.params import parse_seconds
     from olympia_cli.errors import InvalidOption
@@ -143,6 +143,8 @@ def run(
     if salvage is not None:
         raise typer.Exit(_salvage(session, found, salvage, dry_run, message))
     print_report(session, found)
+    if not found.read_only:
+        say_how_to_mend(session, found)
     if not found.complete:
         again = "" if found.damaged else f": go on with {session.command('fsck --since-last')}"
         session.say(f"stopped after {max_duration}, not everything was looked at{again}")
