@@ -340,7 +340,7 @@ class Transaction:
     def do(self, action: Action) -> None:
         """Stage an action. One that fails leaves nothing behind but what it has seen."""
         self.check_open()
-        if any(staged.type == T.CATALOG_ROLLBACK for staged in self.actions):
+        if self.draft.tree is not self.draft.base:
             raise InvalidOption("a rollback is a transaction of its own", hint="commit it first")
         try:
             self.actions.append(redo(action, self.draft))
