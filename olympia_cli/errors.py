@@ -60,6 +60,19 @@ class InvalidLocation(OlympiaError):
     exit_code = 2
 
 
+class SparkMissing(OlympiaError):
+    """Spark was asked for, and this machine lacks PySpark or Java."""
+
+    exit_code = 2
+    default_hint = "install olympia-cli[spark], and Java 17 or 21"
+
+
+class ExecutorUnprepared(OlympiaError):
+    """Spark's executors lack a Python package that the work needs."""
+
+    exit_code = 2
+
+
 # 3: partly done
 
 
@@ -248,7 +261,7 @@ class OutcomeUnknown(OlympiaError):
     default_hint = "look at the path before writing again"
 
 
-# 30, 31: the store
+# 30, 31: the store, or Spark
 
 
 class StorageFailed(OlympiaError):
@@ -263,6 +276,20 @@ class StorageFull(StorageFailed):
 
     exit_code = 30
     default_hint = "free some space and run it again; nothing was left half-written"
+
+
+class SparkUnreachable(OlympiaError):
+    """Spark's master or server does not answer, or offers no executors."""
+
+    exit_code = 30
+    default_hint = "check its address, and that it is running"
+
+
+class SparkFailed(OlympiaError):
+    """Spark failed in the middle of the work."""
+
+    exit_code = 30
+    default_hint = "try again; if it persists, look at Spark's own log"
 
 
 class StorageDenied(OlympiaError):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from olympia_cli.errors import OlympiaError, PathMissing
 from olympia_cli.iceberg.files import TableFiles
@@ -14,7 +15,18 @@ from olympia_cli.ops.verify_metadata import parse_metadata
 def data_files(files: TableFiles, location: str, *, statistics: bool = True) -> Iterator[DataFile]:
     """The files of the current snapshot, manifest by manifest, each manifest read once. Whether they exist is not
     looked at. The first thing that is missing or cannot be read is raised."""
-    metadata = parse_metadata(_read(files, location, "metadata"), location)
+    yield from files_of(files, read_metadata(files, location), location, statistics=statistics)
+
+
+def read_metadata(files: TableFiles, location: str) -> dict[str, Any]:
+    """The metadata file of a table, as the JSON object that it is."""
+    return parse_metadata(_read(files, location, "metadata"), location)
+
+
+def files_of(
+    files: TableFiles, metadata: Mapping[str, Any], location: str, *, statistics: bool = True
+) -> Iterator[DataFile]:
+    """As `data_files`, for metadata that was read before."""
     snapshot = current_snapshot(metadata, location)
     if snapshot is None:
         return

@@ -16,7 +16,6 @@ from olympia_cli.errors import CommitConflict, Damaged, PathMissing, Refused
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import (
     MAX_VERSION,
-    WIDTH,
     FileKind,
     check_pointer,
     file_kind,
@@ -26,6 +25,7 @@ from olympia_cli.format.paths import (
 )
 from olympia_cli.ops.expire_holders import Holders
 from olympia_cli.ops.expire_manifest import FOLDER, Doomed, Manifest, check_deletable, read_manifest
+from olympia_cli.ops.expire_sweep import Fate, Sweep, has_age, is_foreign_root
 from olympia_cli.ops.expire_values import (
     FLOOR_MILLIS,
     ExpirePlan,
@@ -87,16 +87,19 @@ class Planner:
         """
         with self._overtaken():
             self._progress.phase("looking for what may go")
-            counted = Counted(self.head, self.oldest)
-            limits = self._limits(counted.first_of_last(policy.keep_last), not_beyond)
-            versions = Versions(self.head, self.oldest, counted.known, self._written)
-            oldest = versions.first_kept(policy, limits)
+            versions, limits, oldest = self._choose(policy, not_beyond)
             kept: list[Kept] = []
             self._progress.phase("reading what is kept")
             self._reach.add(self._explained(versions.kept(), policy, limits, kept))
             self._add_pins()
             mark = self._mark_plan(oldest, tuple(kept), self.resting())
             return ExpirePlan(self.head.version, mark, self._purge_plan(oldest))
+
+    def sweep(self, policy: Policy, not_beyond: int = MAX_VERSION) -> Sweep:
+        """What decides about each file under a policy, for whoever follows the roots and lists the files elsewhere."""
+        with self._overtaken():
+            self._progress.phase("looking for what may go")
+            return self._sweep(self._choose(policy, not_beyond)[2], self._manifests_at_rest())
 
     def purge(self) -> PurgePlan:
         """What leaves quarantine now."""
@@ -161,7 +164,7 @@ class Planner:
         found = {}
         for file in self.store.list("vn/"):
             version = parse_root_path(file.path)
-            if version is not None and not _is_foreign_root(file.path, version):
+            if version is not None and not is_foreign_root(file.path, version):
                 found[version] = file.modified_at_millis
         last = max([head, *found])
         for version in range(head + 1, last):
@@ -195,6 +198,13 @@ class Planner:
         return oldest
 
     # What is kept
+
+    def _choose(self, policy: Policy, not_beyond: int) -> tuple[Versions, Limits, int]:
+        """The versions from the first that stays on, and which that is."""
+        counted = Counted(self.head, self.oldest)
+        limits = self._limits(counted.first_of_last(policy.keep_last), not_beyond)
+        versions = Versions(self.head, self.oldest, counted.known, self._written)
+        return versions, limits, versions.first_kept(policy, limits)
 
     def _limits(self, counted_from: int, not_beyond: int) -> Limits:
         return Limits(
@@ -243,8 +253,7 @@ class Planner:
             yield path, data
 
     def _has_age(self, since_millis: int, least_millis: int) -> bool:
-        # stores tell times to the second in one place and to the millisecond in another
-        return least_millis == 0 or self.store_now - since_millis >= least_millis
+        return has_age(self.store_now, since_millis, least_millis)
 
     # What goes into quarantine
 
@@ -253,35 +262,42 @@ class Planner:
         doomed: list[Doomed] = []
         unknown_paths: list[str] = []
         unknown = young = 0
+        sweep = self._sweep(oldest)
         for file in self.store.list(temporary=True):
             self._progress.advance()
             kind = file_kind(file.path)
-            version = parse_root_path(file.path)
-            if kind is FileKind.UNKNOWN or file.path.startswith("def/dtxn/") or _is_foreign_root(file.path, version):
+            fate = sweep.fate(file.path, kind)
+            if fate is Fate.UNKNOWN:
                 unknown += 1
                 if len(unknown_paths) < SHOWN:
                     unknown_paths.append(file.path)
-            elif self._may_go(file, kind, version, oldest) and path_digest(file.path) not in resting:
+            elif (fate is Fate.GOES or (fate is Fate.UNLESS_REACHED and file.path not in self._reach)) and path_digest(
+                file.path
+            ) not in resting:
                 if self.is_old(file):
                     doomed.append(Doomed(file.path, file.size, kind.value))
                 else:
                     young += 1
         return MarkPlan(oldest, self.oldest, kept, in_order(doomed), young, unknown, tuple(unknown_paths))
 
-    def _may_go(self, file: FileInfo, kind: FileKind, version: int | None, oldest: int) -> bool:
-        if kind is FileKind.ROOT:
-            return version is not None and version < oldest
-        if kind in (FileKind.NODE, FileKind.DEFINITION):
-            return file.path not in self._reach
-        if kind is FileKind.TRANSACTION:
-            parsed = parse_transaction_path(file.path)
-            return parsed is not None and parsed[0] not in self._holders.live_ids
-        return kind is FileKind.TEMPORARY
+    def _sweep(self, oldest: int, manifests: Sequence[str] = ()) -> Sweep:
+        return Sweep(
+            oldest=oldest,
+            latest=self.head.version,
+            pins=tuple(pin.path for pin in self._holders.pins()),
+            live_transactions=frozenset(self._holders.live_ids),
+            manifests=tuple(manifests),
+            store_now_millis=self.store_now,
+            grace_millis=self._floors.grace_millis,
+        )
+
+    def _manifests_at_rest(self) -> list[str]:
+        return [*(mark.manifest for mark in self.marks), *self._left_behind()[0]]
 
     def resting(self) -> set[bytes]:
         """The files that are in quarantine, or about to go for good, as digests."""
         found: set[bytes] = set()
-        for path in (*(mark.manifest for mark in self.marks), *self._left_behind()[0]):
+        for path in self._manifests_at_rest():
             manifest = self._manifest(path)
             found.update(path_digest(file.path) for file in (manifest.files if manifest is not None else ()))
         return found
@@ -372,11 +388,6 @@ class Planner:
                 version is not None
                 and version < purged
                 and self.is_old(file)
-                and not _is_foreign_root(file.path, version)
+                and not is_foreign_root(file.path, version)
             ):
                 yield Doomed(file.path, file.size, FileKind.ROOT.value)
-
-
-def _is_foreign_root(path: str, version: int | None) -> bool:
-    """Whether it is named like a root of another program's catalogs."""
-    return version is not None and len(path) != len("vn/") + WIDTH

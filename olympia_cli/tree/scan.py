@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from olympia_cli.format.keys import after_prefix
-from olympia_cli.format.node import Node
+from olympia_cli.format.node import Child, Node
 from olympia_cli.tree.load import NodeReader, bounds, check_depth, check_range
 
 
@@ -14,6 +14,21 @@ def scan(reader: NodeReader, root: Node, prefix: str = "") -> Iterator[tuple[str
     """Keys that begin with the prefix, and their values, in order. Tombstones are left out."""
     high = after_prefix(prefix) if prefix else None
     for key, value in _scan(reader, root, prefix, high, None, None, 1):
+        if value is not None:
+            yield key, value
+
+
+def scan_subtree(
+    reader: NodeReader, child: Child, start: str, end: str | None, low: str | None, high: str | None, depth: int
+) -> Iterator[tuple[str, str]]:
+    """Keys from `start` up to `end` below one child pointer, and their values, in order.
+
+    `low` and `high` are the keys around the pointer in the node that holds it, which is on level `depth`.
+    """
+    check_depth(depth, child)
+    node = reader.node(child)
+    check_range(node, child, low, high)
+    for key, value in _scan(reader, node, start, end, low, high, depth + 1):
         if value is not None:
             yield key, value
 

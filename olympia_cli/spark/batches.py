@@ -1,0 +1,48 @@
+"""Rows as Arrow record batches, of exactly the types that Spark expects: it checks them, and converts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+TYPES = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "int": pa.int32(),
+    "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "map": pa.map_(pa.string(), pa.string()),
+}
+ROWS = 4096
+
+
+def arrow_schema(columns: Mapping[str, str]) -> pa.Schema:
+    return pa.schema([pa.field(name, TYPES[word]) for name, word in columns.items()])
+
+
+def batches(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    """The columns of the rows, some thousands of rows at a time. Times come as milliseconds since 1970."""
+    schema = arrow_schema(columns)
+    rows = iter(rows)
+    while batch := list(islice(rows, ROWS)):
+        arrays = [_array([row.get(name) for row in batch], word) for name, word in columns.items()]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(values: list[Any], word: str) -> pa.Array:
+    if word == "timestamp":
+        values = [None if value is None else value * 1000 for value in values]
+    elif word == "map":
+        values = [None if value is None else list(value.items()) for value in values]
+    elif word == "string":
+        # names of files may hold bytes that are no text, and Arrow's strings are text
+        values = [value if value is None or value.isascii() else text(value) for value in values]
+    return pa.array(values, TYPES[word])
+
+
+def text(value: str) -> str:
+    """Text that Arrow can hold."""
+    return value.encode("utf-8", "replace").decode()

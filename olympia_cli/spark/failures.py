@@ -1,0 +1,89 @@
+"""Spark's failures as one line. Its messages are pages of stack traces, and what happened is at their end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from olympia_cli import errors
+from olympia_cli.errors import ExecutorUnprepared, OlympiaError, SparkFailed, SparkUnreachable
+
+_OURS = re.compile(r"^(?:.*\s)?olympia_cli\.errors\.(\w+): (.+)$", re.MULTILINE)
+_MISSING = re.compile(r"(?:ModuleNotFoundError|PackageNotFoundError): No (?:module|package) named '?([\w.]+)'?")
+_TOO_OLD = re.compile(r"PACKAGE_NOT_INSTALLED\]?\s*(.+)$", re.MULTILINE)
+# a line of a Python traceback that is not indented, and names an exception
+_PYTHON = re.compile(r"^(?:Caused by: )?((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning)): (.+)$")
+_CAUSED_BY = re.compile(r"^Caused by: ([\w.$]+)(?:: (.*))?$")
+_UNAVAILABLE = re.compile(r"StatusCode\.UNAVAILABLE|Connection refused|All masters are unresponsive")
+# where a package is not called as its module is
+_PACKAGES = {"google": "protobuf", "grpc": "grpcio"}
+LENGTH = 300
+
+
+def explain(error: BaseException) -> OlympiaError:
+    """What a failure of Spark's means: our own error where one of ours is its cause, with its own exit code."""
+    if isinstance(error, OlympiaError):
+        return error
+    text = str(error)
+    if found := list(_OURS.finditer(text)):
+        return _ours(found[-1][1], found[-1][2].strip())
+    if found := list(_MISSING.finditer(text)):
+        name = found[-1][1].partition(".")[0]
+        name = _PACKAGES.get(name, name)
+        return ExecutorUnprepared(
+            f"Spark's Python workers lack the package {name}",
+            hint=f"install {name} for the Python that the executors run, or name another with spark.pyspark.python",
+        )
+    if found := list(_TOO_OLD.finditer(text)):
+        return ExecutorUnprepared(f"Spark's Python workers lack a package: {_short(found[-1][1])}", hint="install it")
+    if _UNAVAILABLE.search(text):
+        return SparkUnreachable(f"Spark does not answer: {_cause(text)}")
+    return SparkFailed(f"Spark failed: {_cause(text)}")
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """What Spark raises within comes out as one of our errors."""
+    try:
+        yield
+    except OlympiaError:
+        raise
+    except Exception as error:
+        if not _is_sparks(error):
+            raise
+        raise explain(error) from None
+
+
+def _is_sparks(error: Exception) -> bool:
+    module = type(error).__module__
+    return module.partition(".")[0] in ("pyspark", "py4j", "grpc")
+
+
+def _ours(name: str, message: str) -> OlympiaError:
+    cls = getattr(errors, name, None)
+    if not (isinstance(cls, type) and issubclass(cls, OlympiaError)):
+        cls = SparkFailed
+    # not all of them are made from a message alone; the hint is part of the line already
+    error = cls.__new__(cls)
+    OlympiaError.__init__(error, message, hint="")
+    return error
+
+
+def _cause(text: str) -> str:
+    """The last exception of a Python traceback, else the last of Java's causes, else the first line."""
+    python = java = ""
+    for line in text.splitlines():
+        if (found := _CAUSED_BY.match(line)) and not _PYTHON.match(line.removeprefix("Caused by: ")):
+            java = found[2] or found[1]
+        elif found := _CAUSED_BY.match(line):
+            java = f"{found[1].rpartition('.')[2]}: {found[2]}" if found[2] else found[1]
+        # Spark's own classes at the head of its message only say that there is one
+        elif (found := _PYTHON.match(line)) and not found[1].startswith(("pyspark.errors.", "org.apache.", "py4j.")):
+            python = f"{found[1].rpartition('.')[2]}: {found[2]}"
+    return _short(python or java or next((line for line in text.splitlines() if line.strip()), "no reason given"))
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= LENGTH else text[: LENGTH - 1] + "…"

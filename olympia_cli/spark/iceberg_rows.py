@@ -1,0 +1,243 @@
+"""The rows of an Iceberg table as a version of the catalog has it, through PyIceberg; a partition is one scan task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import types as spark_types
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.errors import (
+    Damaged,
+    ExecutorUnprepared,
+    InvalidOption,
+    OlympiaError,
+    PathMissing,
+    StorageFailed,
+    Unsupported,
+)
+from olympia_cli.spark.options import ReadOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import FileScanTask, StaticTable
+
+# what the catalog's storage options are called in PyIceberg
+_SAME = {
+    "s3": {
+        "endpoint_url": "s3.endpoint",
+        "key": "s3.access-key-id",
+        "secret": "s3.secret-access-key",
+        "token": "s3.session-token",
+        "region": "s3.region",
+        "anon": "s3.anonymous",
+    },
+    "gs": {"endpoint_url": "gcs.service.host", "project": "gcs.project-id"},
+}
+_SIMPLE = {
+    "boolean": spark_types.BooleanType(),
+    "int": spark_types.IntegerType(),
+    "long": spark_types.LongType(),
+    "float": spark_types.FloatType(),
+    "double": spark_types.DoubleType(),
+    "date": spark_types.DateType(),
+    "timestamp": spark_types.TimestampNTZType(),
+    "timestamptz": spark_types.TimestampType(),
+    "string": spark_types.StringType(),
+    "binary": spark_types.BinaryType(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergTable:
+    """Where a table's metadata is, and PyIceberg's options for the store it is on, which may hold secrets."""
+
+    name: str
+    location: str
+    properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    filter: str | None = None
+
+
+def find_table(snapshot: Snapshot, asked: ReadOptions) -> IcebergTable:
+    """The table that the options name, in a version of the catalog."""
+    assert asked.table is not None
+    location = snapshot.table(asked.table).definition.iceberg_metadata_location
+    if not location:
+        raise Unsupported(f"the table {asked.table} is not an Iceberg table with metadata", hint="")
+    known = _SAME.get(asked.catalog.partition("://")[0], {})
+    properties = {known[name]: value for name, value in asked.storage if name in known}
+    together = tuple(sorted({**properties, **dict(asked.iceberg)}.items()))
+    return IcebergTable(str(asked.table), location, together, asked.filter)
+
+
+def load(table: IcebergTable) -> StaticTable:
+    """The table's metadata, read from where the definition says."""
+    try:
+        from pyiceberg.catalog.noop import NoopCatalog
+        from pyiceberg.exceptions import ValidationError as IcebergInvalid
+        from pyiceberg.io import load_file_io
+        from pyiceberg.serializers import FromInputFile
+        from pyiceberg.table import StaticTable
+    except ImportError as error:
+        raise ExecutorUnprepared(
+            f"reading Iceberg tables needs PyIceberg, and Spark's Python lacks {error.name or 'it'}",
+            hint="install olympia-cli[iceberg] where Spark's Python workers run",
+        ) from None
+    properties = dict(table.properties)
+    try:
+        io = load_file_io(properties, location=table.location)
+        metadata = FromInputFile.table_metadata(io.new_input(table.location))
+    except FileNotFoundError:
+        raise PathMissing(f"there is no metadata of {table.name} at {table.location}", hint="") from None
+    except (IcebergInvalid, ValueError) as error:
+        raise Damaged(table.location, f"it is not the metadata of an Iceberg table: {_line(error)}", hint="") from None
+    except OSError as error:
+        raise StorageFailed(f"{table.location} cannot be read: {_line(error)}") from None
+    return StaticTable(
+        identifier=("olympia", table.name),
+        metadata_location=table.location,
+        metadata=metadata,
+        io=load_file_io({**metadata.properties, **properties}, location=table.location),
+        catalog=NoopCatalog("olympia"),
+    )
+
+
+class IcebergReader(DataSourceReader):
+    """The rows of one table."""
+
+    def __init__(self, table: IcebergTable, schema: spark_types.StructType) -> None:
+        self.table = table
+        self.wanted = schema
+
+    def partitions(self) -> list[InputPartition]:
+        table = load(self.table)
+        check_columns(table.schema(), self.wanted)
+        scan = table.scan(row_filter=row_filter(self.table.filter, table.schema()))
+        return [InputPartition(task) for task in scan.plan_files()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is None:
+            return iter(())
+        return read_task(load(self.table), partition.value, self.table.filter, self.wanted)
+
+
+def read_task(
+    table: StaticTable, task: FileScanTask, filter: str | None, wanted: spark_types.StructType
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one data file, without those that delete files take away, of the types that Spark expects."""
+    from pyiceberg.io.pyarrow import ArrowScan
+
+    projected = table.schema().select(*wanted.fieldNames())
+    scan = ArrowScan(table.metadata, table.io, projected, row_filter(filter, table.schema()))
+    try:
+        for batch in scan.to_record_batches([task]):
+            if batch.num_rows:
+                yield _as_spark(batch, wanted)
+    except FileNotFoundError:
+        raise Damaged(task.file.file_path, "the data file is missing", hint="") from None
+    except OlympiaError:
+        raise
+    except OSError as error:
+        raise StorageFailed(f"{task.file.file_path} cannot be read: {_line(error)}") from None
+
+
+def row_filter(text: str | None, schema: Schema) -> BooleanExpression:
+    """A filter as PyIceberg writes it (`id >= 3 and name = 'x'`), checked against the table's columns."""
+    from pyiceberg.expressions import AlwaysTrue
+    from pyiceberg.expressions.parser import parse
+    from pyiceberg.expressions.visitors import bind
+
+    if text is None:
+        return AlwaysTrue()
+    try:
+        found = parse(text)
+        bind(schema, found, case_sensitive=True)
+    # the parser's own errors have no class that says so
+    except Exception as error:
+        raise InvalidOption(f"the filter cannot be understood: {_line(error)}", hint="write column = value") from None
+    return found
+
+
+# Types
+
+
+def spark_schema(schema: Schema) -> spark_types.StructType:
+    """The columns as Spark has them; Unsupported for a type that it does not have."""
+    fields = [(column.name, _spark_type(column.field_type, column.name, top=True)) for column in schema.fields]
+    return spark_types.StructType([spark_types.StructField(name, made) for name, made in fields])
+
+
+def check_columns(schema: Schema, wanted: spark_types.StructType) -> None:
+    """Raise unless the columns are the table's, with their types."""
+    known = {column.name: column.field_type for column in schema.fields}
+    for one in wanted.fields:
+        if one.name not in known:
+            raise InvalidOption(f"the table has no column {one.name[:60]!a}", hint=f"it has {', '.join(known)}")
+        expected = _spark_type(known[one.name], one.name, top=True)
+        if one.dataType != expected:
+            said = one.dataType.simpleString()
+            raise InvalidOption(f"the column {one.name} is not a {said}", hint=f"use {expected.simpleString()}")
+
+
+def _spark_type(found: Any, column: str, top: bool = False) -> spark_types.DataType:
+    word = str(found)
+    if word in _SIMPLE:
+        return _SIMPLE[word]
+    kind = type(found).__name__
+    if kind == "DecimalType":
+        return spark_types.DecimalType(found.precision, found.scale)
+    if kind == "FixedType":
+        return spark_types.BinaryType()
+    if kind == "UUIDType" and top:
+        return spark_types.StringType()
+    if kind == "StructType":
+        return spark_types.StructType(
+            [spark_types.StructField(one.name, _spark_type(one.field_type, column)) for one in found.fields]
+        )
+    if kind == "ListType":
+        return spark_types.ArrayType(_spark_type(found.element_type, column))
+    if kind == "MapType":
+        return spark_types.MapType(_spark_type(found.key_type, column), _spark_type(found.value_type, column))
+    raise Unsupported(
+        f"the column {column} has the Iceberg type {word}, which Spark cannot read from here",
+        hint="give a schema without it",
+    )
+
+
+def _as_spark(batch: pa.RecordBatch, wanted: spark_types.StructType) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    target = _arrow_schema(wanted)
+    arrays = []
+    for one in target:
+        column = batch.column(one.name)
+        if one.type == pa.string() and not _is_text(column.type):
+            column = pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+        arrays.append(column if column.type == one.type else column.cast(one.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def _is_text(found: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found))
+
+
+def _arrow_schema(wanted: spark_types.StructType) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    more: Mapping[str, Any] = {"timezone": "UTC"}
+    try:
+        return to_arrow_schema(wanted, **more)
+    except TypeError:
+        # Spark 4.0 has UTC always
+        return to_arrow_schema(wanted)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

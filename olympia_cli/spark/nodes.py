@@ -1,0 +1,162 @@
+"""The node files of versions, each once: a partition is a range of keys, over all the versions asked for.
+
+Copy-on-write shares nodes between versions, and a split or a merge moves them between subtrees. A node belongs to the
+part whose range holds its first key, which is the node's own and the same in every version; so no two parts give the
+same node, although both may read one that lies across their border.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.errors import Damaged, PathMissing
+from olympia_cli.format.node import Node
+from olympia_cli.format.node_file import CREATED_AT_MILLIS, NodeFile, decode_node
+from olympia_cli.format.paths import JAVA_WIDTH, check_pointer
+from olympia_cli.ops.reach import path_digest
+from olympia_cli.spark.conditions import KeyRange
+from olympia_cli.spark.objects import PARTITIONS, Subtree, groups, upper_pieces
+from olympia_cli.spark.versions import VersionPart, snapshots, split
+from olympia_cli.storage.protocol import Store
+from olympia_cli.tree.load import bounds
+
+COLUMNS = {
+    "path": "string",
+    "kind": "string",
+    "version": "long",
+    "created_at": "timestamp",
+    "keys": "int",
+    "children": "int",
+    "bytes": "long",
+    "verified": "boolean",
+}
+AT_ONCE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class NodePart:
+    """The nodes below `pointers` whose first key lies in the range; and, for their roots, some of the versions."""
+
+    width: int
+    wanted: KeyRange
+    pointers: tuple[str, ...]
+    roots: Sequence[int]
+    pinned: str | None = None
+    """The one root of an expired version, where an export keeps it."""
+
+
+def plan_nodes(latest: Snapshot, root: str, first: int, partitions: int | None) -> list[NodePart]:
+    """Parts for the versions from `first` to the given one, whose root lies at `root`.
+
+    The roots are read here, once; of them only the distinct pointers stay.
+    """
+    width = latest.file.width
+    ranges = _ranges(latest, partitions or PARTITIONS)
+    if first == latest.version:
+        pointers = _pointers([latest])
+    else:
+        pointers = _pointers(snapshots(latest.store, VersionPart(width, range(first, latest.version + 1))))
+    parts = [
+        NodePart(
+            width,
+            wanted,
+            tuple(path for path, (low, high) in pointers.items() if wanted.touches(low, high)),
+            (),
+        )
+        for wanted in ranges
+    ]
+    if root != latest.file.path:
+        return [replace(parts[0], roots=(latest.version,), pinned=root), *parts[1:]]
+    for at, versions in enumerate(split(range(first, latest.version + 1), len(parts))):
+        parts[at] = replace(parts[at], roots=versions)
+    return parts
+
+
+def _ranges(latest: Snapshot, wanted: int) -> list[KeyRange]:
+    """All keys in ranges, cut between runs of the latest version's subtrees."""
+    runs = groups(upper_pieces(latest, [KeyRange()], wanted), wanted)
+    cuts = [run[0].low for run in runs[1:] if isinstance(run[0], Subtree)]
+    ordered = sorted(cut for cut in cuts if cut is not None)
+    return [KeyRange(start, end) for start, end in zip(["", *ordered], [*ordered, None], strict=True)]
+
+
+def _pointers(versions: Iterator[Snapshot] | Sequence[Snapshot]) -> dict[str, tuple[str | None, str | None]]:
+    """The distinct children of roots, each with the widest keys around it."""
+    found: dict[str, tuple[str | None, str | None]] = {}
+    for snapshot in versions:
+        node = snapshot.root.node
+        for at, child in enumerate(node.children):
+            if isinstance(child, str):
+                low, high = bounds(node, at, None, None)
+                if child in found:
+                    known_low, known_high = found[child]
+                    low = None if low is None or known_low is None else min(low, known_low)
+                    high = None if high is None or known_high is None else max(high, known_high)
+                found[check_pointer(child, snapshot.file.path)] = (low, high)
+    return found
+
+
+def read_nodes(store: Store, part: NodePart) -> Iterator[dict[str, Any]]:
+    """A row for each node of a part; Damaged when one cannot be read."""
+    java = part.width == JAVA_WIDTH
+    yield from _read_roots(store, part, java)
+    seen: set[bytes] = set()
+    waiting = [Subtree(path, None, None, 1) for path in _new(part.pointers, seen)]
+    while waiting:
+        batch, waiting = waiting[-AT_ONCE:], waiting[:-AT_ONCE]
+        for subtree, (path, data) in zip(batch, store.read_many([one.path for one in batch]), strict=True):
+            if isinstance(data, PathMissing):
+                raise Damaged(path, "a node of the tree is missing")
+            if isinstance(data, Exception):
+                raise data
+            file = decode_node(data, path, java)
+            if (file.node.keys[0] if file.node.keys else "") in part.wanted:
+                yield _row(path, "node", None, file, len(data))
+            waiting += _below(file.node, subtree, part.wanted, seen)
+
+
+def _read_roots(store: Store, part: NodePart, java: bool) -> Iterator[dict[str, Any]]:
+    if part.pinned is not None:
+        data = store.read(part.pinned)
+        yield _row(part.pinned, "root", part.roots[0], decode_node(data, part.pinned, java), len(data))
+        return
+    for snapshot in snapshots(store, VersionPart(part.width, part.roots)):
+        data, path = snapshot.file.data, snapshot.file.path
+        yield _row(path, "root", snapshot.version, decode_node(data, path, java), len(data))
+
+
+def _below(node: Node, above: Subtree, wanted: KeyRange, seen: set[bytes]) -> list[Subtree]:
+    found = []
+    for at, child in enumerate(node.children):
+        low, high = bounds(node, at, above.low, above.high)
+        # a child whose range only touches ours may hold the first key of a node that is ours
+        if isinstance(child, str) and wanted.touches(low, high):
+            found += [Subtree(path, low, high, above.depth + 1) for path in _new([child], seen)]
+    return found
+
+
+def _new(paths: Sequence[str], seen: set[bytes]) -> list[str]:
+    found = []
+    for path in paths:
+        digest = path_digest(check_pointer(path, path))
+        if digest not in seen:
+            seen.add(digest)
+            found.append(path)
+    return found
+
+
+def _row(path: str, kind: str, version: int | None, file: NodeFile, size: int) -> dict[str, Any]:
+    created = file.system.get(CREATED_AT_MILLIS, "")
+    return {
+        "path": path,
+        "kind": kind,
+        "version": version,
+        "created_at": int(created) if created.isascii() and created.isdigit() and len(created) <= 18 else None,
+        "keys": len(file.node.keys),
+        "children": len(file.node.children),
+        "bytes": size,
+        "verified": file.verified,
+    }

@@ -1,0 +1,149 @@
+"""What a reader of the data source was asked for: Spark's options, parsed once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from olympia_cli.errors import InvalidLocation, InvalidOption
+from olympia_cli.names import (
+    Ago,
+    AtTime,
+    AtVersion,
+    Latest,
+    Oldest,
+    Reference,
+    TableName,
+    parse_reference,
+    parse_table,
+)
+from olympia_cli.spark.conditions import Conditions
+
+TABLES = ("objects", "versions", "actions", "nodes", "files")
+STORAGE = "storage."
+ICEBERG = "iceberg."
+
+# which references each of them takes; Spark's own words mean the same
+_AT: dict[str, tuple[type, ...]] = {
+    "version": (AtVersion, Latest, Oldest),
+    "versionasof": (AtVersion, Latest, Oldest),
+    "timestamp": (AtTime, Ago),
+    "timestampasof": (AtTime, Ago),
+    "snapshot": (),
+}
+_OTHERS = ("catalog", "path", "table", "since", "partitions", "filter", "startingversion", "maxversionspertrigger")
+_KNOWN = (
+    "catalog, table, version, timestamp, snapshot, since, type, namespace, name, kind, filter, partitions, "
+    f"startingVersion, maxVersionsPerTrigger, {STORAGE}*, {ICEBERG}*"
+)
+NARROWING: dict[str | None, tuple[str, ...]] = {
+    "objects": ("type", "namespace", "name"),
+    "actions": ("type", "object", "namespace", "name"),
+    "nodes": (),
+    "files": ("kind",),
+}
+"""The columns of each table whose value can be asked for by an option of that name."""
+_NARROW = {name for names in NARROWING.values() for name in names}
+MAX_PARTITIONS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """`what` is one of TABLES; the rows of an Iceberg table are asked for by `table` instead.
+
+    Storage options may hold secrets, so they are in no message and no repr.
+    """
+
+    catalog: str
+    what: str | None
+    table: TableName | None
+    reference: Reference
+    dated: bool
+    """Whether a version was asked for at all."""
+    since: Reference | None
+    conditions: Conditions
+    filter: str | None
+    """What is wanted of the rows of an Iceberg table, as PyIceberg writes it."""
+    partitions: int | None
+    starting: Reference | None
+    max_versions: int | None
+    storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    iceberg: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+def parse_options(given: Mapping[str, str]) -> ReadOptions:
+    """The options as Spark passes them on: names in any case, values as text."""
+    options = {name.lower(): value for name, value in given.items()}
+    _refuse_unknown(options)
+    catalog = _catalog(options.get("catalog", ""))
+    table = parse_table(options["table"]) if "table" in options else None
+    what = options.get("path")
+    if table is None and what not in TABLES:
+        said = "nothing was asked for" if what is None else f"{what[:60]!a} is not a table of a catalog"
+        raise InvalidOption(said, hint=f"load one of {', '.join(TABLES)}, or set the option table to namespace.table")
+    if table is not None and what is not None:
+        raise InvalidOption("both a table of the catalog and the option table were given", hint="choose one of them")
+    asked = [name for name in _AT if name in options]
+    if len(asked) > 1:
+        raise InvalidOption(f"more than one version was asked for: {', '.join(asked)}", hint="choose one of them")
+    if what == "files" and asked:
+        raise InvalidOption("files are listed as they are now", hint=f"leave out the option {asked[0]}")
+    if "since" in options and what not in ("versions", "actions", "nodes"):
+        raise InvalidOption("the option since is for versions, actions and nodes only")
+    for name in sorted(_NARROW & options.keys()):
+        if name not in NARROWING.get(what, ()):
+            raise InvalidOption(f"{what or 'an Iceberg table'} cannot be narrowed by {name}", hint="use where")
+    if "filter" in options and table is None:
+        raise InvalidOption("the option filter is for Iceberg tables only", hint="use where")
+    return ReadOptions(
+        catalog=catalog,
+        what=what,
+        table=table,
+        reference=_reference(asked[0], options[asked[0]]) if asked else Latest(),
+        dated=bool(asked),
+        since=parse_reference(options["since"]) if "since" in options else None,
+        conditions=Conditions({name: options[name] for name in NARROWING.get(what, ()) if name in options}),
+        filter=options.get("filter"),
+        partitions=_number(options, "partitions", MAX_PARTITIONS),
+        starting=parse_reference(options["startingversion"]) if "startingversion" in options else None,
+        max_versions=_number(options, "maxversionspertrigger", 2**31),
+        storage=_below(STORAGE, options),
+        iceberg=_below(ICEBERG, options),
+    )
+
+
+def _refuse_unknown(options: Mapping[str, str]) -> None:
+    # a misspelt option would silently mean the latest version. Names with a dot are Spark's own, for tables in its SQL
+    for name in options:
+        if name not in _AT and name not in _OTHERS and name not in _NARROW and "." not in name:
+            raise InvalidOption(f"{name[:60]!a} is not an option of olympia", hint=f"there are {_KNOWN}")
+
+
+def _catalog(uri: str) -> str:
+    if not uri.strip():
+        raise InvalidOption("the option catalog is missing", hint="set it to the catalog's location")
+    if uri.lower().startswith("memory:"):
+        raise InvalidLocation("memory:// is one process's own, and Spark has many", hint="use a folder or a bucket")
+    # every process has a folder of its own that it runs in
+    return uri if ":" in uri.partition("/")[0] else os.path.abspath(os.path.expanduser(uri))
+
+
+def _reference(name: str, text: str) -> Reference:
+    reference = parse_reference(text)
+    if _AT[name] and not isinstance(reference, _AT[name]):
+        raise InvalidOption(f"{text[:60]!a} is not a {name}", hint="the option snapshot takes any reference")
+    return reference
+
+
+def _number(options: Mapping[str, str], name: str, most: int) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 12 and 1 <= int(text) <= most):
+        raise InvalidOption(f"{name} is {text[:60]!a}", hint=f"choose a number from 1 to {most}")
+    return int(text)
+
+
+def _below(prefix: str, options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((name[len(prefix) :], value) for name, value in options.items() if name.startswith(prefix)))

@@ -1,0 +1,78 @@
+"""The version that a reader stays with, whatever others commit while Spark plans and works."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from olympia_cli.catalog.clock import SystemClock
+from olympia_cli.catalog.exports import find_export
+from olympia_cli.catalog.references import oldest_version, open_snapshot
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.versions import RootFile, read_hints
+from olympia_cli.errors import Damaged, OlympiaError, PathMissing, VersionNotFound
+from olympia_cli.format.paths import check_pointer
+from olympia_cli.names import AtExport, Latest, Reference
+from olympia_cli.spark.options import ReadOptions
+from olympia_cli.storage.open import open_store
+from olympia_cli.storage.protocol import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A version: where its root lies, and the oldest version that counted when it was looked up."""
+
+    version: int
+    width: int
+    root: str
+    oldest: int
+
+
+@lru_cache(maxsize=8)
+def store_at(catalog: str, storage: tuple[tuple[str, str], ...]) -> Store:
+    """A catalog's store. A worker process has one task after the other, and keeps its connections between them."""
+    return open_store(catalog, dict(storage) or None)
+
+
+def store_of(options: ReadOptions) -> Store:
+    """The store of the catalog that the options name."""
+    return store_at(options.catalog, options.storage)
+
+
+def pin(store: Store, reference: Reference) -> Pin:
+    """The version that a reference means now."""
+    now = SystemClock().now_millis()
+    snapshot = open_snapshot(store, reference, now)
+    try:
+        latest = snapshot if reference == Latest() else open_snapshot(store, Latest(), now)
+    except Damaged:
+        # older versions can be read although the latest cannot
+        latest = snapshot
+    oldest = oldest_version(latest)
+    root = snapshot.file.path
+    if isinstance(reference, AtExport) and snapshot.version < oldest:
+        # the version is expired, and the export keeps a copy of its root
+        root = check_pointer(find_export(reference.name, latest.definition).pin or root, root)
+    return Pin(snapshot.version, snapshot.file.width, root, oldest)
+
+
+def open_pinned(store: Store, pinned: Pin) -> Snapshot:
+    """The version itself, its definition read and found to be one that this program knows."""
+    try:
+        data = store.read(pinned.root)
+    except PathMissing:
+        raise gone(store, pinned.version, pinned.root) from None
+    snapshot = Snapshot(store, RootFile(pinned.version, pinned.width, data))
+    _ = snapshot.definition
+    return snapshot
+
+
+def gone(store: Store, version: int, path: str) -> OlympiaError:
+    """Why the root of a version that was there is missing now."""
+    oldest = read_hints(store).oldest
+    if oldest is not None and version < oldest:
+        return VersionNotFound(
+            f"version {version} does not exist any more: the oldest is {oldest}",
+            hint="it was expired meanwhile; read again",
+        )
+    return Damaged(path, f"version {version} is missing")

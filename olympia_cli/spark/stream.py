@@ -1,0 +1,111 @@
+"""The log as a stream: `spark.readStream.format("olympia")…load("actions")`, or "versions".
+
+An offset is the last version that was read, so a batch is the versions after one offset up to another: versions never
+change, and a batch that is done again after a crash is the same to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from olympia_cli.catalog.references import oldest_version, open_snapshot
+from olympia_cli.catalog.versions import read_latest
+from olympia_cli.errors import InvalidOption, VersionNotFound
+from olympia_cli.names import AtVersion, Latest
+from olympia_cli.spark import tables
+from olympia_cli.spark.batches import batches
+from olympia_cli.spark.options import ReadOptions
+from olympia_cli.spark.pins import pin, store_of
+from olympia_cli.spark.versions import plan_versions
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+    from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+else:
+    try:
+        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+    except ImportError:
+        # Spark before 4.2 reads all there is in one batch then
+
+        class SupportsTriggerAvailableNow: ...
+
+
+class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The log from `startingVersion` on, which is the oldest version unless it is given."""
+
+    def __init__(self, asked: ReadOptions, columns: Mapping[str, str]) -> None:
+        if asked.what not in ("actions", "versions"):
+            raise InvalidOption("only actions and versions can be read as a stream")
+        for given, name in ((asked.dated, "version"), (asked.since is not None, "since")):
+            if given:
+                raise InvalidOption(f"a stream has no {name}", hint="use startingVersion to say where it starts")
+        self.asked = asked
+        self.columns = columns
+        self.last: int | None = None
+        """Where a stream that reads only what there is ends."""
+
+    def initialOffset(self) -> dict[str, int]:
+        store = store_of(self.asked)
+        latest = pin(store, Latest())
+        start = self.asked.starting
+        if start is None:
+            return _offset(latest.oldest - 1)
+        if isinstance(start, AtVersion) and start.version < latest.oldest:
+            raise _expired(start.version, latest.oldest)
+        if isinstance(start, AtVersion) and start.version == latest.version + 1:
+            # the next one: it is on its way
+            return _offset(latest.version)
+        return _offset(pin(store, start).version - 1)
+
+    def latestOffset(self, start: dict[str, int] | None = None, limit: ReadLimit | None = None) -> dict[str, int]:
+        # Spark before 4.2 gives neither a start nor a limit
+        latest = self.last if self.last is not None else read_latest(store_of(self.asked)).version
+        if start is None:
+            return _offset(latest)
+        most = getattr(limit, "max_files", None)
+        end = latest if most is None else min(latest, start["version"] + most)
+        # a hint that lags may lead a reader to less than it has seen already
+        return _offset(max(end, start["version"]))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
+
+        # a version is one file
+        return ReadAllAvailable() if self.asked.max_versions is None else ReadMaxFiles(self.asked.max_versions)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self.last = read_latest(store_of(self.asked)).version
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        first, last = start["version"] + 1, end["version"]
+        if first > last:
+            return []
+        store = store_of(self.asked)
+        latest = open_snapshot(store, Latest(), 0)
+        if last > latest.version:
+            raise VersionNotFound(
+                f"the stream has read version {last}, and the latest is {latest.version}",
+                hint="this is not the catalog that the stream began with: start it anew, with another checkpoint",
+            )
+        if first < (oldest := oldest_version(latest)):
+            raise _expired(first, oldest)
+        parts = plan_versions(first, last, latest.file.width, self.asked.partitions)
+        return [InputPartition(part) for part in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        rows = tables.read(store_of(self.asked), self.asked, partition.value, self.columns)
+        return batches(rows, self.columns)
+
+
+def _offset(version: int) -> dict[str, int]:
+    return {"version": version}
+
+
+def _expired(wanted: int, oldest: int) -> VersionNotFound:
+    return VersionNotFound(
+        f"the stream goes on at version {wanted}, which does not exist any more: the oldest is {oldest}",
+        hint=f"what was between them is lost to it: start it anew at {oldest}, with another checkpoint",
+    )

@@ -1,0 +1,141 @@
+"""The versions of a catalog and what each of them did: a partition is a range of versions, each of them one root."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.versions import RootFile
+from olympia_cli.errors import PathMissing
+from olympia_cli.format.actions import Action, commit_info
+from olympia_cli.format.paths import parse_root_path, root_path
+from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef, RollbackDef
+from olympia_cli.ops.describe import describe_action
+from olympia_cli.spark.conditions import Conditions
+from olympia_cli.spark.pins import gone
+from olympia_cli.storage.protocol import Store
+
+VERSION_COLUMNS = {
+    "version": "long",
+    "created_at": "timestamp",
+    "previous_version": "long",
+    "rollback_from": "long",
+    "rollback_to": "long",
+    "transaction_id": "string",
+    "by": "string",
+    "message": "string",
+    "program": "string",
+    "program_version": "string",
+    "actions": "int",
+    "root": "string",
+    "catalog_definition": "string",
+    "bytes": "long",
+}
+ACTION_COLUMNS = {
+    "version": "long",
+    "created_at": "timestamp",
+    "position": "int",
+    "type": "string",
+    "object": "string",
+    "namespace": "string",
+    "name": "string",
+    "id": "string",
+    "detail": "string",
+    "transaction_id": "string",
+    "by": "string",
+    "message": "string",
+}
+PARTITIONS = 16
+FEWEST = 64
+"""So many versions are worth a task of their own, unless the caller says how many parts there are to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionPart:
+    """Versions, oldest first."""
+
+    width: int
+    versions: Sequence[int]
+
+
+def plan_versions(first: int, last: int, width: int, partitions: int | None) -> list[VersionPart]:
+    """The versions from one to another, both included, in parts alike in number."""
+    versions = range(first, last + 1)
+    most = partitions or min(PARTITIONS, -(-len(versions) // FEWEST))
+    return [VersionPart(width, part) for part in split(versions, most)]
+
+
+def split(values: Sequence[int], most: int) -> list[Sequence[int]]:
+    """The values in at most so many runs that differ by one in length at most; none is empty."""
+    runs = min(most, len(values))
+    cuts = [at * len(values) // runs for at in range(runs + 1)] if runs else []
+    return [values[start:end] for start, end in pairwise(cuts)]
+
+
+def read_versions(store: Store, part: VersionPart) -> Iterator[dict[str, Any]]:
+    """A row for each version."""
+    for snapshot in snapshots(store, part):
+        actions, root = snapshot.actions(), snapshot.root
+        info = commit_info(actions)
+        yield {
+            **_common(snapshot, info),
+            "previous_version": root.previous_root and parse_root_path(root.previous_root),
+            "rollback_from": root.rollback_from_root and parse_root_path(root.rollback_from_root),
+            "rollback_to": _rollback_target(actions),
+            "program": info.program if info is not None else None,
+            "program_version": info.program_version if info is not None else None,
+            "actions": len(_changes(actions)),
+            "root": snapshot.file.path,
+            "catalog_definition": root.catalog_def,
+            "bytes": len(snapshot.file.data),
+        }
+
+
+def read_actions(store: Store, part: VersionPart, conditions: Conditions) -> Iterator[dict[str, Any]]:
+    """A row for each action, in the order in which they were done. Who committed is beside each of them."""
+    for snapshot in snapshots(store, part):
+        actions = snapshot.actions()
+        common = _common(snapshot, commit_info(actions))
+        for position, action in enumerate(_changes(actions)):
+            row = {**common, "position": position, **describe_action(action), "id": action.id or None}
+            if all(conditions.accept(column, row[column]) for column in ("type", "object", "namespace", "name")):
+                row["detail"] = json.dumps(row["detail"], ensure_ascii=False)
+                yield row
+
+
+def snapshots(store: Store, part: VersionPart) -> Iterator[Snapshot]:
+    """The versions of a part, a bounded number of roots read ahead."""
+    near: Snapshot | None = None
+    paths = (root_path(version, part.width) for version in part.versions)
+    for version, (path, data) in zip(part.versions, store.read_many(paths), strict=True):
+        if isinstance(data, PathMissing):
+            raise gone(store, version, path)
+        if isinstance(data, Exception):
+            raise data
+        near = Snapshot(store, RootFile(version, part.width, data), near)
+        yield near
+
+
+def _common(snapshot: Snapshot, info: CommitInfoDef | None) -> dict[str, Any]:
+    return {
+        "version": snapshot.version,
+        "created_at": snapshot.created_at_millis,
+        "transaction_id": info.transaction_id if info is not None else None,
+        "by": info.by if info is not None else None,
+        "message": info.message if info is not None else None,
+    }
+
+
+def _changes(actions: Sequence[Action]) -> list[Action]:
+    return [action for action in actions if action.type != ActionType.COMMIT_INFO]
+
+
+def _rollback_target(actions: Sequence[Action]) -> int | None:
+    for action in actions:
+        if action.type == ActionType.CATALOG_ROLLBACK:
+            return action.parse_payload(RollbackDef).to_version
+    return None

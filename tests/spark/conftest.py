@@ -1,0 +1,73 @@
+"""One Spark for all of these tests, and a catalog of every kind of object, with a history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.format.pb.objects_pb2 import ViewDef
+from olympia_cli.names import NamespaceName, TableName, ViewName
+from olympia_cli.storage.local import LocalStore
+
+NAMESPACES = 6
+TABLES = 20
+
+
+def make_catalog(folder: Path) -> Catalog:
+    """Some hundred objects in a tree of many small nodes; tables renamed, dropped, and brought back by a rollback."""
+    catalog = Catalog.create(LocalStore(str(folder)), order=4, properties={"team": "lake"})
+    for number in range(NAMESPACES):
+        with catalog.transaction(f"namespace {number}") as transaction:
+            transaction.create_namespace(NamespaceName(f"ns{number}"), {"number": str(number)})
+            for at in range(TABLES):
+                transaction.create_table(
+                    TableName(f"ns{number}", f"t{at:02}"), f"s3://lake/{number}/{at}", {"at": str(at)}
+                )
+    with catalog.transaction("odd names") as transaction:
+        transaction.create_namespace(NamespaceName("δ.ns"))
+        transaction.create_table(TableName("δ.ns", 'a "b" 😀'.replace(" ", "_")), "s3://odd")
+        transaction.create_view(ViewName("ns0", "seen"), ViewDef(substrait_read_rel=b"plan"))
+    with catalog.transaction("changes") as transaction:
+        transaction.rename_table(TableName("ns1", "t03"), TableName("ns1", "renamed"))
+        transaction.drop_table(TableName("ns2", "t00"))
+    with catalog.transaction("a mistake") as transaction:
+        transaction.drop_namespace(NamespaceName("ns5"), cascade=True)
+    undoing = catalog.begin()
+    undoing.roll_back(catalog.snapshot().version - 1)
+    catalog.commit(undoing, "back")
+    with catalog.transaction("after") as transaction:
+        transaction.create_table(TableName("ns3", "after"), "s3://lake/after")
+    return catalog
+
+
+@pytest.fixture(scope="session")
+def sample(tmp_path_factory) -> Catalog:
+    """A catalog that nobody changes."""
+    return make_catalog(tmp_path_factory.mktemp("sample"))
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """Started once. What Spark needs is there wherever these tests run, so they never skip."""
+    from olympia_cli.spark.session import spark_session
+
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
+    with spark_session(master="local[2]", settings=settings, wait=300) as session:
+        yield session
+
+
+@pytest.fixture
+def read(spark, sample):
+    """Read a table of the sample, or of another catalog."""
+
+    def load(what: str | None, catalog: Catalog = sample, *, columns: str | None = None, **options):
+        reader = spark.read.format("olympia").option("catalog", catalog.store.uri)
+        for name, value in options.items():
+            reader = reader.option(name, value)
+        if columns is not None:
+            reader = reader.schema(columns)
+        return reader.load(what) if what is not None else reader.load()
+
+    return load

@@ -1,0 +1,86 @@
+"""Options as Spark passes them on."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from olympia_cli.errors import InvalidLocation, InvalidName, InvalidOption, InvalidReference
+from olympia_cli.names import Ago, AtExport, AtTime, AtVersion, Latest, TableName
+from olympia_cli.spark.options import parse_options
+
+
+def parse(**options: str):
+    return parse_options({"catalog": "/lake", "path": "objects", **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "reference"),
+    [
+        ({}, Latest()),
+        ({"version": "12"}, AtVersion(12)),
+        ({"versionAsOf": "v12"}, AtVersion(12)),
+        ({"version": "latest~2"}, Latest(2)),
+        ({"timestamp": "2026-11-15"}, AtTime(1_794_700_800_000)),
+        ({"timestampAsOf": "2026-11-15 00:00:00"}, AtTime(1_794_700_800_000)),
+        ({"timestamp": "2h"}, Ago(7_200_000)),
+        ({"snapshot": "nightly"}, AtExport("nightly")),
+        ({"snapshot": "3"}, AtVersion(3)),
+    ],
+)
+def test_the_version(options, reference):
+    assert parse(**options).reference == reference
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"catalog": ""}, InvalidOption),
+        ({"catalog": "memory://x"}, InvalidLocation),
+        ({"path": "tables"}, InvalidOption),
+        ({"path": "objects", "table": "a.b"}, InvalidOption),
+        ({"verison": "3"}, InvalidOption),
+        ({"version": "3", "timestamp": "2026-11-15"}, InvalidOption),
+        ({"version": "2026-11-15"}, InvalidOption),
+        ({"timestamp": "12"}, InvalidOption),
+        ({"version": "no such thing"}, InvalidReference),
+        ({"path": "files", "version": "3"}, InvalidOption),
+        ({"since": "3"}, InvalidOption),
+        ({"kind": "root"}, InvalidOption),
+        ({"path": "versions", "namespace": "a"}, InvalidOption),
+        ({"filter": "id = 3"}, InvalidOption),
+        ({"partitions": "0"}, InvalidOption),
+        ({"partitions": "many"}, InvalidOption),
+        ({"partitions": "9" * 40}, InvalidOption),
+        ({"maxVersionsPerTrigger": "-1"}, InvalidOption),
+        ({"startingVersion": ""}, InvalidReference),
+    ],
+)
+def test_nonsense_is_refused(options, error):
+    with pytest.raises(error) as raised:
+        parse(**options)
+    assert raised.value.exit_code == 2
+
+
+def test_nothing_asked_for_is_refused():
+    with pytest.raises(InvalidOption, match="load one of objects"):
+        parse_options({"catalog": "/lake"})
+
+
+def test_a_table_has_a_full_name():
+    assert parse_options({"catalog": "/lake", "table": '"a.b".t'}).table == TableName("a.b", "t")
+    with pytest.raises(InvalidName):
+        parse_options({"catalog": "/lake", "table": "t"})
+
+
+def test_a_relative_folder_means_the_same_everywhere():
+    assert parse(catalog="lake").catalog == os.path.abspath("lake")
+    assert parse(catalog="s3://bucket/lake").catalog == "s3://bucket/lake"
+
+
+def test_secrets_are_in_no_repr():
+    asked = parse(**{"storage.secret": "hunter2", "iceberg.s3.secret-access-key": "hunter3"})
+    assert dict(asked.storage) == {"secret": "hunter2"}
+    assert dict(asked.iceberg) == {"s3.secret-access-key": "hunter3"}
+    assert "hunter" not in repr(asked)

@@ -1,0 +1,179 @@
+"""The audit log, and the inventory of data files."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pyiceberg.manifest import DataFileContent
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.snapshot import expired_before
+from olympia_cli.errors import PathTaken, VersionNotFound
+from olympia_cli.iceberg.data_files import data_files as local_data_files
+from olympia_cli.iceberg.files import TableFiles
+from olympia_cli.names import AtExport, NamespaceName, TableName
+from olympia_cli.ops.describe import describe_action
+from olympia_cli.ops.expire import mark
+from olympia_cli.ops.expire_plan import Planner
+from olympia_cli.ops.log import log
+from olympia_cli.spark.failures import explained
+from olympia_cli.spark.pipelines.audit import audit_log
+from olympia_cli.spark.pipelines.inventory import data_files
+from olympia_cli.spark.pipelines.place import CatalogPlace
+from olympia_cli.storage.local import LocalStore
+from tests.helpers.dead_files import FLOORS, make_worn_catalog, policy_of
+from tests.helpers.iceberg_tables import Lake, files_of, with_deletes
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+def place_of(catalog: Catalog) -> CatalogPlace:
+    return CatalogPlace.at(catalog.store.uri)
+
+
+# The audit log
+
+
+def test_the_audit_log_has_every_action_in_order(spark, sample, tmp_path):
+    expected = [
+        (entry.version, at, describe_action(action)["type"])
+        for entry in sorted(log(sample.snapshot(), 0), key=lambda entry: entry.version)
+        for at, action in enumerate(entry.changes)
+    ]
+    frame = audit_log(spark, place_of(sample), partitions=3)
+    assert [(row.version, row.position, row.type) for row in frame.collect()] == expected
+    where = str(tmp_path / "log")
+    written = audit_log(spark, place_of(sample), since="3", reference="7", partitions=2, parquet=where)
+    assert written.schema == frame.schema
+    rows = sorted((row.version, row.position, row.type) for row in written.collect())
+    assert rows == [row for row in expected if 3 <= row[0] <= 7]
+    assert list(Path(where).glob("*.parquet"))
+    with pytest.raises(PathTaken, match="there is something at"):
+        audit_log(spark, place_of(sample), parquet=where)
+
+
+def test_the_audit_log_of_a_version_that_is_not_there(spark, sample):
+    with pytest.raises(VersionNotFound), explained():
+        audit_log(spark, place_of(sample), reference="1234")
+
+
+# The inventory
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory):
+    """A catalog over tables with partitions and delete files, and over some that cannot be read."""
+    folder: Path = tmp_path_factory.mktemp("shelf")
+    lake = Lake(f"file://{folder}/lake")
+    parted = lake.table("parted", appends=2, parts=3)
+    plain = lake.table("plain", version=1)
+    empty = lake.table("empty", appends=0)
+    wanting = lake.table("wanting", appends=3)
+    deleting, _, _ = with_deletes(
+        lake,
+        lake.table("deleting"),
+        [DataFileContent.POSITION_DELETES, DataFileContent.EQUALITY_DELETES],
+    )
+    locations = {
+        "parted": parted.metadata_location,
+        "plain": plain.metadata_location,
+        "empty": empty.metadata_location,
+        "deleting": deleting,
+        "wanting": wanting.metadata_location,
+        "gone": f"{folder}/nowhere.metadata.json",
+    }
+    lake.delete(files_of(wanting).manifests[-1])
+    catalog = Catalog.create(LocalStore(str(folder / "catalog")), order=4)
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(NamespaceName("ns"))
+        transaction.create_table(TableName("ns", "parted"), files_of(plain).metadata)
+    with catalog.transaction() as transaction:
+        transaction.alter_table(TableName("ns", "parted"), metadata_location=locations["parted"])
+        for name in list(locations)[1:]:
+            transaction.create_table(TableName("ns", name), locations[name])
+        transaction.create_table(TableName("ns", "undefined"), locations["plain"])
+    lost = catalog.snapshot().table(TableName("ns", "undefined")).path
+    (folder / "catalog" / lost).write_bytes(b"\xff\xff\xff")
+    return catalog, locations
+
+
+def test_the_files_of_all_tables_with_statistics(spark, shelf):
+    catalog, locations = shelf
+    inventory = data_files(spark, place_of(catalog), partitions=2)
+    inventory.found.persist()
+    try:
+        files, tables = inventory.files.collect(), inventory.tables.collect()
+    finally:
+        inventory.found.unpersist()
+    assert inventory.version == 2
+    for name in ("parted", "plain", "empty", "deleting"):
+        with closing(TableFiles()) as store:
+            expected = list(local_data_files(store, locations[name]))
+        rows = {row.location: row for row in files if row.name == name}
+        assert len(rows) == len(expected)
+        for file in expected:
+            row = rows[file.location]
+            assert (row.content, row.format, row.records, row.bytes, row.spec_id) == (
+                file.content.value,
+                file.format,
+                file.records,
+                file.size,
+                file.spec_id,
+            )
+            assert row.partition == {key: str(value) for key, value in file.partition.items()}
+            assert row.equality_ids == list(file.equality_ids)
+            assert {
+                one.id: (one.size, one["values"], one.nulls, one.nans, one.lower, one.upper) for one in row.columns
+            } == {
+                id: (one.size, one.values, one.nulls, one.nans, one.lower, one.upper)
+                for id, one in file.columns.items()
+            }
+    parted = [row for row in files if row.name == "parted"]
+    assert sorted(row.partition["part"] for row in parted) == ["0", "0", "1", "1", "2", "2"]
+    assert {(one.name, one.type) for row in parted for one in row.columns} == {("id", "long"), ("part", "long")}
+    assert sorted(row.content for row in files if row.name == "deleting") == [
+        "data",
+        "equality-deletes",
+        "position-deletes",
+    ]
+    shown = {row.name: row for row in tables}
+    assert set(shown) == {"parted", "plain", "empty", "deleting", "wanting"}
+    assert [one["name"] for one in json.loads(shown["parted"].schema)["fields"]] == ["id", "part"]
+    assert json.loads(shown["parted"].partition_spec)["fields"][0]["name"] == "part"
+    assert (shown["plain"].format_version, shown["empty"].snapshot_id) == (1, None)
+    assert shown["parted"].id == catalog.snapshot().table(TableName("ns", "parted")).id
+
+
+def test_a_table_that_cannot_be_read_is_a_problem_and_stops_nobody(spark, shelf):
+    catalog, locations = shelf
+    problems = {row.name: row for row in data_files(spark, place_of(catalog), partitions=1).problems.collect()}
+    assert {name: row.error for name, row in problems.items()} == {
+        "gone": "PathMissing",
+        "undefined": "Damaged",
+        "wanting": "PathMissing",
+    }
+    assert "there is no metadata at" in problems["gone"].reason
+    assert "there is no manifest at" in problems["wanting"].reason
+    assert problems["wanting"].metadata_location == locations["wanting"]
+
+
+def test_an_older_version_and_no_statistics(spark, shelf):
+    catalog, _ = shelf
+    inventory = data_files(spark, place_of(catalog), "1", statistics=False, partitions=1)
+    rows = inventory.files.collect()
+    assert inventory.version == 1
+    assert [(row.name, row.content, row.partition, row.columns) for row in rows] == [("parted", "data", None, None)]
+    assert inventory.problems.count() == 0
+
+
+def test_an_expired_version_that_an_export_keeps(spark, tmp_path):
+    catalog = make_worn_catalog(tmp_path)
+    names = sorted(name.name for name in catalog.snapshot(AtExport("shared")).tables())
+    assert mark(catalog, Planner(catalog, FLOORS).expire(policy_of(catalog)).mark) is not None
+    inventory = data_files(spark, place_of(catalog), "shared", partitions=1)
+    assert inventory.version < expired_before(catalog.snapshot().definition)
+    # the metadata of all of them is missing
+    assert sorted(row.name for row in inventory.problems.collect()) == names
