@@ -13,7 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 START_SECONDS = 180
+
+takes_minutes = pytest.mark.skipif(
+    "OLYMPIA_TEST_CLUSTER" not in os.environ, reason="starts a cluster or a server: set OLYMPIA_TEST_CLUSTER=1"
+)
 
 
 @dataclass

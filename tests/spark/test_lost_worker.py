@@ -12,9 +12,9 @@ import pytest
 
 from olympia_cli.ops.expire_plan import Planner
 from tests.helpers.dead_files import FLOORS, make_worn_catalog, policy_of
-from tests.helpers.spark_cluster import spark_cluster
+from tests.helpers.spark_cluster import spark_cluster, takes_minutes
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), takes_minutes]
 
 PROGRAM = Path(__file__).parent / "sweep_program.py"
 

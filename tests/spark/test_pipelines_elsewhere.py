@@ -14,9 +14,9 @@ import pytest
 from olympia_cli.ops.expire_plan import Planner
 from olympia_cli.ops.log import log
 from tests.helpers.dead_files import FLOORS, make_worn_catalog, policy_of
-from tests.helpers.spark_cluster import python_without_this_package, spark_cluster
+from tests.helpers.spark_cluster import python_without_this_package, spark_cluster, takes_minutes
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), takes_minutes]
 
 PROGRAM = Path(__file__).parent / "pipelines_program.py"
 
