@@ -15,6 +15,7 @@ import pytest
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import OutcomeUnknown
 from olympia_cli.format.paths import EXPORT_NOTE, root_path
+from olympia_cli.names import AtVersion, Kind
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import Sample, command_line
 from tests.cli.racing import race, wrap_store
@@ -107,7 +108,8 @@ class TestCreate:
         olympia("export", "create", "f", "--dest", "d").failed(11, "mine")
 
     def test_40_and_41(self, run, damageable: Sample, tmp_path):
-        bad = min(damageable.folder.glob("def/table/*"))
+        _, path = next(iter(damageable.catalog.snapshot(AtVersion(2)).entries(Kind.TABLE)))
+        bad = damageable.folder / path
         bad.write_bytes(b"")
         done = run("-c", damageable.uri, "export", "create", "f", "--dest", "d", "--at", "v2")
         done.failed(40, bad.name, "nothing was recorded")

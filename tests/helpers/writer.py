@@ -114,14 +114,19 @@ def _alter_catalog(t: Transaction, number: int, turn: int, chosen: random.Random
     t.alter_catalog({f"writer{number}": str(turn)})
 
 
+def _any_of(names: list[TableName], namespace: str, chosen: random.Random) -> TableName:
+    """One of these tables. The others may have dropped or renamed all of them: then one that is not there."""
+    return chosen.choice(names or [TableName(namespace, "none")])
+
+
 def _rename(t: Transaction, number: int, turn: int, chosen: random.Random) -> None:
-    old = chosen.choice(list(t.tables("shared")))
+    old = _any_of(list(t.tables("shared")), "shared", chosen)
     t.rename_table(old, TableName(f"own{number}", f"r{turn}"))
 
 
 def _rename_back(t: Transaction, number: int, turn: int, chosen: random.Random) -> None:
     other = f"own{chosen.randrange(4)}"
-    old = chosen.choice(list(t.tables(other)) or [TableName(other, "none")])
+    old = _any_of(list(t.tables(other)), other, chosen)
     t.rename_table(old, TableName("shared", f"back{number}-{turn}"))
 
 
@@ -130,7 +135,7 @@ def _drop_pool(t: Transaction, number: int, turn: int, chosen: random.Random) ->
 
 
 def _drop_any(t: Transaction, number: int, turn: int, chosen: random.Random) -> None:
-    t.drop_table(chosen.choice([name for name in t.tables("shared") if name != HOT]))
+    t.drop_table(_any_of([name for name in t.tables("shared") if name != HOT], "shared", chosen))
 
 
 def _rename_own(t: Transaction, number: int, turn: int, chosen: random.Random) -> None:

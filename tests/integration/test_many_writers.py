@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import subprocess
 import sys
 from collections import Counter
@@ -12,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.errors import OlympiaError
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.open import open_store
@@ -19,7 +23,7 @@ from olympia_cli.storage.protocol import Store
 from tests.helpers.check import Version, check_versions, replay
 from tests.helpers.places import BUCKET, quiet_environment
 from tests.helpers.servers.s3 import StrictS3
-from tests.helpers.writer import HOT, SHARED, Outcome, prepare, work
+from tests.helpers.writer import CHANGES, HOT, SHARED, Outcome, prepare, work
 
 WRITERS = 8
 PATIENCE = 120.0
@@ -162,3 +166,14 @@ def test_threads_that_create_one_catalog(tmp_path):
     store = LocalStore(tmp_path / "catalog")
     [version] = check_versions(store)
     assert dict(version.catalog.properties) == {"by": str(winner)}
+
+
+@pytest.mark.parametrize("statement", dict(CHANGES).values(), ids=dict(CHANGES))
+def test_a_writer_bears_that_the_others_took_everything(statement):
+    catalog = Catalog.create(MemoryStore())
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(SHARED)
+        transaction.create_table(HOT, "s3://hot")
+    chosen = random.Random(1)
+    with contextlib.suppress(OlympiaError):
+        statement(catalog.begin(), 0, 1, chosen)
