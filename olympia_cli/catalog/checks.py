@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from olympia_cli.catalog.snapshot import EXPORT_PREFIX, REQUIRED_FEATURES
+from olympia_cli.catalog.protection import PROTECTING
+from olympia_cli.catalog.snapshot import REQUIRED_FEATURES
 from olympia_cli.errors import InvalidOption, InvalidReference
 from olympia_cli.names import parse_duration
 
@@ -36,7 +37,7 @@ def check_catalog_settings(
 ) -> None:
     """Refuse to change by hand what the program keeps true itself, and values that it could not go by."""
     for key in (*properties, *unset_properties):
-        if key.startswith((EXPORT_PREFIX, "olympia.expire.")) or key == REQUIRED_FEATURES:
+        if key.startswith(PROTECTING) or key == REQUIRED_FEATURES:
             raise InvalidOption(f"{key} is kept by the program itself", hint="")
     for key, value in properties.items():
         _check_retention(key, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from typing import TypeGuard
 from urllib.parse import quote, unquote
 
 from olympia_cli.catalog.snapshot import EXPORT_PREFIX
@@ -70,15 +71,33 @@ def location_of(uri: str) -> str:
     return (unquote(uri.removeprefix("file://")) or "/") if uri.startswith("file://") else uri
 
 
-def _parse(name: str, definition: CatalogDef) -> ExportRecord | None:
+def parse_record(name: str, root: str, text: str | None) -> ExportRecord | str:
+    """The record of an export, or what is wrong with it."""
+    if text is None:
+        return "is missing"
     try:
-        found = json.loads(definition.properties.get(EXPORT_PREFIX + name, ""))
-        version, mode, expires_at, pin = (found.get(key) for key in ("version", "mode", "expires_at", "pin"))
-    except (ValueError, AttributeError, RecursionError):
-        return None
-    numbers = [version] if expires_at is None else [version, expires_at]
-    if not all(type(number) is int and 0 <= number < 2**63 for number in numbers):
-        return None
-    if not isinstance(mode, str | None) or not isinstance(pin, str | None):
-        return None
-    return ExportRecord(name, definition.exported_snapshots[name], version, mode or "", expires_at, pin)
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return "is not JSON"
+    if not isinstance(found, dict):
+        return "is not an object"
+    version, mode, expires_at, pin = (found.get(key) for key in ("version", "mode", "expires_at", "pin"))
+    if not _is_number(version):
+        return "does not say its version"
+    if not isinstance(mode, str | None):
+        return f"has the mode {str(mode)[:40]!a}"
+    if expires_at is not None and not _is_number(expires_at):
+        return f"expires at {str(expires_at)[:40]!a}, which is not a time"
+    if not isinstance(pin, str | None):
+        return "has a pin that is no path"
+    return ExportRecord(name, root, version, mode or "", expires_at, pin)
+
+
+def _is_number(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _parse(name: str, definition: CatalogDef) -> ExportRecord | None:
+    text = definition.properties.get(EXPORT_PREFIX + name)
+    found = parse_record(name, definition.exported_snapshots[name], text)
+    return None if isinstance(found, str) else found

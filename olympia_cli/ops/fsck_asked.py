@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from olympia_cli.catalog.exports import parse_record
 from olympia_cli.catalog.snapshot import EXPORT_PREFIX
 from olympia_cli.errors import ExportNotFound, VersionNotFound
 from olympia_cli.names import Ago, AtExport, AtTime, AtVersion, Latest, Reference
 from olympia_cli.ops.fsck_chain import Chain, ReadRoot
-from olympia_cli.ops.fsck_holders import parse_export
 
 
 def wanted_root(chain: Chain, at: Reference | None, now: int) -> Callable[[ReadRoot], bool]:
@@ -34,7 +34,7 @@ def wanted_root(chain: Chain, at: Reference | None, now: int) -> Callable[[ReadR
 
 def _exported(chain: Chain, name: str) -> int:
     properties = chain.reference.properties if chain.reference is not None else {}
-    record = parse_export(properties.get(EXPORT_PREFIX + name))
+    record = parse_record(name, "", properties.get(EXPORT_PREFIX + name))
     if isinstance(record, str):
         reason = f"{name[:60]!a} is neither a version reference nor the name of an export"
         raise ExportNotFound(reason, hint="use a version, latest~1, a time, 2h, or an export's name")

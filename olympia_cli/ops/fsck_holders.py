@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
+from olympia_cli.catalog.exports import parse_record
 from olympia_cli.catalog.snapshot import EXPORT_PREFIX
 from olympia_cli.errors import Damaged
 from olympia_cli.format.actions import decode_action
@@ -113,49 +113,23 @@ def exports(files: Files, catalog: CatalogDef, holder: str, now: int) -> Held:
     names = set(catalog.exported_snapshots)
     recorded = {key.removeprefix(EXPORT_PREFIX) for key in catalog.properties if key.startswith(EXPORT_PREFIX)}
     for name in sorted(names | recorded):
-        record = parse_export(catalog.properties.get(EXPORT_PREFIX + name))
+        record = parse_record(
+            name, catalog.exported_snapshots.get(name, ""), catalog.properties.get(EXPORT_PREFIX + name)
+        )
+        if not isinstance(record, str) and record.mode not in MODES:
+            record = f"has the mode {record.mode[:40]!a}"
         drop = f"export drop {shlex.quote(name)}"
         if name not in names:
             findings.append(finding("F504", holder, f"the export {name!a} has a record and no location", hint=drop))
         elif isinstance(record, str):
             findings.append(finding("F504", holder, f"the record of the export {name!a} {record}", hint=drop))
-        elif record.pin is not None and (record.expires_at is None or record.expires_at > now):
+        elif record.pin is not None and not record.expired(now):
             found = _root(files, record.pin, holder, f"the export {name}", "F503", drop)
             if isinstance(found, Finding):
                 findings.append(found)
             else:
                 holders.append(found)
     return Held(tuple(holders), tuple(findings), len(names | recorded))
-
-
-@dataclass(frozen=True, slots=True)
-class ExportRecord:
-    version: int
-    mode: str
-    expires_at: int | None
-    pin: str | None
-
-
-def parse_export(text: str | None) -> ExportRecord | str:
-    """The record of an export, or what is wrong with it."""
-    if text is None:
-        return "is missing"
-    try:
-        record = json.loads(text)
-    except (ValueError, RecursionError):
-        return "is not JSON"
-    if not isinstance(record, dict):
-        return "is not an object"
-    version, mode, expires, pin = (record.get(key) for key in ("version", "mode", "expires_at", "pin"))
-    if type(version) is not int or version < 0:
-        return "does not say its version"
-    if mode not in MODES:
-        return f"has the mode {str(mode)[:40]!a}"
-    if expires is not None and type(expires) is not int:
-        return f"expires at {str(expires)[:40]!a}, which is not a time"
-    if pin is not None and not isinstance(pin, str):
-        return "has a pin that is no path"
-    return ExportRecord(version, mode, expires, pin)
 
 
 def _root(files: Files, path: str, holder: str, who: str, code: str, hint: str) -> Holder | Finding:

@@ -7,11 +7,23 @@ import typer
 
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
+from olympia_cli.cli.expire_render import (
+    purge_summary,
+    purged_text,
+    question,
+    show_done,
+    show_kept,
+    show_plan,
+    show_purge,
+    show_simulation,
+    summary,
+    versions_text,
+)
 from olympia_cli.cli.params import DryRun, Message, Output, RetryFor, Yes, parse_seconds
 
 if TYPE_CHECKING:
     from olympia_cli.ops.expire_plan import Planner
-    from olympia_cli.ops.expire_values import ExpirePlan, Floors, PurgePlan
+    from olympia_cli.ops.expire_values import ExpirePlan, Floors
     from olympia_cli.ops.retention import Policy
 
 EXAMPLES = [
@@ -21,15 +33,6 @@ EXAMPLES = [
     "olympia expire --yes                  # a cron line: purges what has rested, marks what is old",
     "olympia expire --plan plan.json; less plan.json; olympia expire --apply plan.json --yes",
     "olympia expire undo --yes",
-]
-
-COLUMNS = [render.Column("version", "VERSION", right=True), render.Column("reason", "REASON")]
-OUTCOMES = [
-    render.Column("policy", "POLICY"),
-    render.Column("oldest", "OLDEST", right=True),
-    render.Column("versions", "VERSIONS", right=True),
-    render.Column("files", "FILES", right=True),
-    render.Column("bytes", "BYTES", right=True),
 ]
 
 
@@ -124,9 +127,9 @@ def run(
             floors = planned.floors
         planner, policy, plan = _make_plan(session, floors, planned, keep_last, older_than, simulate, looking)
         if simulate:
-            _show_simulation(session, planner, policy)
+            show_simulation(session, planner, policy)
         elif explain:
-            _show_kept(session, plan)
+            show_kept(session, plan)
         else:
             if plan_file is not None:
                 _write_plan(session, plan_file, planner, policy, floors, plan)
@@ -168,15 +171,14 @@ def _expire(
     seconds: float,
 ) -> None:
     """Purge what has rested, then mark."""
-    from olympia_cli.cli.escape import plural
     from olympia_cli.errors import CommitConflict, PartlyDone
     from olympia_cli.ops import expire
 
-    _show_plan(session, plan)
+    show_plan(session, plan)
     version = plan.head
     if not looking:
         if not (plan.purge.is_empty and plan.mark.is_empty):
-            session.confirm(_question(plan), yes)
+            session.confirm(question(plan), yes)
             with session.progress() as progress:
                 purged = expire.purge(
                     session.catalog, plan.purge, plan.head, floors, message, retry_for=seconds, progress=progress
@@ -189,21 +191,8 @@ def _expire(
                 text = f"the purge is done, and nothing was marked: {error.message}"
                 raise PartlyDone(text, hint="run it again") from error
             version = max([version, *(done.version for done in (purged, marked) if done is not None)])
-        expire.record_run(session.catalog, {**_summary(plan), "version": version})
-    if session.output in (Output.JSON, Output.JSONL):
-        render.document(session, {"dry_run": looking, **_document(plan), "version": version})
-        return
-    if session.quiet:
-        return
-    would = "would " if looking else ""
-    if plan.purge.is_empty and plan.mark.is_empty:
-        render.line(session, f"v{version}  nothing to expire; the oldest version is v{plan.mark.oldest}")
-    if not plan.purge.is_empty:
-        render.line(session, f"v{version}  {_purged(plan.purge, looking)}")
-    if not plan.mark.is_empty:
-        many = plural(len(plan.mark.expired), "version")
-        rest = f"{plural(len(plan.mark.files), 'file')}, {_size(plan.mark.files)}, into quarantine"
-        render.line(session, f"v{version}  {would}expire{'' if looking else 'd'} {many}: {rest}")
+        expire.record_run(session.catalog, {**summary(plan), "version": version})
+    show_done(session, plan, looking, version)
 
 
 def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: float) -> None:
@@ -218,7 +207,7 @@ def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: flo
     if marks:
         back = list(range(marks[0].former_oldest, oldest))
         oldest = marks[0].former_oldest
-        session.say(f"brings back {_versions(back)}; the oldest version is v{oldest} then")
+        session.say(f"brings back {versions_text(back)}; the oldest version is v{oldest} then")
         if not dry_run:
             session.confirm("Undo the expire?", yes)
             done = expire.undo(session.catalog, message, retry_for=seconds)
@@ -227,7 +216,7 @@ def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: flo
         render.document(session, {"dry_run": dry_run, "oldest": oldest, "restored_versions": back, "version": version})
     elif not session.quiet:
         did = "would bring" if dry_run else "brought"
-        text = f"{did} back {_versions(back)}" if marks else "nothing is in quarantine"
+        text = f"{did} back {versions_text(back)}" if marks else "nothing is in quarantine"
         render.line(session, f"v{version}  {text}")
 
 
@@ -240,7 +229,7 @@ def _purge(session: Session, floors: Floors, dry_run: bool, yes: bool, message: 
     with session.progress() as progress:
         planner = Planner(session.catalog, floors, probe=not dry_run, progress=progress)
         plan = planner.purge()
-    _show_purge(session, plan)
+    show_purge(session, plan)
     version = planner.head.version
     if not dry_run and not plan.is_empty:
         session.confirm(f"Delete {plural(len(plan.files), 'file')} for good?", yes)
@@ -249,7 +238,7 @@ def _purge(session: Session, floors: Floors, dry_run: bool, yes: bool, message: 
                 session.catalog, plan, planner.head.version, floors, message, retry_for=seconds, progress=progress
             )
         version = version if done is None else done.version
-        values = {"oldest": planner.oldest, "purged": _purge_summary(plan), "version": version}
+        values = {"oldest": planner.oldest, "purged": purge_summary(plan), "version": version}
         expire.record_run(session.catalog, values)
     versions = list(range(plan.former_purged, plan.purged))
     size = sum(file.bytes for file in plan.files)
@@ -268,133 +257,8 @@ def _purge(session: Session, floors: Floors, dry_run: bool, yes: bool, message: 
         resting = f"; {plural(len(planner.marks), 'mark')} in quarantine" if planner.marks else ""
         text = f"nothing to purge{resting}"
         if not plan.is_empty:
-            text = _purged(plan, dry_run)
+            text = purged_text(plan, dry_run)
         render.line(session, f"v{version}  {text}")
-
-
-# Showing
-
-
-def _show_plan(session: Session, plan: ExpirePlan) -> None:
-    from olympia_cli.cli.escape import plural
-
-    mark = plan.mark
-    _show_purge(session, plan.purge)
-    if not mark.is_empty:
-        session.say(f"expire  {_versions(mark.expired)}: {plural(len(mark.files), 'file')}, {_size(mark.files)}")
-    session.say(f"keep    {_versions([kept.version for kept in mark.kept])}")
-    if mark.young:
-        session.say(f"leave   {plural(mark.young, 'file')} too young to be taken")
-    if mark.unknown:
-        shown = ", ".join(mark.unknown_paths[:3]) + (", …" if mark.unknown > 3 else "")
-        session.say(f"leave   {plural(mark.unknown, 'file')} that the format does not know: {shown}")
-
-
-def _show_purge(session: Session, plan: PurgePlan) -> None:
-    from olympia_cli.cli.escape import plural
-
-    for note in plan.notes:
-        session.say(f"note: {note}")
-    if plan.is_empty:
-        return
-    versions = range(plan.former_purged, plan.purged)
-    gone = _versions(versions) if versions else "what was left"
-    session.say(f"purge   {gone}: {plural(len(plan.files), 'file')}, {_size(plan.files)}, deleted for good")
-    if plan.rescued:
-        session.say(f"keep    {plural(plan.rescued, 'file')} of the quarantine that something kept reaches")
-
-
-def _purged(plan: PurgePlan, looking: bool) -> str:
-    from olympia_cli.cli.escape import plural
-
-    deleted = f"{plural(len(plan.files), 'file')}, {_size(plan.files)}"
-    if plan.purged == plan.former_purged:
-        return f"{'would delete' if looking else 'deleted'} what was left to delete: {deleted}"
-    many = plural(plan.purged - plan.former_purged, "version")
-    return f"{'would purge' if looking else 'purged'} {many}: {deleted}"
-
-
-def _show_kept(session: Session, plan: ExpirePlan) -> None:
-    values = ({"version": one.version, "reason": one.reason, "detail": one.detail} for one in plan.mark.kept)
-    columns = [*COLUMNS, render.Column("detail", "DETAIL")]
-    if session.output in (Output.JSON, Output.JSONL):
-        render.document(session, {"dry_run": True, **_document(plan), "version": plan.head})
-    else:
-        render.records(
-            session, "kept_versions", columns, values, name=lambda value: str(value["version"]), title="kept versions"
-        )
-
-
-def _show_simulation(session: Session, planner: Planner, policy: Policy) -> None:
-    from olympia_cli.ops.expire_simulate import simulate
-
-    outcomes = [outcome.describe() for outcome in simulate(planner, policy)]
-    head = {"version": planner.head.version, "dry_run": True}
-    render.records(session, "policies", OUTCOMES, outcomes, head=head, name=lambda value: str(value["policy"]))
-
-
-def _question(plan: ExpirePlan) -> str:
-    if plan.mark.is_empty:
-        return "Delete what has rested in quarantine?"
-    if plan.purge.is_empty:
-        return f"Take {_versions(plan.mark.expired)} out of history?"
-    return f"Delete what has rested in quarantine, and take {_versions(plan.mark.expired)} out of history?"
-
-
-def _summary(plan: ExpirePlan) -> dict[str, Any]:
-    from olympia_cli.ops.expire_values import count
-
-    return {
-        "oldest": plan.mark.oldest,
-        "expired": len(plan.mark.expired),
-        "files": count(plan.mark.files),
-        "bytes": sum(file.bytes for file in plan.mark.files),
-        "purged": _purge_summary(plan.purge),
-    }
-
-
-def _purge_summary(plan: PurgePlan) -> dict[str, Any]:
-    from olympia_cli.ops.expire import describe_purge
-
-    described = describe_purge(plan)
-    return {**described, "versions": len(described["versions"])}
-
-
-def _document(plan: ExpirePlan) -> dict[str, Any]:
-    from olympia_cli.ops.expire import describe_purge
-    from olympia_cli.ops.expire_values import count
-
-    mark = plan.mark
-    return {
-        "oldest": mark.oldest,
-        "expired_versions": list(mark.expired),
-        "kept_versions": [
-            {"version": kept.version, "reason": kept.reason, "detail": kept.detail} for kept in mark.kept
-        ],
-        "files": count(mark.files),
-        "bytes": sum(file.bytes for file in mark.files),
-        "purged": describe_purge(plan.purge),
-        "young_files": mark.young,
-        "unknown_files": {"count": mark.unknown, "paths": list(mark.unknown_paths)},
-    }
-
-
-def _versions(versions: Any) -> str:
-    """`v3…v9 (7 versions)`, of a run of versions."""
-    from olympia_cli.cli.escape import plural
-
-    numbers = list(versions)
-    if not numbers:
-        return "no version"
-    if len(numbers) == 1:
-        return f"v{numbers[0]}"
-    return f"v{numbers[0]}…v{numbers[-1]} ({plural(len(numbers), 'version')})"
-
-
-def _size(files: Any) -> str:
-    from olympia_cli.cli.escape import size
-
-    return size(sum(file.bytes for file in files))
 
 
 # Plan files
