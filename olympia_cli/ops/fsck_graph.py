@@ -8,26 +8,26 @@ and what is kept of a node is a number, its summary and the numbers of what it n
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from olympia_cli.errors import Damaged, OlympiaError, StoreError
-from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
+from olympia_cli.errors import OlympiaError
 from olympia_cli.format.node import Node
 from olympia_cli.format.node_file import decode_node
-from olympia_cli.format.paths import FileKind, check_pointer, file_kind, parse_root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef
-from olympia_cli.names import Kind, TableName
+from olympia_cli.names import TableName
 from olympia_cli.ops.fsck_definitions import Definitions
-from olympia_cli.ops.fsck_read import AT_ONCE, Files, Trouble, node_trouble, rest_of_node
-from olympia_cli.tree.edit import max_keys, min_keys
+from olympia_cli.ops.fsck_node import NodeFacts, NodeRules
+from olympia_cli.ops.fsck_read import AT_ONCE, Files, Trouble
 from olympia_cli.tree.load import MAX_DEPTH
 
 NOWHERE = 0xFFFFFFFF
 """In place of a child's number where there is no child that could be followed."""
 
+NO_HEIGHT = 255
+"""The height of a node that none of its children tells."""
+
 _NONE: array[int] = array("I")
-_ROOT_INSIDE = "it is the root of a version, and stands inside a tree"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +44,15 @@ class _Open:
     """An inner node whose children are not all summed up."""
 
     keys: tuple[str, ...]
-    is_root: bool
     missing: int
 
 
 class Graph:
     """All nodes that were met, by number, and what is wrong with them."""
 
-    def __init__(
-        self, files: Files, keys: KeyCodec | None, order: int | None, java: bool, definitions: Definitions | None
-    ) -> None:
+    def __init__(self, files: Files, rules: NodeRules, definitions: Definitions | None) -> None:
         self._files = files
-        self._keys = keys
-        self._order = order
-        self._java = java
+        self._rules = rules
         self._definitions = definitions
         self.numbers: dict[str, int] = {}
         self.paths: list[str] = []
@@ -99,16 +94,14 @@ class Graph:
             number, new = self._number(path)
             if not new and self._taken(number):
                 continue
-            if isinstance(node, bytes):
-                self.take_rest(number, node, waiting)
-            else:
-                self._take(number, node, path, waiting, is_root=True)
+            self.take(self._rules.look_at_root(path, node), waiting)
         while waiting and not self._files.out_of_time:
             wanted, waiting = waiting[-AT_ONCE:], waiting[:-AT_ONCE]
             # a root that stands inside a tree too may have had its turn already
             wanted = [path for path in wanted if not self._taken(self.numbers[path])]
             for path, data in self._files.read_many(wanted):
-                self._take_file(path, data, waiting)
+                self.read_count += 1
+                self.take(self._rules.look(path, data), waiting)
                 self._files.progress.advance()
             self._settle()
             if self._definitions is not None and self._definitions.full:
@@ -137,43 +130,6 @@ class Graph:
     def _taken(self, number: int) -> bool:
         return bool(self.height[number]) or number in self._open or number in self.unreadable
 
-    def _take_file(self, path: str, data: bytes | StoreError, waiting: list[str]) -> None:
-        number = self.numbers[path]
-        self.read_count += 1
-        if isinstance(data, Exception):
-            trouble, rest = node_trouble(data), b""
-        else:
-            try:
-                file = decode_node(data, path, self._java)
-            except Exception as error:
-                # what a decoder stumbles over is damage, whatever it says
-                trouble, rest = node_trouble(error, data), data
-            else:
-                self.without_digest += not file.verified
-                root = parse_root_path(path) is not None
-                if CATALOG_DEF in file.system and not root:
-                    self.mark(number, path, "F207", _ROOT_INSIDE)
-                self._take(number, file.node, path, waiting, is_root=root)
-                return
-        self.marks.append(Mark(number, path, trouble))
-        self.take_rest(number, rest, waiting)
-
-    def take_rest(self, number: int, data: bytes, waiting: list[str]) -> None:
-        """Follow what can still be read of a damaged node: what it leads to is not lost, and not an orphan."""
-        self.unreadable.add(number)
-        rest = rest_of_node(data, self._keys) if data else None
-        if rest is not None:
-            children = [path for path in rest.children if file_kind(path) is FileKind.NODE]
-            self.children[number] = array("I", (self._child(path, waiting, doubtful=True) for path in children))
-            if self._definitions is not None and self._keys is not None:
-                note, decode = self._definitions.note, self._keys.decode
-                named = [(key, path) for key, path in rest.entries if path and file_kind(path) is FileKind.DEFINITION]
-                kinds = [decode(key, "").kind for key, _ in named]
-                self.names[number] = array(
-                    "I", (note(path, kind, key, doubtful=True) for (key, path), kind in zip(named, kinds, strict=True))
-                )
-        self._finished(number)
-
     def _child(self, path: str, waiting: list[str], doubtful: bool = False) -> int:
         number, new = self._number(path)
         if new:
@@ -184,84 +140,45 @@ class Graph:
             self.doubtful.discard(number)
         return number
 
-    def _take(self, number: int, node: Node, path: str, waiting: list[str], is_root: bool = False) -> None:
-        self._check_fill(number, node, path, is_root)
-        self._take_entries(number, node, path)
-        self.first[number] = node.keys[0] if node.keys else None
-        self.last[number] = node.keys[-1] if node.keys else None
-        if node.is_leaf:
+    def take(self, facts: NodeFacts, waiting: list[str]) -> None:
+        """Take in what a node says by itself; what it leads to and is new is put to what is waiting."""
+        number, _ = self._number(facts.path)
+        self.marks += [Mark(number, path, trouble) for path, trouble in facts.marks]
+        self.without_digest += not facts.verified
+        if self._definitions is not None and facts.names:
+            note, doubtful = self._definitions.note, not facts.readable
+            self.names[number] = array("I", (note(path, kind, key, doubtful) for path, kind, key in facts.names))
+        if not facts.readable:
+            self.unreadable.add(number)
+            known = [path for path in facts.children if path is not None]
+            self.children[number] = array("I", (self._child(path, waiting, doubtful=True) for path in known))
+            self._finished(number)
+            return
+        self.has[number], self.needs[number] = self._namespaces(facts.has), self._namespaces(facts.needs)
+        keys = facts.keys
+        self.first[number] = keys[0] if keys else None
+        self.last[number] = keys[-1] if keys else None
+        if facts.is_leaf:
             self.height[number] = 1
             self._finished(number)
             return
-        children = array("I")
-        for child in node.children:
-            if not isinstance(child, str):
-                children.append(NOWHERE)  # the Java SDK leaves single pointers NULL
-                continue
-            try:
-                check_pointer(child, path)
-            except Damaged as error:
-                self.mark(number, path, "F212", error.reason)
-                children.append(NOWHERE)
-                continue
-            if parse_root_path(child) is not None:
-                self.mark(number, child, "F207", _ROOT_INSIDE)
-            children.append(self._child(child, waiting))
+        children = array("I", (NOWHERE if child is None else self._child(child, waiting) for child in facts.children))
         self.children[number] = children
         missing = 0
         for at in set(children):
             if at != NOWHERE and not self._done(at):
                 self._waiters.setdefault(at, []).append(number)
                 missing += 1
-        self._open[number] = _Open(node.keys, is_root, missing)
+        self._open[number] = _Open(keys, missing)
         if not missing:
             self._ready.append(number)
 
+    def _namespaces(self, names: Sequence[str]) -> array[int]:
+        known = self.namespaces
+        return array("I", (known.setdefault(name, len(known)) for name in names)) if names else _NONE
+
     def _done(self, number: int) -> bool:
         return bool(self.height[number]) or number in self.unreadable
-
-    def _check_fill(self, number: int, node: Node, path: str, is_root: bool) -> None:
-        if self._order is None or self._java:
-            return
-        count, most, fewest = len(node.keys), max_keys(self._order), min_keys(self._order)
-        if count > most:
-            self.mark(number, path, "F211", f"it has {count} keys, and a node of order {self._order} at most {most}")
-        elif is_root and not count and not node.is_leaf:
-            self.mark(number, path, "F211", "it is a root with a single child")
-        elif not is_root and count < fewest:
-            self.mark(number, path, "F211", f"it has {count} keys, and a node of order {self._order} at least {fewest}")
-
-    def _take_entries(self, number: int, node: Node, path: str) -> None:
-        if self._keys is None:
-            return
-        has, needs, names = array("I"), array("I"), array("I")
-        decode, known = self._keys.decode, self.namespaces
-        bad, before = [], -1
-        for key, value in zip(node.keys, node.values, strict=True):
-            try:
-                name = decode(key, path)
-            except Damaged:
-                bad.append(key)
-                continue
-            if value is None:
-                continue
-            namespace = known.setdefault(name.namespace, len(known))
-            if name.kind is Kind.NAMESPACE:
-                has.append(namespace)
-            elif namespace != before:
-                needs.append(namespace)
-                before = namespace
-            try:
-                check_pointer(value, path)
-            except Damaged as error:
-                self.mark(number, path, "F212", error.reason)
-                continue
-            if self._definitions is not None:
-                names.append(self._definitions.note(value, name.kind, key))
-        if bad:
-            more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
-            self.mark(number, path, "F215", f"the key {bad[0].strip()[:60]!a} is of no object{more}")
-        self.has[number], self.needs[number], self.names[number] = has, needs, names
 
     # Edges
 
@@ -285,12 +202,12 @@ class Graph:
             return
         keys, children = found.keys, self.children[number]
         heights = [self.height[child] if child != NOWHERE else 0 for child in children]
-        usual = max(set(heights) - {0}, key=heights.count, default=0)
+        usual = max(sorted(set(heights) - {0, NO_HEIGHT}), key=heights.count, default=0)
         first, last = self.first[number], self.last[number]
         for at, child in enumerate(children):
             if child == NOWHERE or not heights[at]:
                 continue
-            if heights[at] != usual and not self._java:
+            if heights[at] not in (usual, NO_HEIGHT) and not self._rules.java:
                 more = f"{heights[at]} levels, and its siblings {usual}"
                 self.mark(number, self.paths[child], "F210", f"the tree below it has {more}")
             low = keys[at - 1] if at else None
@@ -308,7 +225,7 @@ class Graph:
             if at == len(keys):
                 last = child_last
         self.first[number], self.last[number] = first, last
-        self.height[number] = min(usual + 1, 255)
+        self.height[number] = min(usual + 1, NO_HEIGHT) if usual else NO_HEIGHT
         if usual + 1 == MAX_DEPTH + 1:
             self.mark(number, self.paths[number], "F210", f"the tree below it is deeper than {MAX_DEPTH} levels")
         self._finished(number)
@@ -341,13 +258,18 @@ class Graph:
             self._settle()
 
     def _pointer_back(self) -> tuple[int, int]:
-        """Go down from any open node through open nodes; what is met again is below itself."""
-        holder = node = min(self._open)
-        seen: set[int] = set()
-        while node not in seen:
-            seen.add(node)
-            holder, node = node, next(child for child in self.children[node] if child in self._open)
-        return holder, node
+        """Go down from any open node through open nodes until one is met again: around it goes a circle, which is cut
+        before the node whose name comes first, wherever the way began."""
+        node = min(self._open)
+        way: dict[int, int] = {}
+        while node not in way:
+            way[node] = next(child for child in self.children[node] if child in self._open)
+            node = way[node]
+        circle = [node]
+        while way[circle[-1]] != node:
+            circle.append(way[circle[-1]])
+        first = min(range(len(circle)), key=lambda at: self.paths[circle[at]])
+        return circle[first - 1], circle[first]
 
 
 def read_node(files: Files, path: str, java: bool) -> Node | None:

@@ -6,6 +6,7 @@ All of it is information. A million of one kind become twenty findings and a sum
 from __future__ import annotations
 
 import json
+from bisect import insort
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -31,7 +32,7 @@ _CODES = {
 
 @dataclass(slots=True)
 class Tally:
-    """Files of one code: the first few by name, the rest as a sum."""
+    """Files of one code: the first few in the order of their names, the rest as a sum."""
 
     code: str
     named: list[tuple[str, int]] = field(default_factory=list)
@@ -39,14 +40,13 @@ class Tally:
     bytes: int = 0
 
     def add(self, path: str, size: int) -> None:
-        if len(self.named) < NAMED:
-            self.named.append((path, size))
-        else:
+        insort(self.named, (path, size))
+        if len(self.named) > NAMED:
             self.files += 1
-            self.bytes += size
+            self.bytes += self.named.pop()[1]
 
     def findings(self, remark: str = "") -> Iterator[Finding]:
-        for path, size in sorted(self.named):
+        for path, size in self.named:
             yield finding(self.code, path, f"{_CODES[self.code]} ({size:,} bytes){remark}")
         if self.files:
             yield finding(self.code, "", f"{self.files:,} files more like these ({self.bytes:,} bytes){remark}")

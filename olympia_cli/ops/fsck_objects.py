@@ -21,6 +21,7 @@ MOST_IN_ALL = 20_000
 """And so many for all of them: where everything is damaged, more names help nobody."""
 
 MOST_HOLDERS = 16
+MOST_NAMING = 64
 TRIES = 12
 
 
@@ -105,15 +106,16 @@ class Objects:
     def of_definition(self, path: str, key: str, holders: Iterable[int]) -> Hit:
         """The objects whose definition is at a path, from the nodes that name it."""
         found = {key}
-        for holder in sorted(holders, reverse=True)[:MOST_HOLDERS]:
-            node = self._node(self._graph.paths[holder])
+        for holder in sorted(self._graph.paths[holder] for holder in holders)[:MOST_HOLDERS]:
+            node = self._node(holder)
             if node is not None:
                 found.update(one for one, value in zip(node.keys, node.values, strict=True) if value == path)
         return Hit(self._named(sorted(found)))
 
     def entries(self, nodes: Iterable[int]) -> Iterator[tuple[int, str, str]]:
-        """Node number, key and definition path of all that stands in nodes, as far as they can be read."""
-        for number in nodes:
+        """Node number, key and definition path of all that stands in the first of these nodes by name, as far as they
+        can be read."""
+        for number in sorted(nodes, key=self._graph.paths.__getitem__)[:MOST_NAMING]:
             path = self._graph.paths[number]
             node = self._node(path)
             if node is not None:
@@ -182,7 +184,8 @@ class Objects:
         number = graph.numbers.get(path)
         while number is not None and number not in seen and (low is None or high is None):
             seen.add(number)
-            parent = next((at for at, children in enumerate(graph.children) if number in children), None)
+            above = (at for at, children in enumerate(graph.children) if number in children)
+            parent = min(above, key=graph.paths.__getitem__, default=None)
             node = self._node(graph.paths[parent]) if parent is not None else None
             if node is None or graph.paths[number] not in node.children:
                 break

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from olympia_cli.errors import VersionNotFound
 from olympia_cli.format.keys import KeyCodec
-from olympia_cli.format.node import Node
-from olympia_cli.format.node_file import DIGEST_KEY
 from olympia_cli.format.paths import LATEST, OLDEST
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import Ago, AtTime, Reference, TableName
@@ -21,9 +19,6 @@ from olympia_cli.ops.fsck_chain import (
     Chain,
     ChainReader,
     ReadRoot,
-    check_catalog,
-    check_root,
-    check_times,
     list_versions,
 )
 from olympia_cli.ops.fsck_data import DataChecks
@@ -33,7 +28,9 @@ from olympia_cli.ops.fsck_hints import check_gaps, check_latest, no_version, rea
 from olympia_cli.ops.fsck_holders import Holder, check_actions, exports, transactions
 from olympia_cli.ops.fsck_listing import Listing, look_for, read_quarantine
 from olympia_cli.ops.fsck_meanwhile import still_so
+from olympia_cli.ops.fsck_node import NodeRules
 from olympia_cli.ops.fsck_read import Files, Trouble
+from olympia_cli.ops.fsck_roots import RootChecks, RootsSeen
 from olympia_cli.ops.fsck_state import Verified
 from olympia_cli.ops.fsck_verdict import Verdict
 from olympia_cli.ops.fsck_versions import Radius
@@ -55,19 +52,6 @@ class Outcome:
     complete: bool = True
     version: int | None = None
     read_only: bool = False
-
-
-@dataclass(slots=True)
-class Walked:
-    """What was followed: versions with the numbers of their roots, and what is wrong with their catalog definitions."""
-
-    roots: dict[int, int] = field(default_factory=dict)
-    unreadable: set[int] = field(default_factory=set)
-    holders: dict[int, list[Holder]] = field(default_factory=dict)
-    bad_catalogs: dict[str, list[int]] = field(default_factory=dict)
-    catalogs: dict[str, list[int]] = field(default_factory=dict)
-    """Catalog definitions without a digest."""
-    actions: int = 0
 
 
 class Run:
@@ -93,13 +77,15 @@ class Run:
         self.data = data
         self.progress = progress
         self.files = Files(store, out_of_time, progress)
-        self.walked = Walked()
+        self.seen = RootsSeen()
+        self.roots: dict[int, int] = {}
+        """The versions that were followed, with the numbers of their roots."""
+        self.holders: dict[int, list[Holder]] = {}
+        """What else begins at a node."""
         self.findings: list[Finding] = []
         self.extra: list[Finding] = []
         self.counts: dict[str, int] = {}
         self.saved: frozenset[str] = frozenset()
-        self.roots_read = 0
-        self.roots_without_digest = 0
 
     def run(self) -> Outcome:
         """1 hints and names; 2 roots as a chain, and the trees below those asked for; 3 what else holds files;
@@ -146,7 +132,9 @@ class Run:
             Definitions(self.files, self.keys, self.verified, self.depth >= DATA) if self.depth >= FULL else None
         )
         order = sizes.order if sizes is not None else None
-        self.graph = Graph(self.files, self.keys, order, chain.java, self.definitions)
+        self.rules = NodeRules(self.keys, order, chain.java, names=self.depth >= FULL)
+        self.graph = Graph(self.files, self.rules, self.definitions)
+        self.checks = RootChecks(self.reader, self.seen, actions=self.depth >= FULL)
 
     # Roots and trees
 
@@ -169,15 +157,11 @@ class Run:
             "reading versions" if follow_all else "reading roots", len(kept) if not follow_all else None
         )
         wanted = None if self.all else wanted_root(self.chain, self.at, self.now)
-        before: ReadRoot | None = None
         found: ReadRoot | None = None
         batch: list[ReadRoot] = []
-        readable = 0
         for root in self.reader.roots(kept):
             self.progress.advance()
-            self._note_root(root, before)
-            readable += root.root is not None
-            before = root if root.root is not None else before
+            self.checks.note(root)
             if follow_all:
                 batch.append(root)
                 if len(batch) >= ROOTS_AT_ONCE:
@@ -196,16 +180,9 @@ class Run:
                     self.progress.phase("reading nodes")
                     yield from self._follow([found])
         if self.depth == HINTS:
-            self._check_catalogs([before] if before is not None else [])
-        if not readable and not self.files.out_of_time:
+            self.checks.check_catalogs([self.checks.before] if self.checks.before is not None else [])
+        if not self.seen.readable and not self.files.out_of_time:
             self.findings.append(finding("F103", "vn/", "no version can be read", hint="fsck --salvage DEST"))
-
-    def _note_root(self, root: ReadRoot, before: ReadRoot | None) -> None:
-        self.roots_read += 1
-        self.findings += check_root(self.chain, root)
-        self.findings += check_times(root, before)
-        if root.data is not None and root.root is not None and DIGEST_KEY not in root.data:
-            self.roots_without_digest += 1
 
     def _reference_root(self) -> ReadRoot | None:
         """Nothing fits: a time before all versions is a mistake, a version in a gap is damage that is told already."""
@@ -215,40 +192,9 @@ class Run:
 
     def _follow(self, batch: Sequence[ReadRoot]) -> Iterator[tuple[TableName, TableDef]]:
         """Check what these roots reach and no root before them did."""
-        self._check_catalogs(batch)
-        roots: list[tuple[str, Node | bytes]] = []
+        yield from self.graph.add(self.checks.follow(batch))
         for one in batch:
-            if one.root is not None:
-                roots.append((one.path, one.root.node))
-            else:
-                roots.append((one.path, one.data or b""))
-                self.walked.unreadable.add(one.version)
-            if self.depth >= FULL and one.root is not None and one.data is not None and not self.chain.java:
-                self._check_actions(one.data, one.path, one.version)
-        yield from self.graph.add(roots)
-        for one in batch:
-            self.walked.roots[one.version] = self.graph.numbers[one.path]
-
-    def _check_catalogs(self, batch: Sequence[ReadRoot]) -> None:
-        for one in batch:
-            if one.root is None:
-                continue
-            catalog = self.reader.catalog(one.root.catalog_def)
-            if catalog.trouble is not None and catalog.trouble.code == "F212":
-                here = [(one.version, one.version)]
-                self.findings.append(finding("F212", one.path, catalog.trouble.reason, versions=here))
-            elif catalog.trouble is not None:
-                self.walked.bad_catalogs.setdefault(one.root.catalog_def, []).append(one.version)
-            elif not catalog.verified:
-                self.walked.catalogs.setdefault(one.root.catalog_def, []).append(one.version)
-            self.findings += check_catalog(self.chain, one, catalog)
-
-    def _check_actions(self, data: bytes, path: str, version: int) -> None:
-        count, reason = check_actions(data, path)
-        self.walked.actions += count
-        if reason:
-            message = f"the log of version {version}: {reason}"
-            self.findings.append(finding("F401", path, message, versions=[(version, version)]))
+            self.roots[one.version] = self.graph.numbers[one.path]
 
     def _compare_with_log(self) -> None:
         """A definition without a digest may have been cut, or be another one; the log tells."""
@@ -258,8 +204,8 @@ class Run:
         if any(one.definition is not None and not one.verified for one in chain.catalogs.values()):
             for path in list(disproved_catalogs(self.reader, chain.kept)):
                 chain.catalogs[path] = CatalogFile(None, Trouble("F307", f"the catalog definition {_DISPROVED}"))
-                if path in self.walked.catalogs:
-                    self.walked.bad_catalogs[path] = self.walked.catalogs[path]
+                if path in self.seen.catalogs:
+                    self.seen.bad_catalogs[path] = self.seen.catalogs[path]
         if definitions.unverified and self.keys is not None:
             first = self._first_versions(set(definitions.unverified)) if self.all else {}
             for number in disproved(self.reader, chain.kept, definitions.unverified, first, self.keys):
@@ -272,7 +218,7 @@ class Run:
         for node, names in enumerate(self.graph.names):
             for number in numbers.intersection(names):
                 naming.setdefault(number, []).append(node)
-        roots = {root: version for version, root in self.walked.roots.items()}
+        roots = {root: version for version, root in self.roots.items()}
         radius = Radius(self.graph, roots, {}, {node for nodes in naming.values() for node in nodes})
         found = {number: radius.versions(nodes) for number, nodes in naming.items()}
         return {number: versions[0][0] for number, versions in found.items() if versions}
@@ -296,7 +242,7 @@ class Run:
 
     def _follow_holder(self, holder: Holder) -> None:
         catalog = self.reader.catalog(holder.root.catalog_def)
-        if catalog.trouble is not None and holder.root.catalog_def not in self.walked.bad_catalogs:
+        if catalog.trouble is not None and holder.root.catalog_def not in self.seen.bad_catalogs:
             reason = f"{holder.who}: {catalog.trouble.reason}"
             self.findings.append(finding(holder.code, holder.root.catalog_def, reason))
         if self.depth >= FULL:
@@ -305,7 +251,7 @@ class Run:
                 self.findings.append(finding(holder.code, holder.path, f"{holder.who}: {reason}"))
         for _ in self.graph.add([(holder.path, holder.root.node)]):
             pass
-        self.walked.holders.setdefault(self.graph.numbers[holder.path], []).append(holder)
+        self.holders.setdefault(self.graph.numbers[holder.path], []).append(holder)
 
     # The verdict
 
@@ -352,10 +298,10 @@ class Run:
         existing, _ = list_versions(self.store)
         late = [version for version in existing if version > self.chain.latest]
         if late:
-            before = len(self.findings)
+            before = len(self.seen.findings)
             for _ in self._follow(list(self.reader.roots(late))):
                 pass
-            del self.findings[before:]
+            del self.seen.findings[before:]
 
     def _reached(self, path: str) -> bool:
         return (
@@ -368,12 +314,12 @@ class Run:
         has = hasattr(self, "graph")
         definitions = self.definitions if has else None
         return {
-            "versions": len(self.walked.roots) if has and self.depth >= STRUCTURE else self.roots_read,
-            "roots": self.roots_read,
+            "versions": len(self.roots) if has and self.depth >= STRUCTURE else self.seen.read,
+            "roots": self.seen.read,
             "nodes": self.graph.read_count if has else 0,
             "definitions": (definitions.read_count if definitions is not None else 0)
             + (len(self.chain.catalogs) if has else 0),
-            "actions": self.walked.actions,
+            "actions": self.seen.actions,
             "transactions": self.counts.get("transactions", 0),
             "exports": self.counts.get("exports", 0),
             "data_files": int(getattr(self.data, "checked", {}).get("data_files", 0)),

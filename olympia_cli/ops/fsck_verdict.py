@@ -12,7 +12,7 @@ from olympia_cli.names import ObjectName, TableName
 from olympia_cli.ops.findings import Finding, Severity, finding, ranges
 from olympia_cli.ops.fsck_definitions import NO_ID, parse_definition
 from olympia_cli.ops.fsck_hints import REPAIR, SALVAGE
-from olympia_cli.ops.fsck_objects import Hit, Objects
+from olympia_cli.ops.fsck_objects import MOST_NAMING, Hit, Objects
 from olympia_cli.ops.fsck_read import Trouble
 from olympia_cli.ops.fsck_versions import Radius, Ranges, VersionChecks, inside, merge, without
 
@@ -48,23 +48,22 @@ class Verdict:
         self._holders = self._naming()
         bad = {node for group in self._groups.values() for node in group.nodes}
         bad.update(node for nodes in self._holders.values() for node in nodes)
-        walked = run.walked
-        who = {node: [one.who for one in holders] for node, holders in walked.holders.items()}
-        versions = {number: version for version, number in walked.roots.items()}
+        who = {node: [one.who for one in holders] for node, holders in run.holders.items()}
+        versions = {number: version for version, number in run.roots.items()}
         self._radius = Radius(self._graph, versions, who, bad)
-        self._codes = {one.who: one.code for holders in walked.holders.values() for one in holders}
+        self._codes = {one.who: one.code for holders in run.holders.values() for one in holders}
         self._objects = Objects(run.files, self._graph, run.keys, run.chain.java, run.chain.path)
-        self._versions = [version for version in sorted(walked.roots) if version not in walked.unreadable]
+        self._versions = [version for version in sorted(run.roots) if version not in run.seen.unreadable]
 
     @property
     def hides_files(self) -> bool:
         """Whether something that could lead to files cannot be read."""
-        return bool(self._run.walked.unreadable) or any(code in _HIDES_KEYS for code, _ in self._groups)
+        return bool(self._run.seen.unreadable) or any(code in _HIDES_KEYS for code, _ in self._groups)
 
     def findings(self, objects: bool) -> list[Finding]:
         """All of them; `objects` says whether files are read again to name what is hit."""
         run = self._run
-        found = [*run.findings, *self._data(run.extra)]
+        found = [*run.findings, *run.seen.findings, *self._data(run.extra)]
         found += self._catalogs()
         found += self._nodes(objects)
         found += self._definitions(objects)
@@ -111,7 +110,7 @@ class Verdict:
     def _nodes(self, objects: bool) -> Iterator[Finding]:
         counts: dict[str, int] = {}
         rest: dict[str, set[int]] = {}
-        for (code, path), group in self._groups.items():
+        for (code, path), group in sorted(self._groups.items()):
             counts[code] = counts.get(code, 0) + 1
             if counts[code] > MOST_FINDINGS:
                 rest.setdefault(code, set()).update(group.nodes)
@@ -155,7 +154,7 @@ class Verdict:
             return
         counts: dict[str, int] = {}
         rest: dict[str, set[int]] = {}
-        for number, bad in definitions.bad.items():
+        for number, bad in sorted(definitions.bad.items(), key=lambda one: one[1].path):
             code = bad.trouble.code
             if code == "F301" and number in definitions.doubtful:
                 continue
@@ -171,7 +170,7 @@ class Verdict:
             yield self._finding(code, "", f"{counts[code] - MOST_FINDINGS:,} files more like these", held, Hit())
 
     def _catalogs(self) -> Iterator[Finding]:
-        for path, versions in self._run.walked.bad_catalogs.items():
+        for path, versions in self._run.seen.bad_catalogs.items():
             trouble = self._run.chain.catalogs[path].trouble or Trouble("F307", "")
             yield finding(trouble.code, path, trouble.reason, versions=ranges(versions))
 
@@ -187,7 +186,7 @@ class Verdict:
                 tables = [name for name in one.objects if isinstance(name, TableName)]
                 numbers = {number for name in tables for number in definitions.of_table(keys.encode(name))}
             nodes = [node for node, names in enumerate(self._graph.names) if not numbers.isdisjoint(names)]
-            roots = {number: version for version, number in self._run.walked.roots.items()}
+            roots = {number: version for version, number in self._run.roots.items()}
             yield replace(one, versions=Radius(self._graph, roots, {}, nodes).versions(nodes))
 
     # Whole versions
@@ -196,7 +195,7 @@ class Verdict:
         run = self._run
         catalog_id = run.chain.reference.id if run.chain.reference is not None else ""
         checks = VersionChecks(self._graph, run.definitions, catalog_id)
-        checks.run([run.walked.roots[version] for version in self._versions])
+        checks.run([run.roots[version] for version in self._versions])
         end = len(self._versions)
         for count, (node, spans) in enumerate(checks.twice.all(end)):
             path = self._graph.paths[node]
@@ -218,10 +217,10 @@ class Verdict:
         return ranges(version for first, end in spans for version in self._versions[first:end])
 
     def _homeless(self, namespace: int, name: str, versions: Ranges) -> Finding:
-        nodes = self._objects.reached(self._run.walked.roots[versions[-1][1]])
+        nodes = self._objects.reached(self._run.roots[versions[-1][1]])
         nodes = [node for node in nodes if namespace in self._graph.needs[node]]
         path, found = "", []
-        for node, key, _ in self._objects.entries(nodes[:64]):
+        for node, key, _ in self._objects.entries(nodes):
             one = self._objects.name(key)
             if one is not None and one.namespace == name and one.name:
                 path = path or self._graph.paths[node]
@@ -272,15 +271,15 @@ class Verdict:
         """How many objects of a version have these definitions, or one of them the catalog's id; and who they are."""
         definitions = self._run.definitions
         assert definitions is not None
-        nodes = self._objects.reached(self._run.walked.roots[version])
+        nodes = self._objects.reached(self._run.roots[version])
         nodes = [node for node in nodes if not numbers.isdisjoint(self._graph.names[node])]
         total = sum(number in numbers for node in nodes for number in self._graph.names[node])
         found: dict[ObjectName, str] = {}
-        for _, key, value in self._objects.entries(nodes[:64]):
+        for _, key, value in self._objects.entries(nodes):
             name = self._objects.name(key)
             if name is not None and definitions.number(value) in numbers:
                 found.setdefault(name, value)
-        if len(nodes) <= 64:
+        if len(nodes) <= MOST_NAMING:
             # one object can be there twice, but not have the catalog's id and be there twice
             total = len(found) if total > 1 else 2
         return total, found
@@ -292,7 +291,7 @@ class Verdict:
 
     def _without_digest(self) -> Iterator[Finding]:
         run = self._run
-        count = run.roots_without_digest + self._graph.without_digest
+        count = run.seen.without_digest + self._graph.without_digest
         count += run.definitions.without_digest if run.definitions is not None else 0
         count += sum(one.definition is not None and not one.verified for one in run.chain.catalogs.values())
         if count:
