@@ -29,6 +29,7 @@ COMMANDS = {
     "table drop": "Drop a table; its data stays.",
     "table restore": "Bring back a dropped or older table.",
     "table history": "Show all revisions of a table, through renames.",
+    "table files": "List the data and delete files of tables.",
     "view create": "Create a view.",
     "view replace": "Replace a view's definition.",
     "view ls": "List views.",

@@ -9,6 +9,7 @@ from olympia_cli.cli.context import Session
 from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
+    from olympia_cli.ops.expire_files import Going
     from olympia_cli.ops.expire_plan import Planner
     from olympia_cli.ops.expire_values import ExpirePlan, PurgePlan
     from olympia_cli.ops.retention import Policy
@@ -29,9 +30,7 @@ def show_plan(session: Session, plan: ExpirePlan) -> None:
     mark = plan.mark
     show_purge(session, plan.purge)
     if not mark.is_empty:
-        session.say(
-            f"expire  {versions_text(mark.expired)}: {plural(len(mark.files), 'file')}, {size_text(mark.files)}"
-        )
+        session.say(f"expire  {versions_text(mark.expired)}: {totals_text(mark.files)}")
     session.say(f"keep    {versions_text([kept.version for kept in mark.kept])}")
     if mark.young:
         session.say(f"leave   {plural(mark.young, 'file')} too young to be taken")
@@ -49,7 +48,7 @@ def show_purge(session: Session, plan: PurgePlan) -> None:
         return
     versions = range(plan.former_purged, plan.purged)
     gone = versions_text(versions) if versions else "what was left"
-    session.say(f"purge   {gone}: {plural(len(plan.files), 'file')}, {size_text(plan.files)}, deleted for good")
+    session.say(f"purge   {gone}: {totals_text(plan.files)}, deleted for good")
     if plan.rescued:
         session.say(f"keep    {plural(plan.rescued, 'file')} of the quarantine that something kept reaches")
 
@@ -57,7 +56,7 @@ def show_purge(session: Session, plan: PurgePlan) -> None:
 def purged_text(plan: PurgePlan, looking: bool) -> str:
     from olympia_cli.cli.escape import plural
 
-    deleted = f"{plural(len(plan.files), 'file')}, {size_text(plan.files)}"
+    deleted = totals_text(plan.files)
     if plan.purged == plan.former_purged:
         return f"{'would delete' if looking else 'deleted'} what was left to delete: {deleted}"
     many = plural(plan.purged - plan.former_purged, "version")
@@ -92,13 +91,12 @@ def question(plan: ExpirePlan) -> str:
 
 
 def summary(plan: ExpirePlan) -> dict[str, Any]:
-    from olympia_cli.ops.expire_values import count
-
+    totals = plan.mark.files.totals
     return {
         "oldest": plan.mark.oldest,
         "expired": len(plan.mark.expired),
-        "files": count(plan.mark.files),
-        "bytes": sum(file.bytes for file in plan.mark.files),
+        "files": totals.describe(),
+        "bytes": totals.bytes,
         "purged": purge_summary(plan.purge),
     }
 
@@ -112,7 +110,6 @@ def purge_summary(plan: PurgePlan) -> dict[str, Any]:
 
 def describe(plan: ExpirePlan) -> dict[str, Any]:
     from olympia_cli.ops.expire import describe_purge
-    from olympia_cli.ops.expire_values import count
 
     mark = plan.mark
     return {
@@ -121,8 +118,8 @@ def describe(plan: ExpirePlan) -> dict[str, Any]:
         "kept_versions": [
             {"version": kept.version, "reason": kept.reason, "detail": kept.detail} for kept in mark.kept
         ],
-        "files": count(mark.files),
-        "bytes": sum(file.bytes for file in mark.files),
+        "files": mark.files.totals.describe(),
+        "bytes": mark.files.totals.bytes,
         "purged": describe_purge(plan.purge),
         "young_files": mark.young,
         "unknown_files": {"count": mark.unknown, "paths": list(mark.unknown_paths)},
@@ -141,10 +138,11 @@ def versions_text(versions: Any) -> str:
     return f"v{numbers[0]}…v{numbers[-1]} ({plural(len(numbers), 'version')})"
 
 
-def size_text(files: Any) -> str:
-    from olympia_cli.cli.escape import size
+def totals_text(files: Going) -> str:
+    """`12 files, 3.4 MB`."""
+    from olympia_cli.cli.escape import plural, size
 
-    return size(sum(file.bytes for file in files))
+    return f"{plural(files.totals.files, 'file')}, {size(files.totals.bytes)}"
 
 
 def show_done(session: Session, plan: ExpirePlan, looking: bool, version: int) -> None:
@@ -163,5 +161,5 @@ def show_done(session: Session, plan: ExpirePlan, looking: bool, version: int) -
         render.line(session, f"v{version}  {purged_text(plan.purge, looking)}")
     if not plan.mark.is_empty:
         many = plural(len(plan.mark.expired), "version")
-        rest = f"{plural(len(plan.mark.files), 'file')}, {size_text(plan.mark.files)}, into quarantine"
+        rest = f"{totals_text(plan.mark.files)}, into quarantine"
         render.line(session, f"v{version}  {would}expire{'' if looking else 'd'} {many}: {rest}")

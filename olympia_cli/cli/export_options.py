@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_profile
 from olympia_cli.cli.context import Session, read_profile
+from olympia_cli.cli.engine import EngineWord, engine
 from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
     from olympia_cli.ops.export import Exported
+    from olympia_cli.ops.export_engine import ExportEngine
     from olympia_cli.storage.protocol import Store
 
 DestProfile = Annotated[
@@ -36,8 +38,34 @@ def open_dest(uri: str, profile: str | None) -> Store:
     if not uri.strip():
         # an unset variable in a script must not lead anywhere
         raise InvalidLocation("--dest is empty", hint="give it a value")
-    options = {} if profile is None else read_profile(profile).options
-    return open_store(uri, options or None)
+    return open_store(uri, _options(profile) or None)
+
+
+@contextmanager
+def export_engine(
+    session: Session,
+    dest: Store,
+    profile: str | None,
+    word: EngineWord,
+    master: str | None,
+    remote: str | None,
+    parallelism: int | None,
+) -> Iterator[ExportEngine]:
+    """Who reads and copies the files, to the end of the block: this process, or Spark."""
+    with engine(session, word, master, remote, parallelism) as spark:
+        if spark is None:
+            from olympia_cli.ops.export_engine import LOCAL
+
+            yield LOCAL
+        else:
+            from olympia_cli.spark.engine import place_for
+            from olympia_cli.spark.pipelines.export import SparkExport
+
+            yield SparkExport(spark, place_for(dest.uri, _options(profile)))
+
+
+def _options(profile: str | None) -> dict[str, Any]:
+    return {} if profile is None else read_profile(profile).options
 
 
 def parse_expires(text: str | None, now_millis: int) -> int | None:

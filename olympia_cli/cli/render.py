@@ -56,14 +56,16 @@ def records(
     values: Iterable[Mapping[str, Any]],
     *,
     head: Mapping[str, Any] | None = None,
+    tail: Callable[[], Mapping[str, Any]] = dict,
     name: Callable[[Mapping[str, Any]], str] = lambda value: str(value["name"]),
     title: str = "",
 ) -> None:
-    """A list of objects, printed as they come."""
+    """A list of objects, printed as they come. In JSON, `head` stands before it, and `tail`, which may be known only
+    then, after it."""
     output = session.output
     with session.out(paged=True) as out:
         if output is Output.JSON:
-            json_list(session, out, plural, values, head or {})
+            json_list(session, out, plural, values, head or {}, tail)
         elif output is Output.JSONL:
             for value in values:
                 out.write(json_text(session, value) + "\n")
@@ -77,15 +79,23 @@ def records(
             _write_rows(session, out, shown, iter(values), title)
 
 
-def json_list(session: Session, out: TextIO, plural: str, values: Iterable[Any], head: Mapping[str, Any]) -> None:
-    """`{…head…, "plural": [ … ]}`, each value on a line of its own, written as it comes."""
+def json_list(
+    session: Session,
+    out: TextIO,
+    plural: str,
+    values: Iterable[Any],
+    head: Mapping[str, Any],
+    tail: Callable[[], Mapping[str, Any]] = dict,
+) -> None:
+    """`{…head…, "plural": [ … ], …tail…}`, each value on a line of its own, written as it comes."""
     opening = "".join(f'"{key}": {dumps(value, sys.stdout)}, ' for key, value in head.items())
     out.write(f'{{{opening}"{plural}": [')
     separator = "\n"
     for value in values:
         out.write(separator + dumps(value, sys.stdout))
         separator = ",\n"
-    out.write("]}\n")
+    closing = "".join(f', "{key}": {dumps(value, sys.stdout)}' for key, value in tail().items())
+    out.write(f"]{closing}}}\n")
 
 
 def csv_rows(out: TextIO, keys: Sequence[str], values: Iterable[Mapping[str, Any]]) -> None:

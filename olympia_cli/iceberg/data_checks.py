@@ -17,17 +17,15 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
 
-from olympia_cli.errors import Damaged, OlympiaError, PathMissing
+from olympia_cli.errors import OlympiaError
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.iceberg.data_findings import DataFindings
+from olympia_cli.iceberg.data_parts import NO_METADATA, Below, Floor, Wrong, judge_size, look_into
 from olympia_cli.iceberg.files import TableFiles
-from olympia_cli.iceberg.manifests import Content, decode_manifest, decode_manifest_list
-from olympia_cli.iceberg.metadata import referenced_snapshots
 from olympia_cli.iceberg.seen import Seen
 from olympia_cli.names import TableName
 from olympia_cli.ops.findings import Finding
 from olympia_cli.ops.progress import Progress
-from olympia_cli.ops.verify_metadata import parse_metadata
 
 TABLES_AT_ONCE = 256
 MANIFESTS_AT_ONCE = 20_000
@@ -79,7 +77,7 @@ class _Wanted:
     """A data or delete file, and the manifests that name it."""
 
     what: str
-    size: int
+    length: int
     above: list[_Part]
 
 
@@ -89,9 +87,12 @@ class _Check:
         self._progress = progress
         self._checked = checked
         self._findings = DataFindings()
-        # parts under which everything is sound; and data files that are there
+        # parts under which everything is sound; data files that are there; and all that is neither, to count it once
         self._sound = Seen(_REMEMBERED)
         self._there = Seen(_REMEMBERED)
+        self._unsound = Seen(_REMEMBERED)
+        self._lists: dict[str, _Part] = {}
+        self._manifests: dict[str, _Part] = {}
         self._wanted: dict[str, _Wanted] = {}
 
     def run(self, tables: Iterable[tuple[TableName, TableDef]]) -> Iterator[Finding]:
@@ -102,120 +103,90 @@ class _Check:
                 continue
             portion.setdefault(location, _Part(location)).tables[name] = None
             if len(portion) >= TABLES_AT_ONCE:
-                yield from self._portion(portion)
+                self._read_metadata(portion)
                 portion = {}
-        yield from self._portion(portion)
-        yield from self._findings.rest()
+        self._read_metadata(portion)
+        yield from self._findings.all()
 
-    def _portion(self, portion: dict[str, _Part]) -> Iterator[Finding]:
-        lists: dict[str, _Part] = {}
-        manifests: dict[str, _Part] = {}
-        yield from self._metadata(portion, lists, manifests)
-        yield from self._manifest_lists(lists, manifests)
-        yield from self._manifests(manifests)
-        self._remember(chain(lists.values(), portion.values()))
-
-    def _metadata(
-        self, portion: dict[str, _Part], lists: dict[str, _Part], manifests: dict[str, _Part]
-    ) -> Iterator[Finding]:
-        nowhere = portion.get("")
+    def _read_metadata(self, portion: dict[str, _Part]) -> None:
+        nowhere = portion.pop("", None)
         if nowhere is not None:
-            yield from self._findings.wrong("F601", "", "the definition names no metadata", nowhere.hit())
-        for part, data in self._read({key: part for key, part in portion.items() if key}, "metadata"):
-            if isinstance(data, OlympiaError):
-                yield from self._trouble(part, data, "F601", "the metadata is missing")
-                continue
-            try:
-                for snapshot in referenced_snapshots(parse_metadata(data, part.location), part.location):
-                    if snapshot.manifest_list:
-                        self._below(lists, snapshot.manifest_list, part)
-                    for location in snapshot.manifests:
-                        self._below(manifests, location, part)
-            except OlympiaError as error:
-                yield from self._trouble(part, error, "F602", "")
+            self._findings.take("", NO_METADATA, nowhere.hit())
+        for part, data in self._read(Floor.METADATA, portion):
+            self._follow(Floor.METADATA, part, data)
+        self._read_lists()
+        self._remember(portion.values())
 
-    def _manifest_lists(self, lists: dict[str, _Part], manifests: dict[str, _Part]) -> Iterator[Finding]:
-        for part, data in self._read(lists, "manifest_lists"):
-            if isinstance(data, OlympiaError):
-                yield from self._trouble(part, data, "F603", "a manifest list is missing")
-                continue
-            try:
-                for manifest in decode_manifest_list(data, part.location):
-                    self._below(manifests, manifest.location, part, manifest.length)
-            except OlympiaError as error:
-                yield from self._trouble(part, error, "F602", "a manifest list cannot be read")
-            if len(manifests) >= MANIFESTS_AT_ONCE:
-                yield from self._manifests(manifests)
-                manifests.clear()
+    def _read_lists(self) -> None:
+        lists, self._lists = self._lists, {}
+        for part, data in self._read(Floor.MANIFEST_LISTS, lists):
+            self._follow(Floor.MANIFEST_LISTS, part, data)
+            if len(self._manifests) >= MANIFESTS_AT_ONCE:
+                self._read_manifests()
+        self._read_manifests()
+        self._remember(lists.values())
 
-    def _manifests(self, manifests: dict[str, _Part]) -> Iterator[Finding]:
-        for part, data in self._read(manifests, "manifests"):
-            if isinstance(data, OlympiaError):
-                yield from self._trouble(part, data, "F603", "a manifest is missing")
-                continue
-            try:
-                for file in decode_manifest(data, part.location):
-                    if file.location not in self._there:
-                        what = "a data file" if file.content is Content.DATA else "a delete file"
-                        self._wanted.setdefault(file.location, _Wanted(what, file.size, [])).above.append(part)
-                # a file that lost whole blocks is sound in itself
-                if len(data) < part.length:
-                    raise Damaged(part.location, f"it is cut short: {len(data):,} of {part.length:,} bytes")
-            except OlympiaError as error:
-                yield from self._trouble(part, error, "F602", "a manifest cannot be read")
+    def _read_manifests(self) -> None:
+        manifests, self._manifests = self._manifests, {}
+        for part, data in self._read(Floor.MANIFESTS, manifests):
+            self._follow(Floor.MANIFESTS, part, data)
             if len(self._wanted) >= FILES_AT_ONCE:
-                yield from self._data_files()
-        yield from self._data_files()
+                self._data_files()
+        self._data_files()
         self._remember(manifests.values())
 
-    def _data_files(self) -> Iterator[Finding]:
+    def _data_files(self) -> None:
         wanted, self._wanted = self._wanted, {}
         # files of one table lie together
         groups: dict[int, list[str]] = {}
         for location, file in wanted.items():
             groups.setdefault(id(_top(file.above[0])), []).append(location)
         for location, size in self._files.sizes_of_groups(groups.values()):
-            self._checked["data_files"] += 1
-            self._progress.advance()
             file = wanted[location]
-            if isinstance(size, int) and size >= file.size:
+            wrong = judge_size(file.what, file.length, size)
+            self._count(Floor.DATA_FILES, location)
+            if wrong is None:
                 self._there.add(location)
                 continue
-            hit = chain.from_iterable(part.hit() for part in file.above)
-            if isinstance(size, int):
-                message = f"{file.what} is cut short: {size:,} of {file.size:,} bytes"
-                yield from self._findings.wrong("F603", location, message, hit)
-            elif isinstance(size, PathMissing):
-                yield from self._findings.wrong("F603", location, f"{file.what} is missing", hit)
-            else:
-                yield from self._findings.not_looked_at(location, size, hit)
+            self._unsound.add(location)
+            self._findings.take(location, wrong, chain.from_iterable(part.hit() for part in file.above))
 
-    def _read(self, parts: Mapping[str, _Part], what: str) -> Iterator[tuple[_Part, bytes | OlympiaError]]:
+    def _read(self, floor: Floor, parts: Mapping[str, _Part]) -> Iterator[tuple[_Part, bytes | OlympiaError]]:
         for location, data in self._files.read(parts):
-            self._checked[what] += 1
-            self._progress.advance()
+            self._count(floor, location)
             yield parts[location], data
 
-    def _below(self, parts: dict[str, _Part], location: str, above: _Part, length: int = 0) -> None:
-        if location not in self._sound:
-            part = parts.setdefault(location, _Part(location, length=length))
+    def _count(self, floor: Floor, location: str) -> None:
+        self._progress.advance()
+        if location not in self._unsound:
+            self._checked[floor] += 1
+
+    def _follow(self, floor: Floor, part: _Part, data: bytes | OlympiaError) -> None:
+        for found in look_into(floor, part.location, part.length, data):
+            if isinstance(found, Wrong):
+                self._findings.take(part.location, found, part.hit())
+            elif found.floor is Floor.DATA_FILES:
+                self._want(found, part)
+            else:
+                self._below(self._lists if found.floor is Floor.MANIFEST_LISTS else self._manifests, found, part)
+
+    def _below(self, parts: dict[str, _Part], found: Below, above: _Part) -> None:
+        if found.location not in self._sound:
+            part = parts.setdefault(found.location, _Part(found.location))
+            # those who name it may differ, and which comes first must not matter
+            part.length = max(part.length, found.length)
             if not part.above or part.above[-1] is not above:
                 part.above.append(above)
 
-    def _trouble(self, part: _Part, error: OlympiaError, code: str, message: str) -> Iterator[Finding]:
-        """A part could not be read, or not to its end."""
-        if isinstance(error, Damaged):
-            said = f"{message}: {error.reason}" if message else error.reason
-            yield from self._findings.wrong("F602", part.location, said, part.hit())
-        elif isinstance(error, PathMissing):
-            yield from self._findings.wrong(code, part.location, message, part.hit())
-        else:
-            yield from self._findings.not_looked_at(part.location, error, part.hit())
+    def _want(self, found: Below, above: _Part) -> None:
+        if found.location not in self._there:
+            file = self._wanted.setdefault(found.location, _Wanted(found.what, found.length, []))
+            file.what, file.length = min(file.what, found.what), max(file.length, found.length)
+            file.above.append(above)
 
     def _remember(self, parts: Iterable[_Part]) -> None:
         for part in parts:
-            if part.sound:
-                self._sound.add(part.location)
+            (self._sound if part.sound else self._unsound).add(part.location)
 
 
 def _top(part: _Part) -> _Part:

@@ -36,17 +36,18 @@ def files_of(
     else:
         manifests = {one: Manifest(one) for one in snapshot.manifests}
     for where, found in files.read(manifests):
-        content = _whole(found, where, "manifest")
+        content = whole(found, where, "manifest")
         yield from decode_manifest(content, where, spec_id=manifests[where].spec_id, statistics=statistics)
 
 
 def _read(files: TableFiles, location: str, what: str) -> bytes:
     for _, found in files.read([location]):
-        return _whole(found, location, what)
+        return whole(found, location, what)
     raise AssertionError("unreachable")
 
 
-def _whole(found: bytes | OlympiaError, location: str, what: str) -> bytes:
+def whole(found: bytes | OlympiaError, location: str, what: str) -> bytes:
+    """What was read; what went wrong instead is raised, and a file that is missing says what it would have been."""
     if isinstance(found, PathMissing):
         raise PathMissing(
             f"there is no {what} at {location}", hint="look at the table with fsck --level data"

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Iterable
+from itertools import groupby
 from typing import Any
 
 from olympia_cli.catalog.catalog import Catalog
@@ -19,18 +19,18 @@ from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import CommitConflict, InvalidOption, OlympiaError, PartlyDone
 from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES
 from olympia_cli.format.actions import Action
-from olympia_cli.format.paths import OLDEST, FileKind, parse_transaction_path
+from olympia_cli.format.paths import OLDEST, parse_transaction_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
 from olympia_cli.ops.describe import time_text
-from olympia_cli.ops.expire_manifest import Doomed, Manifest, encode_manifest, new_manifest_path
+from olympia_cli.ops.expire_files import DELETED_AT_ONCE, Going
+from olympia_cli.ops.expire_manifest import Doomed, check_deletable, encode_manifest, new_manifest_path
 from olympia_cli.ops.expire_plan import Planner
-from olympia_cli.ops.expire_values import Floors, MarkPlan, PurgePlan, count
+from olympia_cli.ops.expire_values import Floors, MarkPlan, PurgePlan
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.storage.protocol import Store
 
 T = ActionType
 LAST_EXPIRE = "ops/last-expire.json"
-DELETED_AT_ONCE = 10_000
 
 _HARMLESS = ALTERS | CREATES | DROPS | EXPIRES | READS | RENAMES | {T.COMMIT_INFO, T.CATALOG_ALTER, T.CATALOG_COMPACT}
 """Actions that make no file live again that was dead."""
@@ -39,14 +39,15 @@ _HARMLESS = ALTERS | CREATES | DROPS | EXPIRES | READS | RENAMES | {T.COMMIT_INF
 def mark(catalog: Catalog, plan: MarkPlan, message: str = "", *, retry_for: float = 60.0) -> Committed | None:
     """Take versions out of history. Nothing is deleted.
 
-    1 the manifest; 2 the commit, which makes `plan.oldest` the oldest version that counts; 3 vn/oldest
+    1 the parts of the manifest, if it has any; 2 the manifest; 3 the commit, which makes `plan.oldest` the oldest
+    version that counts; 4 vn/oldest
     """
     if plan.is_empty:
         return None
-    store, now = catalog.store, catalog.clock.now_millis()
+    now = catalog.clock.now_millis()
+    manifest = plan.files.manifest(new_manifest_path(now), plan.oldest, plan.former_oldest)
     transaction = catalog.begin()
-    manifest = Manifest(new_manifest_path(now), plan.oldest, plan.former_oldest, plan.files)
-    store.create(manifest.path, encode_manifest(transaction.base.definition.id, manifest, time_text(now)))
+    catalog.store.create(manifest.path, encode_manifest(transaction.base.definition.id, manifest, time_text(now)))
     payload = ExpireDef(oldest=plan.oldest, former_oldest=plan.former_oldest, manifest=manifest.path)
     _do(transaction, T.CATALOG_EXPIRE_MARK, payload)
     done = catalog.commit(transaction, message, retry_for=retry_for)
@@ -89,13 +90,14 @@ def purge(
     """Delete what has rested in quarantine long enough. `planned_at` is the version that the plan was made on.
 
     1 the commit: from here on versions below `plan.purged` cannot be brought back; 2 vn/oldest; 3 roots, one by one,
-    the oldest first; 4 all other files; 5 the manifests. What dies between is finished by the next purge.
+    the oldest first; 4 all other files; 5 the parts of the manifests; 6 the manifests. What dies between is finished by
+    the next purge.
     """
     if plan.is_empty:
         return None
     store = catalog.store
     done: Committed | None = None
-    files: Sequence[Doomed] = plan.files
+    files = plan.files
     if plan.manifests:
         transaction = catalog.begin()
         payload = ExpireDef(
@@ -108,9 +110,11 @@ def purge(
         done = catalog.commit(transaction, message, retry_for=retry_for)
     try:
         if _revived(catalog.snapshot(), planned_at):
-            files = _still_doomed(catalog, files, plan.purged, floors)
+            files = files.still_dead(Planner(catalog, floors, progress=progress), plan.purged)
         _write_oldest(catalog)
-        _delete(store, files, progress)
+        _delete(store, files, plan.purged, progress)
+        if plan.parts:
+            store.delete_many(plan.parts)
         store.delete_many((*plan.manifests, *plan.unfinished, *plan.abandoned))
     except OlympiaError as error:
         raise PartlyDone(
@@ -127,27 +131,47 @@ def _do(transaction: Transaction, type: ActionType, payload: ExpireDef) -> None:
         raise CommitConflict(f"another expire was first: {error.message}", hint="run it again") from None
 
 
-def _delete(store: Store, files: Iterable[Doomed], progress: Progress) -> None:
-    files = list(files)
-    progress.phase("deleting", len(files))
-    roots = [file.path for file in files if file.kind == FileKind.ROOT.value]
-    for path in roots:
+def _delete(store: Store, files: Going, below: int, progress: Progress) -> None:
+    progress.phase("deleting", files.totals.files)
+    for root in files.roots():
         # one by one: a reader that probes upwards from an old hint must never find a version whose successor is
         # gone, or it would take it for the latest one
-        store.delete_many([path])
-        progress.advance()
-    saves = [file.path for file in files if file.kind == FileKind.TRANSACTION.value]
+        _delete_some(store, [root], below, progress)
+    # names of nodes and definitions are never used again, ids of transactions may be: so these are not left to others,
+    # who might come to it late
+    _delete_saves(store, files.saves(), below, progress)
+    files.delete_others(store, below, progress)
+
+
+def _delete_saves(store: Store, saves: Iterable[Doomed], below: int, progress: Progress) -> None:
+    batch: list[Doomed] = []
+    for _, together in groupby(saves, key=lambda file: _transaction(file.path)):
+        batch += together
+        if len(batch) >= DELETED_AT_ONCE:
+            _delete_transactions(store, batch, below, progress)
+            batch = []
+    _delete_transactions(store, batch, below, progress)
+
+
+def _delete_transactions(store: Store, saves: list[Doomed], below: int, progress: Progress) -> None:
+    """Delete all files of some transactions."""
     # the last save says that the transaction is over; while it stands, those before it mean nothing
-    newest = {path.partition(".")[0]: path for path in sorted(saves, key=_save)}
+    newest = {_transaction(file.path): file.path for file in sorted(saves, key=lambda file: _save(file.path))}
     last = set(newest.values())
-    for batch in ([path for path in saves if path not in last], list(last)):
-        store.delete_many(batch)
-        progress.advance(len(batch))
-    others = (FileKind.ROOT.value, FileKind.TRANSACTION.value)
-    rest = (file.path for file in files if file.kind not in others)
-    while batch := list(islice(rest, DELETED_AT_ONCE)):
-        store.delete_many(batch)
-        progress.advance(len(batch))
+    _delete_some(store, [file for file in saves if file.path not in last], below, progress)
+    _delete_some(store, [file for file in saves if file.path in last], below, progress)
+
+
+def _delete_some(store: Store, files: list[Doomed], below: int, progress: Progress) -> None:
+    if files:
+        check_deletable(files, below, store.uri)
+        store.delete_many([file.path for file in files])
+        progress.advance(len(files))
+
+
+def _transaction(path: str) -> str:
+    """What all files of a transaction have in common."""
+    return path.partition(".")[0]
 
 
 def _save(path: str) -> int:
@@ -169,12 +193,6 @@ def _revived(head: Snapshot, planned_at: int) -> bool:
     return False
 
 
-def _still_doomed(catalog: Catalog, files: Sequence[Doomed], purged: int, floors: Floors) -> list[Doomed]:
-    planner = Planner(catalog, floors)
-    planner.walk_from(purged)
-    return [file for file in files if not planner.is_live(file.path)]
-
-
 def _write_oldest(catalog: Catalog) -> None:
     """Let vn/oldest follow the catalog's definition. Others may move both meanwhile, so whoever writes looks again."""
     written: int | None = None
@@ -193,6 +211,6 @@ def record_run(catalog: Catalog, values: dict[str, Any]) -> None:
 def describe_purge(plan: PurgePlan) -> dict[str, Any]:
     return {
         "versions": list(range(plan.former_purged, plan.purged)),
-        "files": count(plan.files),
-        "bytes": sum(file.bytes for file in plan.files),
+        "files": plan.files.totals.describe(),
+        "bytes": plan.files.totals.bytes,
     }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from olympia_cli.errors import InvalidOption, Refused
 from olympia_cli.ops.describe import time_text
-from olympia_cli.ops.expire_manifest import Doomed
+from olympia_cli.ops.expire_files import Listed
+from olympia_cli.ops.expire_manifest import Doomed, manifest_of
 from olympia_cli.ops.expire_plan import Planner
 from olympia_cli.ops.expire_values import ExpirePlan, Floors, PurgePlan
 from olympia_cli.ops.retention import Policy
@@ -97,6 +98,8 @@ def recompute(planner: Planner, planned: Planned) -> ExpirePlan:
     purge = today.purge
     if not set(planned.manifests) <= set(purge.manifests) or planned.purged > purge.purged:
         raise Refused("what was to be purged is no longer in quarantine", hint=MOVED)
+    unfinished = tuple(path for path in purge.unfinished if path in planned.unfinished)
+    leaving = {*planned.manifests, *unfinished}
     return ExpirePlan(
         today.head,
         replace(today.mark, files=_still(planner, planned.marked, today.mark.files)),
@@ -105,7 +108,8 @@ def recompute(planner: Planner, planned: Planned) -> ExpirePlan:
             former_purged=purge.former_purged,
             # what has rested long enough only since the plan was made is left for the next run
             manifests=planned.manifests,
-            unfinished=tuple(path for path in purge.unfinished if path in planned.unfinished),
+            unfinished=unfinished,
+            parts=tuple(path for path in purge.parts if manifest_of(path) in leaving),
             files=_still(planner, planned.deleted, purge.files),
             rescued=purge.rescued,
             notes=purge.notes,
@@ -113,9 +117,9 @@ def recompute(planner: Planner, planned: Planned) -> ExpirePlan:
     )
 
 
-def _still(planner: Planner, planned: Sequence[str], today: Sequence[Doomed]) -> tuple[Doomed, ...]:
-    wanted = set(planned)
+def _still(planner: Planner, planned: Sequence[str], today: Iterable[Doomed]) -> Listed:
+    wanted, today = set(planned), list(today)
     kept = next((path for path in wanted.difference(file.path for file in today) if planner.is_live(path)), None)
     if kept is not None:
         raise Refused(f"{kept} was to go and would now be kept", hint=MOVED)
-    return tuple(file for file in today if file.path in wanted)
+    return Listed(file for file in today if file.path in wanted)

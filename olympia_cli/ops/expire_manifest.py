@@ -1,20 +1,32 @@
-"""Expire manifests: which files a mark takes out of history, written once, before the mark is committed."""
+"""Expire manifests: which files a mark takes out of history, written once, before the mark is committed.
+
+A manifest names the files itself, or it names parts, files beside it that do. Parts are written before it, and one that
+it does not name means nothing. A manifest of which a part is not whole is not whole.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from olympia_cli.errors import Damaged, PathMissing
+from olympia_cli.errors import Damaged, PathMissing, StoreError
 from olympia_cli.format.paths import WIDTH, FileKind, file_kind, parse_root_path
 from olympia_cli.storage.protocol import Store
 
 FOLDER = "ops/expire/"
 FORMAT = 1
+IN_PARTS = 2
+"""The format of a manifest whose files are in parts."""
 DELETABLE = (FileKind.ROOT, FileKind.NODE, FileKind.DEFINITION, FileKind.TRANSACTION, FileKind.TEMPORARY)
+
+_PART = re.compile(rf"({FOLDER}[^./]+)\.[^./]+\.part\.json")
+_MANIFEST = "the manifest of an expire"
+
+ReadMany = Callable[[Iterable[str]], Iterator[tuple[str, bytes | StoreError]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,55 +39,140 @@ class Doomed:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A file that names so many of the files of a manifest."""
+
+    path: str
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     path: str
     oldest: int
     former_oldest: int
     files: tuple[Doomed, ...]
+    parts: tuple[Part, ...] = ()
+    """Where more of what it names is."""
 
 
 def new_manifest_path(now_millis: int) -> str:
     return f"{FOLDER}{now_millis}-{uuid.uuid4()}.json"
 
 
+def new_part_path(manifest: str) -> str:
+    """A fresh name. It begins like that of its manifest, so that it is known whose it is when the manifest is gone."""
+    return f"{manifest.removesuffix('.json')}.{uuid.uuid4()}.part.json"
+
+
+def manifest_of(path: str) -> str | None:
+    """The manifest that a part belongs to, by its name; None when it is not a part."""
+    found = _PART.fullmatch(path)
+    return f"{found[1]}.json" if found and file_kind(path) is FileKind.OPERATION else None
+
+
 def encode_manifest(catalog_id: str, manifest: Manifest, created_at: str) -> bytes:
-    document = {
-        "format": FORMAT,
+    document: dict[str, Any] = {
+        "format": IN_PARTS if manifest.parts else FORMAT,
         "catalog": catalog_id,
         "oldest": manifest.oldest,
         "former_oldest": manifest.former_oldest,
         "created_at": created_at,
-        "files": [asdict(file) for file in manifest.files],
     }
+    if manifest.parts:
+        document["parts"] = [asdict(part) for part in manifest.parts]
+    else:
+        document["files"] = [asdict(file) for file in manifest.files]
+    return _encode(document)
+
+
+def encode_part(manifest: str, files: Iterable[Doomed]) -> bytes:
+    return _encode({"format": IN_PARTS, "manifest": manifest, "files": [asdict(file) for file in files]})
+
+
+def _encode(document: dict[str, Any]) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def read_manifest(store: Store, path: str) -> Manifest:
-    """A manifest; Damaged when it is missing or is not one. What it names is checked before anything is deleted."""
+    """A manifest with all that its parts name; Damaged when it is missing or is not one, or a part of it is not whole.
+    What it names is checked before anything is deleted.
+    """
+    found = read_head(store, path)
+    files = named_files(found, store.read_many) if found.parts else found.files
+    return Manifest(path, found.oldest, found.former_oldest, files, found.parts)
+
+
+def read_head(store: Store, path: str) -> Manifest:
+    """A manifest without what its parts name."""
     try:
         return decode_manifest(store.read(path), path)
     except PathMissing:
-        raise Damaged(path, "the manifest of an expire is missing") from None
+        raise Damaged(path, f"{_MANIFEST} is missing") from None
+
+
+def named_files(manifest: Manifest, read_many: ReadMany) -> tuple[Doomed, ...]:
+    """All that a manifest and its parts name."""
+    files = list(manifest.files)
+    found = read_many([part.path for part in manifest.parts])
+    for part, (_, data) in zip(manifest.parts, found, strict=True):
+        files += decode_part(data, part, manifest.path)
+    return tuple(files)
 
 
 def decode_manifest(data: bytes, path: str) -> Manifest:
+    """What the manifest itself says."""
     try:
         found: Any = json.loads(data)
-        if found["format"] != FORMAT:
+        if found["format"] not in (FORMAT, IN_PARTS):
             raise ValueError
-        files = tuple(Doomed(str(file["path"]), int(file["bytes"]), str(file["kind"])) for file in found["files"])
-        return Manifest(path, int(found["oldest"]), int(found["former_oldest"]), files)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise Damaged(path, "it is not the manifest of an expire") from None
+        files: tuple[Doomed, ...] = ()
+        parts: tuple[Part, ...] = ()
+        if found["format"] == IN_PARTS:
+            parts = tuple(Part(str(part["path"]), int(part["files"])) for part in found["parts"])
+            if any(manifest_of(part.path) != path for part in parts):
+                raise ValueError
+        else:
+            files = tuple(_doomed(file) for file in found["files"])
+        return Manifest(path, int(found["oldest"]), int(found["former_oldest"]), files, parts)
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        raise Damaged(path, f"it is not {_MANIFEST}") from None
+
+
+def decode_part(data: bytes | StoreError, part: Part, manifest: str) -> tuple[Doomed, ...]:
+    """What a part names, given what was read for it."""
+    if isinstance(data, PathMissing):
+        raise Damaged(part.path, f"a part of {_MANIFEST} is missing")
+    if isinstance(data, Exception):
+        raise data
+    try:
+        found: Any = json.loads(data)
+        files = tuple(_doomed(file) for file in found["files"])
+        if found["format"] != IN_PARTS or found["manifest"] != manifest or len(files) != part.files:
+            raise ValueError
+        return files
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        raise Damaged(part.path, f"it is not the part of {_MANIFEST} that was written") from None
+
+
+def _doomed(entry: Any) -> Doomed:
+    path, size, kind = str(entry["path"]), int(entry["bytes"]), str(entry["kind"])
+    # what is no text, or no number of bytes, cannot go elsewhere to be looked at
+    path.encode(), kind.encode()
+    if not 0 <= size < 2**63:
+        raise ValueError
+    return Doomed(path, size, kind)
 
 
 def check_deletable(files: Iterable[Doomed], oldest: int, holder: str) -> None:
-    """Raise Damaged unless each name is that of a file which an expire below `oldest` may delete.
+    """Raise Damaged unless each name is that of a file which an expire below `oldest` may delete, and its kind is that
+    of the name: it decides in which order files go.
 
     Manifests are read back from a store, so what they name is not taken on trust.
     """
     for file in files:
         version = parse_root_path(file.path)
-        fits = file_kind(file.path) in DELETABLE and not file.path.startswith("def/dtxn/")
+        kind = file_kind(file.path)
+        fits = kind in DELETABLE and kind.value == file.kind and not file.path.startswith("def/dtxn/")
         if not fits or (version is not None and (version >= oldest or len(file.path) != len("vn/") + WIDTH)):
             raise Damaged(holder, f"it names a file that an expire never deletes: {file.path[:200]!a}")

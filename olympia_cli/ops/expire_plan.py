@@ -4,8 +4,10 @@ here but a probe of the store's clock.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import check_writable
@@ -23,21 +25,15 @@ from olympia_cli.format.paths import (
     parse_transaction_path,
     root_path,
 )
+from olympia_cli.ops.expire_files import in_order
 from olympia_cli.ops.expire_holders import Holders
+from olympia_cli.ops.expire_leaving import Leaving, left_behind, unread
 from olympia_cli.ops.expire_manifest import FOLDER, Doomed, Manifest, check_deletable, read_manifest
 from olympia_cli.ops.expire_sweep import Fate, Sweep, has_age, is_foreign_root
-from olympia_cli.ops.expire_values import (
-    FLOOR_MILLIS,
-    ExpirePlan,
-    Floors,
-    Kept,
-    MarkPlan,
-    PurgePlan,
-    in_order,
-)
+from olympia_cli.ops.expire_values import FLOOR_MILLIS, ExpirePlan, Floors, Kept, MarkPlan, PurgePlan
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.reach import Reach, path_digest
-from olympia_cli.ops.retention import Counted, Limits, Past, Policy, Versions, why_kept
+from olympia_cli.ops.retention import Counted, Limits, Policy, Versions, explain_kept, why_kept
 from olympia_cli.ops.store_clock import store_now_millis
 from olympia_cli.storage.protocol import FileInfo, Store
 
@@ -85,32 +81,43 @@ class Planner:
 
         Versions from `not_beyond` on are kept whatever the policy says.
         """
-        with self._overtaken():
+        with self.overtaken():
             self._progress.phase("looking for what may go")
             versions, limits, oldest = self._choose(policy, not_beyond)
-            kept: list[Kept] = []
+            created: list[tuple[int, int]] = []
             self._progress.phase("reading what is kept")
-            self._reach.add(self._explained(versions.kept(), policy, limits, kept))
+            self._reach.add(_noting(versions.kept(), created))
             self._add_pins()
-            mark = self._mark_plan(oldest, tuple(kept), self.resting())
+            kept = tuple(explain_kept(created, policy, limits))
+            mark = self._mark_plan(oldest, kept, self.resting())
             return ExpirePlan(self.head.version, mark, self._purge_plan(oldest))
-
-    def sweep(self, policy: Policy, not_beyond: int = MAX_VERSION) -> Sweep:
-        """What decides about each file under a policy, for whoever follows the roots and lists the files elsewhere."""
-        with self._overtaken():
-            self._progress.phase("looking for what may go")
-            return self._sweep(self._choose(policy, not_beyond)[2], self._manifests_at_rest())
 
     def purge(self) -> PurgePlan:
         """What leaves quarantine now."""
-        with self._overtaken():
-            if not self._rested() and not self._left_behind()[0]:
-                return PurgePlan(self.purged, self.purged, (), (), ())
-            self.walk_from(self.oldest)
+        with self.overtaken():
+            if not self.leaving.is_empty:
+                self.walk_from(self.oldest)
             return self._purge_plan(self.oldest)
 
+    # What whoever follows the roots and lists the files elsewhere needs to know
+
+    def choose(self, policy: Policy, not_beyond: int = MAX_VERSION) -> tuple[int, Limits]:
+        """The oldest version that stays, and what the reasons for it and for those after it are taken from."""
+        with self.overtaken():
+            self._progress.phase("looking for what may go")
+            _, limits, oldest = self._choose(policy, not_beyond)
+            return oldest, limits
+
+    def sweep(self, policy: Policy, not_beyond: int = MAX_VERSION) -> Sweep:
+        """What decides about each file under a policy."""
+        return self.sweep_from(self.choose(policy, not_beyond)[0])
+
+    def sweep_from(self, oldest: int) -> Sweep:
+        """What decides about each file when the versions from this one on stay."""
+        return self._sweep(oldest, self._manifests_at_rest())
+
     @contextmanager
-    def _overtaken(self) -> Iterator[None]:
+    def overtaken(self) -> Iterator[None]:
         """What is missing because another expire deletes it meanwhile is not damage."""
         try:
             yield
@@ -216,20 +223,6 @@ class Planner:
             store_now_millis=self.store_now,
         )
 
-    def _explained(
-        self, roots: Iterator[tuple[int, str, bytes]], policy: Policy, limits: Limits, kept: list[Kept]
-    ) -> Iterator[tuple[str, bytes]]:
-        """The roots, with a reason noted for each."""
-        before: int | None = None
-        for version, path, data in roots:
-            created = decode_root(data, path).created_at_millis
-            if before is not None:
-                reason = why_kept(Past(before, created, 0, 0), policy, limits) or "in-use"
-                kept.append(Kept(before, reason, limits.explain(reason, policy)))
-            before = version
-            yield path, data
-        kept.append(Kept(self.head.version, "latest", "the latest version"))
-
     def _add_pins(self) -> None:
         """Read what live transactions and sharing exports need."""
         for pin in self._holders.pins():
@@ -269,8 +262,8 @@ class Planner:
             fate = sweep.fate(file.path, kind)
             if fate is Fate.UNKNOWN:
                 unknown += 1
-                if len(unknown_paths) < SHOWN:
-                    unknown_paths.append(file.path)
+                insort(unknown_paths, file.path)
+                del unknown_paths[SHOWN:]
             elif (fate is Fate.GOES or (fate is Fate.UNLESS_REACHED and file.path not in self._reach)) and path_digest(
                 file.path
             ) not in resting:
@@ -292,7 +285,7 @@ class Planner:
         )
 
     def _manifests_at_rest(self) -> list[str]:
-        return [*(mark.manifest for mark in self.marks), *self._left_behind()[0]]
+        return [*(mark.manifest for mark in self.marks), *self.leaving.unfinished]
 
     def resting(self) -> set[bytes]:
         """The files that are in quarantine, or about to go for good, as digests."""
@@ -316,44 +309,50 @@ class Planner:
             rested.append(mark)
         return rested
 
-    def _left_behind(self) -> tuple[list[str], list[str]]:
-        """Manifests that no mark in quarantine names: of purges that were committed and did not end, and of marks that
-        were undone or never committed. A young one may be a mark about to be committed.
-        """
-        resting = {mark.manifest for mark in self.marks}
-        purging = set(read_purging(self.definition))
+    @cached_property
+    def leaving(self) -> Leaving:
+        """What is to leave quarantine, before anybody has looked at the files."""
+        rested = self._rested()
+        manifests = [mark.manifest for mark in rested]
         least = 0 if self._floors.offline else FLOOR_MILLIS
-        unfinished, abandoned = [], []
-        for file in self.store.list(FOLDER):
-            if file_kind(file.path) is not FileKind.OPERATION or file.path in resting:
-                continue
-            if file.path in purging:
-                unfinished.append(file.path)
-            elif self._has_age(file.modified_at_millis, least):
-                abandoned.append(file.path)
-        return unfinished, abandoned
+        left = left_behind(
+            self.store.list(FOLDER),
+            resting=[mark.manifest for mark in self.marks],
+            leaving=manifests,
+            purging=read_purging(self.definition),
+            old_enough=lambda file: self._has_age(file.modified_at_millis, least),
+        )
+        return Leaving(
+            purged=max([self.purged, *(mark.oldest for mark in rested)]),
+            # a catalog may begin at a later version than the first
+            former_purged=max([self.purged, *(mark.former_oldest for mark in rested[:1])]),
+            manifests=tuple(manifests),
+            unfinished=left.unfinished,
+            abandoned=left.abandoned,
+            parts=left.parts,
+        )
 
     def _manifest(self, path: str) -> Manifest | None:
         """A manifest, or None: what one that is lost would have named is found again by the next mark."""
         try:
             return read_manifest(self.store, check_pointer(path, self.head.root.catalog_def))
         except Damaged as error:
-            self._notes[path] = f"{error.message}; the next expire finds again what it named"
+            self._notes[path] = unread(error)
             return None
 
     def _purge_plan(self, walked_from: int) -> PurgePlan:
         """What the rested marks free, given that the versions from `walked_from` on have been walked."""
-        rested, (unfinished, abandoned) = self._rested(), self._left_behind()
-        if not rested and not unfinished:
-            return PurgePlan(self.purged, self.purged, (), (), ())
-        purged = max([self.purged, *(mark.oldest for mark in rested)])
+        leaving = self.leaving
+        if leaving.is_empty:
+            return leaving.plan(in_order(()))
+        purged = leaving.purged
         # versions that stay in quarantine can be brought back, so all that they reach is kept too
         self._reach.add(self._roots(purged, walked_from))
         files = {file.path: file for file in self._leftovers(purged)}
         rescued = 0
-        left = self._still_there() if unfinished else None
+        left = self._still_there() if leaving.unfinished else None
         young = {file.path for file in self.store.list("dtxn/") if not self.is_old(file)}
-        for path in (*(mark.manifest for mark in rested), *unfinished):
+        for path in leaving.all_manifests:
             manifest = self._manifest(path)
             if manifest is None:
                 continue
@@ -364,17 +363,7 @@ class Planner:
                     rescued += 1
                 elif left is None or path_digest(file.path) in left:
                     files[file.path] = file
-        return PurgePlan(
-            purged=purged,
-            # a catalog may begin at a later version than the first
-            former_purged=max([self.purged, *(mark.former_oldest for mark in rested[:1])]),
-            manifests=tuple(mark.manifest for mark in rested),
-            unfinished=tuple(unfinished),
-            abandoned=tuple(abandoned),
-            files=in_order(files.values()),
-            rescued=rescued,
-            notes=tuple(self._notes.values()),
-        )
+        return leaving.plan(in_order(files.values()), rescued, tuple(self._notes.values()))
 
     def _still_there(self) -> set[bytes]:
         """All files there are: an earlier purge got to delete some of those that its manifest names."""
@@ -389,5 +378,13 @@ class Planner:
                 and version < purged
                 and self.is_old(file)
                 and not is_foreign_root(file.path, version)
+                and not self.is_live(file.path)
             ):
                 yield Doomed(file.path, file.size, FileKind.ROOT.value)
+
+
+def _noting(roots: Iterable[tuple[int, str, bytes]], created: list[tuple[int, int]]) -> Iterator[tuple[str, bytes]]:
+    """The roots, with the time noted at which each was made."""
+    for version, path, data in roots:
+        created.append((version, decode_root(data, path).created_at_millis))
+        yield path, data

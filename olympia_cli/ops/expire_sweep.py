@@ -59,6 +59,12 @@ def has_age(now_millis: int, since_millis: int, least_millis: int) -> bool:
     return least_millis == 0 or now_millis - since_millis >= least_millis
 
 
+def own_version(path: str) -> int | None:
+    """The version that a path is the root of in a catalog of this program's, or None."""
+    version = parse_root_path(path)
+    return None if is_foreign_root(path, version) else version
+
+
 def is_foreign_root(path: str, version: int | None) -> bool:
     """Whether it is named like a root of another program's catalogs."""
     return version is not None and len(path) != len("vn/") + WIDTH

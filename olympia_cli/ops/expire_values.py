@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from olympia_cli.errors import Refused
-from olympia_cli.format.paths import FileKind, parse_root_path
-from olympia_cli.ops.expire_manifest import Doomed
+from olympia_cli.ops.expire_files import Going
 
 FLOOR_MILLIS = 3_600_000
 """Neither grace nor quarantine is shorter while writers may be running."""
@@ -30,7 +27,7 @@ class MarkPlan:
     oldest: int
     former_oldest: int
     kept: tuple[Kept, ...]
-    files: tuple[Doomed, ...]
+    files: Going
     young: int
     """Files that nothing reaches and that are too young to say so for sure."""
     unknown: int
@@ -42,7 +39,7 @@ class MarkPlan:
 
     @property
     def is_empty(self) -> bool:
-        return not self.expired and not self.files
+        return not self.expired and not self.files.totals.files
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +52,11 @@ class PurgePlan:
     """Of marks that have rested long enough."""
     unfinished: tuple[str, ...]
     """Manifests of an earlier purge that did not get to its end."""
-    files: tuple[Doomed, ...]
+    files: Going
     abandoned: tuple[str, ...] = ()
     """Manifests of marks that were undone, or never committed: they go, and nothing that they name."""
+    parts: tuple[str, ...] = ()
+    """Files that hold what the manifests name."""
     rescued: int = 0
     """Files of the manifests that something reaches again."""
     notes: tuple[str, ...] = ()
@@ -72,15 +71,6 @@ class ExpirePlan:
     head: int
     mark: MarkPlan
     purge: PurgePlan
-
-
-def count(files: Iterable[Doomed]) -> dict[str, int]:
-    """How many files of each kind."""
-    counted = Counter(file.kind for file in files)
-    kinds = (FileKind.ROOT, FileKind.NODE, FileKind.DEFINITION, FileKind.TRANSACTION, FileKind.TEMPORARY)
-    return {
-        kind.value + "s" if kind is not FileKind.TEMPORARY else "temporaries": counted[kind.value] for kind in kinds
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +90,3 @@ class Floors:
                     f"a {what} below one hour could take files that a writer is about to use",
                     hint="choose 1h or more, or say --offline when no writer is running",
                 )
-
-
-def in_order(files: Iterable[Doomed]) -> tuple[Doomed, ...]:
-    """Whatever leads to other files before those: roots, the oldest first, transactions, then nodes and definitions."""
-    return tuple(sorted(files, key=lambda file: (_ORDER[file.kind], parse_root_path(file.path) or 0, file.path)))
-
-
-_ORDER = {
-    kind.value: at
-    for at, kind in enumerate(
-        (FileKind.ROOT, FileKind.TRANSACTION, FileKind.NODE, FileKind.DEFINITION, FileKind.TEMPORARY)
-    )
-}

@@ -32,16 +32,14 @@ from olympia_cli.ops.describe import time_text
 from olympia_cli.ops.export_copy import (
     Counted,
     check_alone,
-    check_copy,
-    copy_files,
     create_all,
     exported_root,
     own_definition,
     same_root,
 )
+from olympia_cli.ops.export_engine import LOCAL, ExportEngine
 from olympia_cli.ops.export_note import Mode, Note, Scope, new_note, read_note, resume_words
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.reach import path_digest
 from olympia_cli.storage.exclusive import check_exclusive_create
 from olympia_cli.storage.protocol import Store
 
@@ -83,6 +81,7 @@ def create_export(
     message: str = "",
     retry_for: float = 60.0,
     progress: Progress = SILENT,
+    engine: ExportEngine = LOCAL,
 ) -> Exported:
     """Export a version. In this order, so that what is interrupted is never recorded and never opens as a catalog:
 
@@ -117,7 +116,7 @@ def create_export(
         dest.create(EXPORT_NOTE, note.encode())
     except PathTaken:
         raise LocationNotEmpty(f"another process exports to {dest.uri}") from None
-    return _export(catalog, snapshot, dest, note, set(), message, retry_for, progress)
+    return _export(catalog, snapshot, dest, note, True, message, retry_for, progress, engine)
 
 
 def resume_export(
@@ -128,6 +127,7 @@ def resume_export(
     message: str = "",
     retry_for: float = 60.0,
     progress: Progress = SILENT,
+    engine: ExportEngine = LOCAL,
 ) -> Exported:
     """Go on with an export that was interrupted: only what is missing is copied. One that is recorded is checked."""
     check_export_name(name)
@@ -143,13 +143,12 @@ def resume_export(
             raise ExportExists(f"there is an export {name} at another place already")
         progress.phase("checking the copy")
         path = root_path(note.version)
-        return Exported(note, dest.uri, check_copy(path, dest.read(path), note, dest, None, progress), latest.version)
+        return Exported(note, dest.uri, engine.check(path, dest.read(path), note, dest, progress), latest.version)
     if note.expires_at_millis is not None and note.expires_at_millis <= catalog.clock.now_millis():
         raise InvalidOption("the export has expired before it was complete", hint="begin it anew at another place")
     _check_kept(note.version, latest)
     snapshot = at_version(note.version, latest)
-    there = {path_digest(file.path) for file in dest.list()}
-    return _export(catalog, snapshot, dest, note, there, message, retry_for, progress)
+    return _export(catalog, snapshot, dest, note, False, message, retry_for, progress, engine)
 
 
 def check_apart(source: str, dest: str) -> None:
@@ -202,23 +201,23 @@ def _export(
     snapshot: Snapshot,
     dest: Store,
     note: Note,
-    there: set[bytes],
+    fresh: bool,
     message: str,
     retry_for: float,
     progress: Progress,
+    engine: ExportEngine,
 ) -> Exported:
     """Steps 3 to 5."""
     progress.phase("copying")
     try:
-        count = copy_files(snapshot, note, dest, there, progress)
+        check = engine.copy(snapshot, note, dest, fresh, progress)
         data = exported_root(snapshot, note)
     except Damaged as error:
         # an expire deletes files of versions that no longer count
         _check_kept(note.version, catalog.snapshot())
         raise Damaged(error.path, error.reason, hint="nothing was recorded; export a version that is whole") from None
-    progress.phase("checking the copy", count)
     path = snapshot.file.path
-    counted = check_copy(path, data, note, dest, count, progress)
+    counted = check(path, data)
     _write_root(dest, note, path, data)
     version = _record(catalog, dest, note, snapshot.file.data, message, retry_for)
     return Exported(note, dest.uri, counted, version)

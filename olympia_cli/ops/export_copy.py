@@ -9,13 +9,14 @@ from types import TracebackType
 
 from olympia_cli.catalog.protection import without_protection
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.errors import Damaged, OutcomeUnknown, PathTaken, StorageFailed
+from olympia_cli.errors import Damaged, OlympiaError, OutcomeUnknown, PathTaken, StorageFailed
 from olympia_cli.format import definitions
 from olympia_cli.format.node_file import decode_action_rows, decode_root, encode_root
 from olympia_cli.format.paths import parse_root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.ops.export_checks import Problem, copy_failure
 from olympia_cli.ops.export_note import Note, resume_words
-from olympia_cli.ops.export_walk import Problem, Seen, Walk, sound
+from olympia_cli.ops.export_walk import Walk, sound
 from olympia_cli.ops.progress import Progress
 from olympia_cli.ops.reach import path_digest
 from olympia_cli.storage.protocol import Store
@@ -34,6 +35,9 @@ class Counted:
     def plus(self, size: int) -> Counted:
         return Counted(self.files + 1, self.bytes + size)
 
+    def __add__(self, other: Counted) -> Counted:
+        return Counted(self.files + other.files, self.bytes + other.bytes)
+
 
 def own_definition(definition: CatalogDef) -> CatalogDef | None:
     """The definition of a full export where it cannot be the catalog's own; None where it can.
@@ -42,6 +46,13 @@ def own_definition(definition: CatalogDef) -> CatalogDef | None:
     """
     own = without_protection(definition)
     return None if own == definition else own
+
+
+def own_definition_file(snapshot: Snapshot, path: str) -> bytes:
+    """That definition as the file at a path."""
+    own = own_definition(snapshot.definition)
+    assert own is not None
+    return definitions.encode(definitions.body(own), path)
 
 
 def exported_root(snapshot: Snapshot, note: Note) -> bytes:
@@ -87,22 +98,16 @@ def copy_files(snapshot: Snapshot, note: Note, dest: Store, there: Container[byt
                     writer.add(seen.path, seen.data)
         if note.definition is not None:
             count += 1
-            own = own_definition(snapshot.definition)
-            assert own is not None
             if not skip(note.definition):
-                writer.add(note.definition, definitions.encode(definitions.body(own), note.definition))
+                writer.add(note.definition, own_definition_file(snapshot, note.definition))
     return count
 
 
 def check_copy(path: str, data: bytes, note: Note, dest: Store, expected: int | None, progress: Progress) -> Counted:
     """Read back all that the export's root leads to and that was copied; Damaged when any of it is not whole."""
 
-    def failure(seen: Seen, problem: Problem) -> Damaged:
-        return Damaged(
-            f"{dest.uri}/{seen.path}",
-            f"the copy is not whole: {problem.reason}",
-            hint="delete that file at the destination, then resume the export",
-        )
+    def failure(path: str, problem: Problem) -> Damaged:
+        return copy_failure(dest.uri, path, problem)
 
     root = decode_root(data, path)
     counted = Counted().plus(len(data))
@@ -110,13 +115,17 @@ def check_copy(path: str, data: bytes, note: Note, dest: Store, expected: int | 
     for seen in sound(walk, failure):
         counted = counted.plus(len(seen.data))
         progress.advance()
-    if expected is not None and counted.files != expected + 1:
-        raise Damaged(
-            dest.uri,
-            f"the copy has {counted.files:,} files, and {expected + 1:,} were to be copied",
-            hint="resume the export",
-        )
+    if expected is not None:
+        check_number(counted.files, expected + 1, dest.uri)
     return counted
+
+
+def check_number(files: int, expected: int, dest: str) -> None:
+    """Raise Damaged unless as many files were read back as were to be copied."""
+    if files != expected:
+        raise Damaged(
+            dest, f"the copy has {files:,} files, and {expected:,} were to be copied", hint="resume the export"
+        )
 
 
 def check_alone(dest: Store, version: int) -> None:
@@ -176,12 +185,17 @@ def create_all(dest: Store, files: dict[str, bytes], note: Note) -> None:
     """Create files at the destination; those that stand there with the same content are fine."""
     try:
         dest.create_many(files)
-    except PathTaken as error:
-        raise PathTaken(
+    except (PathTaken, OutcomeUnknown) as error:
+        raise not_created(error, note, dest.uri) from error
+
+
+def not_created(error: PathTaken | OutcomeUnknown, note: Note, dest: str) -> OlympiaError:
+    """What it means for an export that a file could not be created, or may not have been."""
+    if isinstance(error, PathTaken):
+        return PathTaken(
             f"another process writes to the destination: {error.message}",
             hint="nothing was recorded; export to a place of its own",
-        ) from error
-    except OutcomeUnknown as error:
-        raise StorageFailed(
-            f"{error.message}; the export is unfinished", hint=f"go on with: {resume_words(note.name, dest.uri)}"
-        ) from error
+        )
+    return StorageFailed(
+        f"{error.message}; the export is unfinished", hint=f"go on with: {resume_words(note.name, dest)}"
+    )

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from olympia_cli.catalog.exports import ExportRecord
 from olympia_cli.catalog.versions import read_hints
-from olympia_cli.errors import Damaged, ExportNotFound, InvalidLocation, PathMissing, StoreError
+from olympia_cli.errors import Damaged, ExportNotFound, InvalidLocation, PathMissing
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Root
 from olympia_cli.format.node_file import decode_action_rows, decode_root
 from olympia_cli.format.paths import LATEST, OLDEST, root_path
 from olympia_cli.names import ObjectName
+from olympia_cli.ops.export_checks import Problem
 from olympia_cli.ops.export_copy import Counted
+from olympia_cli.ops.export_engine import LOCAL, ExportEngine, Surveyed
 from olympia_cli.ops.export_note import Mode, Note, Scope, read_note
-from olympia_cli.ops.export_walk import Problem, Seen, Walk
+from olympia_cli.ops.export_walk import Seen
 from olympia_cli.ops.findings import Finding, Severity, finding
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.storage.protocol import Store
@@ -64,7 +65,9 @@ def note_of(dest: Store, record: ExportRecord | None) -> Note:
     return note
 
 
-def verify_export(dest: Store, note: Note, source: Store | None, progress: Progress = SILENT) -> Verified:
+def verify_export(
+    dest: Store, note: Note, source: Store | None, progress: Progress = SILENT, engine: ExportEngine = LOCAL
+) -> Verified:
     """Read all of an export. `source` is the catalog, which an export that shares files cannot do without."""
     if note.scope.shares and source is None:
         raise InvalidLocation(
@@ -76,14 +79,7 @@ def verify_export(dest: Store, note: Note, source: Store | None, progress: Progr
     path = root_path(note.version)
     root = check.root(path, dest)
     if root is not None:
-        keys = None if root.sizes is None else KeyCodec(root.sizes.namespace, root.sizes.table, root.sizes.view)
-
-        def fetch(paths: Iterable[str], copied: bool) -> Iterable[tuple[str, bytes | StoreError]]:
-            assert copied or source is not None
-            return dest.read_many(paths) if copied or source is None else source.read_many(paths)
-
-        for seen in Walk(path, root, note.scope, fetch):
-            check.take(seen, keys)
+        check.take(engine.survey(path, root, note, dest, source, MAX_FINDINGS, progress), root)
     if note.scope.mode is Mode.FULL:
         check.hints(dest)
     return check.verdict
@@ -101,7 +97,7 @@ class _Check:
 
     @property
     def verdict(self) -> Verified:
-        return Verified(self._copied, self._shared, tuple(self._findings), self._total)
+        return Verified(self._copied, self._shared, tuple(self._findings[:MAX_FINDINGS]), self._total)
 
     def root(self, path: str, dest: Store) -> Root | None:
         try:
@@ -123,18 +119,17 @@ class _Check:
             self._add(Problem("F401", error.reason), path)
         return root
 
-    def take(self, seen: Seen, keys: KeyCodec | None) -> None:
-        if seen.data and seen.copied:
-            self._copied = self._copied.plus(len(seen.data))
-        elif seen.data:
-            self._shared = self._shared.plus(len(seen.data))
-        self._progress.advance()
-        if seen.problem is None:
-            return
-        problem = seen.problem
-        if not seen.copied:
-            problem = Problem("F503", f"in the catalog, which the export shares it with: {problem.reason}")
-        self._add(problem, seen.path, _objects(seen, keys))
+    def take(self, found: Surveyed, root: Root) -> None:
+        self._copied += found.copied
+        self._shared += found.shared
+        keys = None if root.sizes is None else KeyCodec(root.sizes.namespace, root.sizes.table, root.sizes.view)
+        for seen in found.wrong:
+            problem = seen.problem
+            assert problem is not None
+            if not seen.copied:
+                problem = Problem("F503", f"in the catalog, which the export shares it with: {problem.reason}")
+            self._add(problem, seen.path, _objects(seen, keys))
+        self._total += found.wrong_total - len(found.wrong)
 
     def hints(self, dest: Store) -> None:
         """Those of a full export. Later versions may have moved the first, and an expire the second."""
@@ -149,11 +144,10 @@ class _Check:
 
     def _add(self, problem: Problem, path: str, objects: tuple[ObjectName, ...] = ()) -> None:
         self._total += 1
-        if len(self._findings) < MAX_FINDINGS:
-            version = self._note.version
-            self._findings.append(
-                finding(problem.code, path, problem.reason, versions=[(version, version)], objects=objects)
-            )
+        version = self._note.version
+        self._findings.append(
+            finding(problem.code, path, problem.reason, versions=[(version, version)], objects=objects)
+        )
 
 
 def _objects(seen: Seen, keys: KeyCodec | None) -> tuple[ObjectName, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from olympia_cli.catalog.clock import Clock, SystemClock
 from olympia_cli.errors import OlympiaError
@@ -24,6 +24,9 @@ from olympia_cli.ops.fsck_state import Verified
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.status import LAST_FSCK
 from olympia_cli.storage.protocol import Store
+
+if TYPE_CHECKING:
+    from olympia_cli.ops.fsck_run import Outcome
 
 
 class Level(StrEnum):
@@ -96,6 +99,11 @@ def fsck(
         raise failure.error from None
     if verified is not None:
         verified.save()
+    return report_of(level, found)
+
+
+def report_of(level: Level, found: Outcome) -> Report:
+    """What a run found, as a report."""
     return Report(
         level,
         found.checked,

@@ -26,11 +26,10 @@ MAX_UNVERIFIED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class BadDefinition:
-    """A definition that is not whole, and a key that names it."""
+    """A definition that is not whole."""
 
     path: str
     trouble: Trouble
-    key: str
 
 
 def definition_trouble(error: Exception) -> Trouble:
@@ -72,6 +71,8 @@ class Definitions:
         self._waiting: list[tuple[str, int, Kind, str]] = []
         self.id_of = array("I")
         self.bad: dict[int, BadDefinition] = {}
+        self.more_bad: dict[str, tuple[int, set[int]]] = {}
+        """How many more of a code there are that nobody names, and the nodes that do name them."""
         self.doubtful: set[int] = set()
         """Definitions that only damaged nodes name."""
         self.unread = array("B")
@@ -123,6 +124,21 @@ class Definitions:
             self.doubtful.discard(number)
         return number
 
+    def known(self, path: str, kind: Kind) -> int:
+        """The number of a definition that is not to be read here."""
+        number = self.note(path, kind, "")
+        self._waiting.clear()
+        self.unread[number] = 0
+        return number
+
+    def set_id(self, number: int, digest: bytes) -> None:
+        self.id_of[number] = self._ids.setdefault(digest, len(self._ids) + 1)
+
+    def note_table(self, number: int, location: str, key: str) -> None:
+        """The definition of a table with metadata."""
+        self.by_location.setdefault(_id_digest(location), array("I")).append(number)
+        self.by_table.setdefault(_id_digest(key), array("I")).append(number)
+
     def read(self) -> Iterator[tuple[TableName, TableDef]]:
         """Read what is waiting. At the level of data each table comes out, once for each metadata location."""
         waiting, self._waiting = self._waiting, []
@@ -149,7 +165,7 @@ class Definitions:
         id = self._verified.find(path)
         if id is None:
             return False
-        self.id_of[number] = self._ids.setdefault(id, len(self._ids) + 1)
+        self.set_id(number, id)
         self.skipped += 1
         return True
 
@@ -157,15 +173,15 @@ class Definitions:
         self, path: str, data: bytes | Exception, number: int, kind: Kind, key: str
     ) -> tuple[TableName, TableDef] | None:
         if isinstance(data, Exception):
-            self.bad[number] = BadDefinition(path, definition_trouble(data), key)
+            self.bad[number] = BadDefinition(path, definition_trouble(data))
             return None
         found = parse_definition(CLASSES[kind], data, path)
         if isinstance(found, Trouble):
-            self.bad[number] = BadDefinition(path, found, key)
+            self.bad[number] = BadDefinition(path, found)
             return None
         definition, verified = found
         digest = _id_digest(definition.id)
-        self.id_of[number] = self._ids.setdefault(digest, len(self._ids) + 1)
+        self.set_id(number, digest)
         if not verified:
             self.without_digest += 1
             if len(self.unverified) < MAX_UNVERIFIED:
@@ -178,8 +194,7 @@ class Definitions:
 
     def _table(self, definition: TableDef, number: int, key: str) -> tuple[TableName, TableDef] | None:
         location = _id_digest(definition.iceberg_metadata_location)
-        self.by_location.setdefault(location, array("I")).append(number)
-        self.by_table.setdefault(_id_digest(key), array("I")).append(number)
+        self.note_table(number, definition.iceberg_metadata_location, key)
         if location in self._locations or self._keys is None:
             return None
         self._locations.add(location)

@@ -91,7 +91,7 @@ class Graph:
         """
         waiting: list[str] = []
         for path, node in roots:
-            number, new = self._number(path)
+            number, new = self.number(path)
             if not new and self._taken(number):
                 continue
             self.take(self._rules.look_at_root(path, node), waiting)
@@ -114,7 +114,8 @@ class Graph:
 
     # One node
 
-    def _number(self, path: str) -> tuple[int, bool]:
+    def number(self, path: str) -> tuple[int, bool]:
+        """The number of the node at a path, and whether it is new."""
         number = self.numbers.get(path)
         if number is not None:
             return number, False
@@ -131,7 +132,7 @@ class Graph:
         return bool(self.height[number]) or number in self._open or number in self.unreadable
 
     def _child(self, path: str, waiting: list[str], doubtful: bool = False) -> int:
-        number, new = self._number(path)
+        number, new = self.number(path)
         if new:
             waiting.append(path)
             if doubtful:
@@ -142,7 +143,7 @@ class Graph:
 
     def take(self, facts: NodeFacts, waiting: list[str]) -> None:
         """Take in what a node says by itself; what it leads to and is new is put to what is waiting."""
-        number, _ = self._number(facts.path)
+        number, _ = self.number(facts.path)
         self.marks += [Mark(number, path, trouble) for path, trouble in facts.marks]
         self.without_digest += not facts.verified
         if self._definitions is not None and facts.names:

@@ -103,19 +103,15 @@ class Objects:
     def _ordered(self, objects: Iterable[ObjectName]) -> tuple[ObjectName, ...]:
         return tuple(sorted(objects, key=self._key))
 
-    def of_definition(self, path: str, key: str, holders: Iterable[int]) -> Hit:
+    def of_definition(self, path: str, holders: Iterable[int], most: int = MOST_HOLDERS) -> Hit:
         """The objects whose definition is at a path, from the nodes that name it."""
-        found = {key}
-        for holder in sorted(self._graph.paths[holder] for holder in holders)[:MOST_HOLDERS]:
-            node = self._node(holder)
-            if node is not None:
-                found.update(one for one, value in zip(node.keys, node.values, strict=True) if value == path)
+        found = {key for _, key, value in self.entries(holders, most) if value == path}
         return Hit(self._named(sorted(found)))
 
-    def entries(self, nodes: Iterable[int]) -> Iterator[tuple[int, str, str]]:
+    def entries(self, nodes: Iterable[int], most: int = MOST_NAMING) -> Iterator[tuple[int, str, str]]:
         """Node number, key and definition path of all that stands in the first of these nodes by name, as far as they
         can be read."""
-        for number in sorted(nodes, key=self._graph.paths.__getitem__)[:MOST_NAMING]:
+        for number in sorted(nodes, key=self._graph.paths.__getitem__)[:most]:
             path = self._graph.paths[number]
             node = self._node(path)
             if node is not None:

@@ -26,7 +26,7 @@ from olympia_cli.ops.fsck_definitions import BadDefinition, Definitions
 from olympia_cli.ops.fsck_graph import Graph
 from olympia_cli.ops.fsck_hints import check_gaps, check_latest, no_version, read_hint, settle_oldest
 from olympia_cli.ops.fsck_holders import Holder, check_actions, exports, transactions
-from olympia_cli.ops.fsck_listing import Listing, look_for, read_quarantine
+from olympia_cli.ops.fsck_listing import Listing, Sorting, look_for, read_quarantine
 from olympia_cli.ops.fsck_meanwhile import still_so
 from olympia_cli.ops.fsck_node import NodeRules
 from olympia_cli.ops.fsck_read import Files, Trouble
@@ -144,6 +144,7 @@ class Run:
         tables = self._walk(asked)
         if self.depth >= DATA and self.data is not None:
             self.extra += self.data.check(tables, self.progress)
+            self.counts["data_files"] = int(getattr(self.data, "checked", {}).get("data_files", 0))
         for _ in tables:
             pass  # whoever looks at the data need not take all tables
         if self.depth >= DATA and self.data is None:
@@ -209,8 +210,8 @@ class Run:
         if definitions.unverified and self.keys is not None:
             first = self._first_versions(set(definitions.unverified)) if self.all else {}
             for number in disproved(self.reader, chain.kept, definitions.unverified, first, self.keys):
-                path, _, key = definitions.unverified[number]
-                definitions.bad[number] = BadDefinition(path, Trouble("F304", f"it {_DISPROVED}"), key)
+                path = definitions.unverified[number][0]
+                definitions.bad[number] = BadDefinition(path, Trouble("F304", f"it {_DISPROVED}"))
 
     def _first_versions(self, numbers: set[int]) -> dict[int, int]:
         """The first version that names each of these definitions."""
@@ -226,6 +227,14 @@ class Run:
     # Transactions and exports
 
     def _follow_holders(self) -> None:
+        for holder in self._find_holders():
+            self._check_holder(holder)
+            for _ in self.graph.add([(holder.path, holder.root.node)]):
+                pass
+            self.holders.setdefault(self.graph.numbers[holder.path], []).append(holder)
+
+    def _find_holders(self) -> list[Holder]:
+        """Those whose roots are whole; what is wrong with others is told."""
         chain = self.chain
         held = [] if chain.java else [transactions(self.files, set(chain.existing), self.now)]
         self.counts["transactions"] = held[0].count if held else 0
@@ -237,10 +246,9 @@ class Run:
             held.append(found)
         for one in held:
             self.findings += one.findings
-            for holder in one.holders:
-                self._follow_holder(holder)
+        return [holder for one in held for holder in one.holders]
 
-    def _follow_holder(self, holder: Holder) -> None:
+    def _check_holder(self, holder: Holder) -> None:
         catalog = self.reader.catalog(holder.root.catalog_def)
         if catalog.trouble is not None and holder.root.catalog_def not in self.seen.bad_catalogs:
             reason = f"{holder.who}: {catalog.trouble.reason}"
@@ -249,9 +257,6 @@ class Run:
             _, reason = check_actions(holder.data, holder.path)
             if reason:
                 self.findings.append(finding(holder.code, holder.path, f"{holder.who}: {reason}"))
-        for _ in self.graph.add([(holder.path, holder.root.node)]):
-            pass
-        self.holders.setdefault(self.graph.numbers[holder.path], []).append(holder)
 
     # The verdict
 
@@ -278,7 +283,7 @@ class Run:
         assert definitions is not None
         self.progress.phase("listing files")
         quarantine = read_quarantine(self.files, chain.reference)
-        listing = Listing(self._reached, self.saved, quarantine, chain.oldest, chain.latest, chain.width)
+        listing = Listing(Sorting(self.saved, chain.oldest, chain.width), self._reached, quarantine)
         seen = bytearray(len(definitions))
         for file in self.store.list(temporary=True):
             self.progress.advance()
@@ -322,7 +327,7 @@ class Run:
             "actions": self.seen.actions,
             "transactions": self.counts.get("transactions", 0),
             "exports": self.counts.get("exports", 0),
-            "data_files": int(getattr(self.data, "checked", {}).get("data_files", 0)),
+            "data_files": self.counts.get("data_files", 0),
             "skipped": definitions.skipped if definitions is not None else 0,
             "bytes": self.files.bytes,
         }

@@ -12,7 +12,7 @@ from olympia_cli.names import ObjectName, TableName
 from olympia_cli.ops.findings import Finding, Severity, finding, ranges
 from olympia_cli.ops.fsck_definitions import NO_ID, parse_definition
 from olympia_cli.ops.fsck_hints import REPAIR, SALVAGE
-from olympia_cli.ops.fsck_objects import MOST_NAMING, Hit, Objects
+from olympia_cli.ops.fsck_objects import MOST_HOLDERS, MOST_NAMING, Hit, Objects
 from olympia_cli.ops.fsck_read import Trouble
 from olympia_cli.ops.fsck_versions import Radius, Ranges, VersionChecks, inside, merge, without
 
@@ -48,6 +48,8 @@ class Verdict:
         self._holders = self._naming()
         bad = {node for group in self._groups.values() for node in group.nodes}
         bad.update(node for nodes in self._holders.values() for node in nodes)
+        if run.definitions is not None:
+            bad.update(node for _, nodes in run.definitions.more_bad.values() for node in nodes)
         who = {node: [one.who for one in holders] for node, holders in run.holders.items()}
         versions = {number: version for version, number in run.roots.items()}
         self._radius = Radius(self._graph, versions, who, bad)
@@ -153,7 +155,7 @@ class Verdict:
         if definitions is None:
             return
         counts: dict[str, int] = {}
-        rest: dict[str, set[int]] = {}
+        rest = {code: (count, set(nodes)) for code, (count, nodes) in definitions.more_bad.items()}
         for number, bad in sorted(definitions.bad.items(), key=lambda one: one[1].path):
             code = bad.trouble.code
             if code == "F301" and number in definitions.doubtful:
@@ -161,13 +163,17 @@ class Verdict:
             counts[code] = counts.get(code, 0) + 1
             nodes = self._holders.get(number, [])
             if counts[code] > MOST_FINDINGS:
-                rest.setdefault(code, set()).update(nodes)
+                count, known = rest.get(code, (0, set()))
+                known.update(nodes)
+                rest[code] = (count + 1, known)
                 continue
-            many = not objects or counts[code] > MOST_EXPLAINED
-            hit = self._objects.of_definition(bad.path, bad.key, () if many else nodes)
+            hit = Hit()
+            if objects:
+                few = MOST_HOLDERS if counts[code] <= MOST_EXPLAINED else 1
+                hit = self._objects.of_definition(bad.path, nodes, few)
             yield self._finding(code, bad.path, bad.trouble.reason, nodes, hit)
-        for code, held in rest.items():
-            yield self._finding(code, "", f"{counts[code] - MOST_FINDINGS:,} files more like these", held, Hit())
+        for code, (count, held) in rest.items():
+            yield self._finding(code, "", f"{count:,} files more like these", held, Hit())
 
     def _catalogs(self) -> Iterator[Finding]:
         for path, versions in self._run.seen.bad_catalogs.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
@@ -17,6 +17,7 @@ from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import parse_duration, parse_time
+from olympia_cli.ops.expire_values import Kept
 
 MAX_AGE, MIN_VERSIONS = "olympia.retention.max-version-age", "olympia.retention.min-versions"
 DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS = "7d", 3
@@ -203,6 +204,18 @@ def why_kept(past: Past, policy: Policy, limits: Limits) -> str:
         or past.superseded_on_store_millis + lifetime > limits.store_now_millis
     )
     return "in-use" if in_use and not policy.offline else ""
+
+
+def explain_kept(created: Iterable[tuple[int, int]], policy: Policy, limits: Limits) -> Iterator[Kept]:
+    """The reason for each version that stays, given when each was created; the latest is the last of them."""
+    before: int | None = None
+    for version, millis in created:
+        if before is not None:
+            reason = why_kept(Past(before, millis, 0, 0), policy, limits) or "in-use"
+            yield Kept(before, reason, limits.explain(reason, policy))
+        before = version
+    if before is not None:
+        yield Kept(before, "latest", "the latest version")
 
 
 class Counted:

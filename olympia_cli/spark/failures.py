@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from olympia_cli import errors
-from olympia_cli.errors import ExecutorUnprepared, OlympiaError, SparkFailed, SparkUnreachable
+from olympia_cli.errors import ExecutorUnprepared, OlympiaError, SparkFailed, SparkUnreachable, StorageDenied
 
 _OURS = re.compile(r"^(?:.*\s)?olympia_cli\.errors\.(\w+): (.+)$", re.MULTILINE)
 _MISSING = re.compile(r"(?:ModuleNotFoundError|PackageNotFoundError): No (?:module|package) named '?([\w.]+)'?")
@@ -19,6 +19,10 @@ _UNAVAILABLE = re.compile(r"StatusCode\.UNAVAILABLE|Connection refused|All maste
 # where a package is not called as its module is
 _PACKAGES = {"google": "protobuf", "grpc": "grpcio"}
 LENGTH = 300
+_CREDENTIALS = (
+    "give them credentials of their own (a role of their machines, or spark.executorEnv.* for the variables that the "
+    "SDK reads), or put storage options into the profile, which are sent to them"
+)
 
 
 def explain(error: BaseException) -> OlympiaError:
@@ -66,7 +70,12 @@ def _ours(name: str, message: str) -> OlympiaError:
         cls = SparkFailed
     # not all of them are made from a message alone; the hint is part of the line already
     error = cls.__new__(cls)
-    OlympiaError.__init__(error, message, hint="")
+    hint = ""
+    if cls is StorageDenied:
+        # who started the work may well be allowed to
+        message = f"Spark's executors have no access: {message.removesuffix(f': {cls.default_hint}')}"
+        hint = _CREDENTIALS
+    OlympiaError.__init__(error, message, hint=hint)
     return error
 
 
@@ -78,6 +87,9 @@ def _cause(text: str) -> str:
             java = found[2] or found[1]
         elif found := _CAUSED_BY.match(line):
             java = f"{found[1].rpartition('.')[2]}: {found[2]}" if found[2] else found[1]
+        # what the line before it only says to have happened
+        elif line.startswith(": ") and not java:
+            java = line[2:]
         # Spark's own classes at the head of its message only say that there is one
         elif (found := _PYTHON.match(line)) and not found[1].startswith(("pyspark.errors.", "org.apache.", "py4j.")):
             python = f"{found[1].rpartition('.')[2]}: {found[2]}"

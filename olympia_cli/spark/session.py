@@ -8,33 +8,27 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
-import shutil
-import socket
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from typing import IO, TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from olympia_cli.errors import InvalidOption, OlympiaError, SparkFailed, SparkMissing, SparkUnreachable
-from olympia_cli.spark.failures import explain, explained
+from olympia_cli.errors import InvalidOption, OlympiaError, SparkMissing, SparkUnreachable
+from olympia_cli.spark.addresses import check_master, check_remote, is_here, place, probe
+from olympia_cli.spark.failures import explained
+from olympia_cli.spark.launch import Launched, launch, need_java, need_pyspark, silence
 from olympia_cli.spark.registration import register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WAIT = 60.0
-CONNECT_PORT = 15002
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-OLDEST_JAVA = 17
+START_WAIT = 300.0
+"""Where there is nobody to wait for but a busy machine."""
 CONNECT_PACKAGES = {"grpc": "grpcio", "grpc_status": "grpcio-status", "zstandard": "zstandard"}
-MASTERS = "local[*], spark://host:port, yarn or k8s://https://host:port"
 
 T = TypeVar("T")
 
@@ -56,15 +50,16 @@ def spark_session(
     """
     if master is not None and remote is not None:
         raise InvalidOption("both a master and a remote server were given", hint="choose one of them")
-    _need_pyspark()
+    need_pyspark()
     with explained():
         taken = _active() if master is None and remote is None else None
         if taken is not None:
             spark = taken
         elif remote is not None:
-            spark = _connect(remote, settings or {}, wait)
+            spark = _connect(remote, settings or {}, verbose, wait)
         else:
-            spark = _start(master or "local[*]", settings or {}, verbose, wait)
+            # an empty one, of an unset variable in a script, is not left out
+            spark = _start("local[*]" if master is None else master, settings or {}, verbose, wait)
         try:
             register(spark)
             yield spark
@@ -75,19 +70,21 @@ def spark_session(
                     spark.stop()
 
 
-def _need_pyspark() -> None:
-    try:
-        import pyspark
-    except ImportError:
-        raise SparkMissing("PySpark is not installed", hint="install olympia-cli[spark]") from None
-    if int(pyspark.__version__.partition(".")[0]) < 4:
-        raise SparkMissing(f"PySpark {pyspark.__version__} is too old", hint="install olympia-cli[spark]: 4.0 or newer")
+def need_spark() -> None:
+    """Raise unless a session could be started on this machine."""
+    need_pyspark()
+    need_java()
 
 
 def _active() -> SparkSession | None:
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    return SparkSession.getActiveSession()
+    try:
+        # of this thread, or else the one that another thread has made: a session of Connect is active there alone
+        return SparkSession.active()
+    except PySparkRuntimeError:
+        return None
 
 
 # Started here
@@ -95,33 +92,38 @@ def _active() -> SparkSession | None:
 
 def _start(master: str, settings: Mapping[str, str], verbose: bool, wait: float) -> SparkSession:
     """A driver in this process, for a master on this machine or another."""
-    _check_master(master)
+    check_master(master)
     need_java()
     local = master.startswith("local")
     if not local:
-        _probe(master, wait)
-    from pyspark import SparkConf, SparkContext, java_gateway
+        probe(master, wait)
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    launch_gateway: Any = java_gateway.launch_gateway
     chosen = {**_ours(master, verbose), **settings}
+    launched = launch(chosen, master, verbose)
     conf = SparkConf().setAll(list(chosen.items())).setMaster(master)
-    # Spark talks to both, from another process; what it said is looked at only when it does not start
-    log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - the other process writes to it until it ends
-    said: Any = sys.stderr.fileno() if verbose else log
-    try:
-        gateway = launch_gateway(conf, popen_kwargs={"stdout": said, "stderr": said})
-        context = _within(wait, lambda: SparkContext(conf=conf, gateway=gateway), f"the master {master}")
-    except OlympiaError:
-        raise
-    except Exception as error:
-        raise _not_started(error, log) from None
+    context = _started(
+        launched,
+        lambda: SparkContext(conf=conf, gateway=launched.gateway),
+        f"the master {master}",
+        max(wait, START_WAIT) if local else wait,
+    )
     if "spark.pyspark.python" in chosen:
         # the setting alone is for spark-submit; a context takes the environment's, or whatever python3 is
         context.pythonExec = chosen["spark.pyspark.python"]
     if not local:
         _await_executor(context, master, wait)
     return SparkSession(context)
+
+
+def _started(launched: Launched, start: Callable[[], T], what: str, wait: float) -> T:
+    try:
+        return _within(wait, start, what)
+    except OlympiaError:
+        raise
+    except Exception as error:
+        raise launched.why_not(error) from None
 
 
 def _ours(master: str, verbose: bool) -> dict[str, str]:
@@ -131,7 +133,7 @@ def _ours(master: str, verbose: bool) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "true" if verbose else "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
     }
-    if master.startswith("local") or _host(master) in LOOPBACK:
+    if is_here(master):
         # executors on this machine have this Python, and reach the driver without the network
         found |= {
             "spark.pyspark.python": sys.executable,
@@ -139,28 +141,6 @@ def _ours(master: str, verbose: bool) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
         }
     return found
-
-
-def _check_master(master: str) -> None:
-    if not re.fullmatch(r"local(\[.+\])?|yarn|spark://[^/\s]+:[0-9]+|k8s://\S+", master):
-        raise InvalidOption(f"{master[:60]!a} is not a Spark master", hint=f"use {MASTERS}")
-
-
-def need_java() -> None:
-    """Raise unless there is a Java that Spark runs on, where Spark looks for it."""
-    home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    where = " at JAVA_HOME" if home else ""
-    said = ""
-    if java is not None:
-        with suppress(OSError, subprocess.SubprocessError):
-            done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
-            said = done.stderr if done.returncode == 0 else ""
-    if not said:
-        raise SparkMissing(f"Spark needs Java, and there is none{where}", hint="install Java 17 or 21")
-    found = re.search(r'version "(?:1\.)?([0-9]+)', said)
-    if found and int(found[1]) < OLDEST_JAVA:
-        raise SparkMissing(f"Java {found[1]} is too old for Spark", hint="install Java 17 or 21")
 
 
 def _await_executor(context: Any, master: str, wait: float) -> None:
@@ -177,41 +157,26 @@ def _await_executor(context: Any, master: str, wait: float) -> None:
         time.sleep(0.1)
 
 
-def _not_started(error: Exception, log: IO[bytes]) -> OlympiaError:
-    log.seek(max(0, log.seek(0, os.SEEK_END) - 65_536))
-    tail = log.read().decode("utf-8", "replace")
-    if "JAVA_GATEWAY_EXITED" not in str(error):
-        return explain(error)
-    reason = str(explain(RuntimeError(tail)).message) if tail.strip() else "Spark failed: its Java program ended"
-    return SparkFailed(reason.replace("Spark failed:", "Spark did not start:", 1))
-
-
 # Reached where it runs
 
 
-def _connect(remote: str, settings: Mapping[str, str], wait: float) -> SparkSession:
-    """A session of a Spark Connect server."""
-    local = remote.startswith("local")
-    if not local and not re.fullmatch(r"sc://[^/\s]+(/\S*)?", remote):
-        raise InvalidOption(f"{remote[:20]!a}… is not a Spark Connect server", hint="use sc://host:port")
+def _connect(remote: str, settings: Mapping[str, str], verbose: bool, wait: float) -> SparkSession:
+    """A session of a Spark Connect server, which is started here when it is to be a local one."""
+    check_remote(remote)
     for module, package in CONNECT_PACKAGES.items():
         if find_spec(module) is None:
             raise SparkMissing(f"Spark Connect needs the package {package}", hint="install pyspark[connect]")
-    if local:
-        need_java()
-        # the server is a child of this process, and looks for its Python in the environment alone
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        # nor does it know that nobody wants to see how far it is
-        settings = {"spark.ui.showConsoleProgress": "false", **settings}
-    else:
-        _probe(remote, wait)
-        _await_server(remote, wait)
+    silence()
+    if remote.startswith("local"):
+        return _start_server(remote, settings, verbose, wait)
+    probe(remote, wait)
+    _await_server(remote, wait)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.remote(remote)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    what = f"the server {_place(remote)}"
+    what = f"the server {place(remote)}"
     spark = _within(wait, builder.getOrCreate, what)
     try:
         # the first thing that it must answer; PySpark itself would go on asking for minutes
@@ -220,6 +185,20 @@ def _connect(remote: str, settings: Mapping[str, str], wait: float) -> SparkSess
         _forget(spark)
         raise
     return spark
+
+
+def _start_server(master: str, settings: Mapping[str, str], verbose: bool, wait: float) -> SparkSession:
+    need_java()
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    # the server is a child of this process, and looks for its Python in the environment alone
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    launched = launch({**_ours(master, verbose), **settings}, master, verbose)
+    # PySpark would start one itself, which talks
+    SparkContext._ensure_initialized(gateway=launched.gateway)
+    start = SparkSession.builder.remote(master).getOrCreate
+    return _started(launched, start, "the local server", max(wait, START_WAIT))
 
 
 def _await_server(remote: str, wait: float) -> None:
@@ -232,7 +211,7 @@ def _await_server(remote: str, wait: float) -> None:
     try:
         grpc.channel_ready_future(channel).result(timeout=wait)
     except grpc.FutureTimeoutError:
-        raise SparkUnreachable(f"the server {_place(remote)} did not answer within {wait:.0f} s") from None
+        raise SparkUnreachable(f"the server {place(remote)} did not answer within {wait:.0f} s") from None
     finally:
         channel.close()
 
@@ -241,44 +220,6 @@ def _forget(spark: Any) -> None:
     """Keep the session of a server that does not answer from asking it once more when the program ends."""
     with suppress(AttributeError):
         atexit.unregister(spark.client._on_exit)
-
-
-def _probe(url: str, wait: float) -> None:
-    """Whether anything listens at the address; Spark itself asks for minutes before it gives up."""
-    addresses = _addresses(url)
-    reasons = []
-    for host, port in addresses:
-        try:
-            socket.create_connection((host, port), timeout=min(wait, 10.0)).close()
-            return
-        except OSError as error:
-            reasons.append(f"{host}:{port}: {error.strerror or error}")
-    if addresses:
-        raise SparkUnreachable(f"Spark does not answer at {'; '.join(reasons)}")
-
-
-def _addresses(url: str) -> list[tuple[str, int]]:
-    scheme, _, rest = url.partition("://")
-    if scheme == "k8s":
-        parts = urlsplit(rest if "://" in rest else f"https://{rest}")
-        return [(parts.hostname or "", parts.port or 443)]
-    found = []
-    for one in rest.partition("/")[0].split(",") if rest else ():
-        parts = urlsplit(f"//{one}")
-        try:
-            found.append((parts.hostname or "", parts.port or CONNECT_PORT))
-        except ValueError:
-            raise InvalidOption(f"{one[:60]!a} is not a host and a port", hint=f"use {MASTERS}") from None
-    return found
-
-
-def _host(url: str) -> str:
-    return next((host for host, _ in _addresses(url)), "")
-
-
-def _place(remote: str) -> str:
-    # what follows the address may hold a token
-    return remote.partition("/;")[0].partition(";")[0]
 
 
 def _within(seconds: float, call: Callable[[], T], what: str) -> T:

@@ -25,6 +25,7 @@ SHAPES: dict[str, tuple[str, list[str]]] = {
     "table ls": ("table-ls", []),
     "table show": ("table-show", ["sales.orders_2025"]),
     "table history": ("table-history", ["sales.orders_2025"]),
+    "table files": ("table-files", ["--at", "v1"]),
     "view ls": ("view-ls", []),
     "view show": ("view-show", ["sales.open"]),
     "txn ls": ("txn-ls", []),

@@ -48,7 +48,7 @@ def make_worn_catalog(folder: Path) -> Catalog:
         clock.advance(HOUR)
         with catalog.transaction() as transaction:
             for name in names:
-                transaction.create_table(table(name), f"{folder}/nowhere.metadata.json")
+                transaction.create_table(table(name), f"{folder}/{name}.metadata.json")
             if drop is not None:
                 transaction.drop_table(table(drop))
 

@@ -14,10 +14,12 @@ from tests.helpers.names import location, ns, select, table, view
 EXOTIC = ["a.b", 'say"hi"', "..", "smile\U0001f600", "per%2Fcent", "back\\slash", "sl/ash", "-rf", "[red]"]
 
 
-def make_catalog(store: Store | None = None, clock: FakeClock | None = None, tables: int = 20) -> Catalog:
+def make_catalog(
+    store: Store | None = None, clock: FakeClock | None = None, tables: int = 20, order: int = 4
+) -> Catalog:
     """A catalog with a deep tree and odd names. Version 1 has the namespaces, 2 the tables, 3 one table less."""
     store = MemoryStore("source") if store is None else store
-    catalog = Catalog.create(store, order=4, clock=clock if clock is not None else FakeClock())
+    catalog = Catalog.create(store, order=order, clock=clock if clock is not None else FakeClock())
     with catalog.transaction() as transaction:
         for name in ("sales", *EXOTIC):
             transaction.create_namespace(ns(name), {"owner": "ann"})

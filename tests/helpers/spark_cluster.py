@@ -13,13 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
-
 START_SECONDS = 180
 
-takes_minutes = pytest.mark.skipif(
-    "OLYMPIA_TEST_CLUSTER" not in os.environ, reason="starts a cluster or a server: set OLYMPIA_TEST_CLUSTER=1"
-)
+# half of what Spark costs on little data is Java compiling well what runs once
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of Java for tests."""
 
 
 @dataclass
@@ -39,8 +37,8 @@ class Cluster:
 
 
 @contextmanager
-def spark_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
-    """A running cluster, whose logs and work are below the folder."""
+def spark_cluster(folder: Path, workers: int = 2, memory: str = "1g") -> Iterator[Cluster]:
+    """A running cluster, whose logs and work are below the folder; `memory` is what each worker has."""
     started: list[subprocess.Popen[bytes]] = []
     try:
         log = folder / "master.log"
@@ -51,7 +49,7 @@ def spark_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
         url = _await(log, r"Starting Spark master at (spark://\S+)", master)
         cluster = Cluster(url, master)
         for number in range(workers):
-            place = [*address, "-c", "1", "-m", "1g", "-d", str(folder / f"work{number}"), url]
+            place = [*address, "-c", "1", "-m", memory, "-d", str(folder / f"work{number}"), url]
             process = _start("org.apache.spark.deploy.worker.Worker", place, folder / f"worker{number}.log")
             started.append(process)
             cluster.workers.append(process)
@@ -81,7 +79,8 @@ def _start(program: str, arguments: list[str], log: Path) -> subprocess.Popen[by
     import pyspark
 
     home = Path(pyspark.__file__).parent
-    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
+    ours = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED}
+    environment = {**os.environ, "SPARK_HOME": str(home), **ours}
     with log.open("wb") as out:
         return subprocess.Popen(
             [str(home / "bin" / "spark-class"), program, *arguments],

@@ -14,6 +14,7 @@ from pyiceberg.manifest import DataFileContent
 
 import olympia_cli.iceberg.data_checks as data_checks
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.iceberg.data_checks import IcebergDataChecks
 from olympia_cli.names import Kind, NamespaceName, TableName
 from olympia_cli.ops.findings import Finding, Severity
@@ -253,16 +254,43 @@ def test_portions_make_no_difference(local_lake: Lake, monkeypatch: pytest.Monke
     # three data files a manifest
     local_lake.delete(files.data[0], files.data[7], files.manifests[1], files_of(other).manifest_list)
     tables = [(T, files.metadata), (U, other.metadata_location), (TableName("ns", "twin"), files.metadata)]
-
-    def hits() -> set[tuple[str, str, TableName]]:
-        found, _ = look(local_lake, *tables)
-        return {(one.code, one.path, name) for one in found for name in one.objects}  # type: ignore[misc]
-
-    at_once = hits()
-    assert len(at_once) == 7
+    at_once = look(local_lake, *tables)
+    assert sum(len(one.objects) for one in at_once[0]) == 7
     for name in ("TABLES_AT_ONCE", "MANIFESTS_AT_ONCE", "FILES_AT_ONCE"):
         monkeypatch.setattr(data_checks, name, portion)
-    assert hits() == at_once
+    assert look(local_lake, *tables) == at_once
+
+
+def test_the_order_of_tables_makes_no_difference(local_lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = local_lake.table("t", parts=15)
+    earlier = table.metadata_location
+    table.append(table.scan().to_arrow())
+    local_lake.delete(*files_of(table).data)
+    tables = [(T, table.metadata_location), (T, earlier), (U, earlier), (TableName("ns", "v"), table.metadata_location)]
+    tables += [(TableName("ns", f"far{number:02}"), f"hdfs://nn/{number % 30}/metadata.json") for number in range(40)]
+    # the name of a second file on that store
+    tables.append((TableName("ns", "far05"), "hdfs://nn/0/0/metadata.json"))
+
+    def check(asked: list[tuple[TableName, str]]) -> tuple[list[Finding], Counter[str]]:
+        checks = IcebergDataChecks(local_lake.options, local_lake.scheme)
+        given = ((name, TableDef(iceberg_metadata_location=location)) for name, location in asked)
+        return list(checks.check(given, SILENT)), checks.checked
+
+    monkeypatch.setattr(data_checks, "TABLES_AT_ONCE", 7)
+    found, checked = check(tables)
+    assert check(tables[::-1]) == check(tables[20:] + tables[:20]) == (found, checked)
+    lost = sorted(files_of(table).data)
+    assert [one.path for one in found if one.code == "F603" and T in one.objects] == [*lost[:20], earlier]
+    unseen = [one for one in found if one.code == "F604"]
+    assert sorted({name.name for one in unseen[:-1] for name in one.objects}) == [f"far{n:02}" for n in range(20)]
+    assert [one.path for one in unseen if TableName("ns", "far05") in one.objects] == [
+        "hdfs://nn/0/0/metadata.json",
+        "hdfs://nn/0/0/metadata.json",
+    ]
+    assert (unseen[-1].message, unseen[-1].objects_total) == (
+        "20 more tables could not be looked at: no store is known for hdfs://",
+        20,
+    )
 
 
 def test_each_file_is_asked_for_once(s3_lake: Lake, strict_s3: StrictS3) -> None:
@@ -470,8 +498,6 @@ def test_a_server_that_is_down_is_given_up(local_lake: Lake) -> None:
 
 
 def test_a_definition_without_a_location() -> None:
-    from olympia_cli.format.pb.objects_pb2 import TableDef
-
     found = list(IcebergDataChecks().check([(T, TableDef(id="x"))], SILENT))
     assert told(found) == [("F601", "", "the definition names no metadata")]
 

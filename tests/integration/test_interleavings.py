@@ -32,6 +32,7 @@ from olympia_cli.format.node_file import encode_root
 from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind, parse_root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
 from olympia_cli.ops import expire, expire_holders, expire_plan, retention
+from olympia_cli.ops.expire_files import Listed
 from tests.helpers import expire_world, scheduler
 from tests.helpers.check import _read_tree as read_tree
 from tests.helpers.clock import HOUR, MINUTE
@@ -220,7 +221,7 @@ def test_two_expires_at_once(monkeypatch):
         return Scene(marked_twice, {"again": twice, "expire": in_turn(HOUR, purge_now)})
 
     assert _check_all(explore(scene().play, 1, points=points)) > 20
-    monkeypatch.setattr(expire_plan.Planner, "_overtaken", lambda self: nullcontext())
+    monkeypatch.setattr(expire_plan.Planner, "overtaken", lambda self: nullcontext())
     found = _find(explore(scene().play, 1, points=points))
     assert "again ended in Damaged" in str(found.violation)
 
@@ -586,9 +587,12 @@ def test_deleting_the_newest_root_first_shows_an_old_version_as_the_latest(monke
     _check_all(explore(scene().play, 2, points=points))
     real = expire._delete
 
-    def naive(store, files, progress):
-        roots = [file for file in files if file.kind == FileKind.ROOT.value]
-        real(store, [*reversed(roots), *(file for file in files if file not in roots)], progress)
+    class NewestFirst(Listed):
+        def roots(self):
+            return reversed(list(super().roots()))
+
+    def naive(store, files, below, progress):
+        real(store, NewestFirst(files), below, progress)
 
     monkeypatch.setattr(expire, "_delete", naive)
     found = _find(explore(scene().play, 2, points=points))
@@ -638,7 +642,7 @@ def _purge_that_lists_late(stage: Stage) -> None:
     catalog = Catalog(stage.store, stage.clock)
     planner = expire_plan.Planner(catalog, FLOORS)
     plan = planner.purge()
-    expire.purge(catalog, replace(plan, files=()), planner.head.version, FLOORS)
+    expire.purge(catalog, replace(plan, files=Listed()), planner.head.version, FLOORS)
     now = stage.clock.now_millis()
     for file in list(stage.store.list()):
         old = now - file.modified_at_millis >= FLOORS.grace_millis

@@ -23,11 +23,11 @@ from olympia_cli.format.node_file import decode_node, decode_root, encode_node, 
 from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, FileKind, file_kind, new_node_path, root_path
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.export import create_export
+from olympia_cli.ops.export_checks import FAILURES_IN_A_ROW
 from olympia_cli.ops.export_drop import delete_files, drop_export, plan_deletion
 from olympia_cli.ops.export_list import list_exports
 from olympia_cli.ops.export_note import Mode, scope
 from olympia_cli.ops.export_verify import MAX_FINDINGS, note_of, verify_export
-from olympia_cli.ops.export_walk import FAILURES_IN_A_ROW
 from olympia_cli.ops.reach import Reach
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog, replay

@@ -12,6 +12,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.names import NamespaceName, TableName, ViewName
 from olympia_cli.storage.local import LocalStore
+from tests.helpers.spark_cluster import SHORT_LIVED
 
 NAMESPACES = 6
 TABLES = 20
@@ -51,13 +52,18 @@ def sample(tmp_path_factory) -> Catalog:
 
 
 @pytest.fixture(scope="session")
-def spark():
+def spark(tmp_path_factory):
     """Started once. `make test` gets Java where it can."""
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         pytest.skip("there is no Java on this machine")
     from olympia_cli.spark.session import spark_session
 
-    settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
+    settings = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.extraJavaOptions": SHORT_LIVED,
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+    }
     with spark_session(master="local[2]", settings=settings, wait=300) as session:
         yield session
 

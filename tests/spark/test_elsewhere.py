@@ -1,59 +1,192 @@
-"""The same reading over Spark Connect, and on a cluster of several processes whose Python lacks this package."""
+"""All of it from end to end over Spark Connect, and on a cluster of several processes whose Python lacks this package;
+and there a machine dies in the middle of the work, with all that it had found so far."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.cli.app import app
 from olympia_cli.names import Kind
-from tests.helpers.spark_cluster import python_without_this_package, spark_cluster, takes_minutes
+from olympia_cli.ops.expire_plan import Planner
+from olympia_cli.ops.log import log
+from olympia_cli.storage.local import LocalStore
+from tests.helpers.dead_files import FLOORS, make_worn_catalog, policy_of
+from tests.helpers.iceberg_tables import Lake, files_of
+from tests.helpers.names import table
+from tests.helpers.spark_cluster import SHORT_LIVED, Cluster, python_without_this_package, spark_cluster
 
-pytestmark = [pytest.mark.xdist_group("spark"), takes_minutes]
+pytestmark = pytest.mark.xdist_group("spark")
 
-PROGRAM = Path(__file__).parent / "reader_program.py"
+PROGRAM = Path(__file__).parent / "elsewhere_program.py"
+POLICY = ("--keep-last", "3", "--older-than", "3d")
+LOOKING = (
+    ("table", "files", "-o", "jsonl"),
+    ("fsck", "--level", "data", "--all-versions", "--json"),
+    ("export", "create", "copy", "--dest", "{copy}", "--json"),
+    ("export", "verify", "copy", "--json"),
+)
+PLANNING = ("expire", *POLICY, "--dry-run", "--json")
+DELETING = (("expire", *POLICY, "--yes", "--json"), ("expire", "purge", "--offline", "--yes", "--json"))
 
 
-def read_elsewhere(catalog, folder: Path, **session) -> dict:
-    task = {"catalog": catalog.store.uri, "session": session}
-    # a port of the server's own choice
-    environment = {**os.environ, "SPARK_TESTING": "1"}
+@dataclass
+class World:
+    """A catalog, and two copies of it: one for Spark, and one for what this process does itself."""
+
+    folder: Path
+    catalog: Catalog
+    lines: Sequence[Sequence[str]]
+    results: dict[str, list] = field(default_factory=dict)
+
+    @classmethod
+    def make(cls, folder: Path, *lines: Sequence[str]) -> World:
+        catalog = make_worn_catalog(folder / "lake")
+        lake = Lake(f"file://{folder}/warehouse")
+        sound, wanting = lake.table("sound", appends=2, parts=2), lake.table("wanting", appends=2)
+        with catalog.transaction() as transaction:
+            transaction.create_table(table("a.sound"), sound.metadata_location)
+            transaction.create_table(table("a.wanting"), wanting.metadata_location)
+        lake.delete(files_of(wanting).manifests[0])
+        for name in ("spark", "local"):
+            shutil.copytree(folder / "lake" / "catalog", folder / name / "catalog")
+        return cls(folder, Catalog(LocalStore(catalog.store.uri)), lines)
+
+    def commands(self, name: str) -> list[list[str]]:
+        here = self.folder / name
+        return [["-c", f"{here}/catalog", *(word.format(copy=f"{here}/copy") for word in line)] for line in self.lines]
+
+    def task(self, **more: object) -> str:
+        lines = [[*line, "--engine", "spark", "--parallelism", "2"] for line in self.commands("spark")]
+        where = {"catalog": self.catalog.store.uri, "log": f"{self.folder}/log"}
+        return json.dumps({**where, "commands": lines, **more})
+
+    def take(self, what: str, found: object) -> None:
+        self.results.setdefault(what, []).append(found)
+
+    def check(self) -> None:
+        """Hold what Spark did against what this process does itself."""
+        snapshot = self.catalog.snapshot()
+        [read], [audit] = self.results["read"], self.results["audit"]
+        objects = [one for kind in list(Kind)[1:] for one in snapshot.objects(kind)]
+        assert read["names"] == sorted(
+            f"{one.name.kind.word} {one.name.namespace} {one.name.name or one.name.namespace}" for one in objects
+        )
+        oldest = Planner(self.catalog, FLOORS).expire(policy_of(self.catalog)).mark.former_oldest
+        entries = log(snapshot, oldest)
+        assert audit["actions"] == sorted([entry.version, at] for entry in entries for at in range(len(entry.changes)))
+        assert audit["taken"]
+        for line, ran in zip(self.commands("local"), self.results["ran"], strict=True):
+            done = CliRunner().invoke(app, line)
+            assert ran["exit_code"] == done.exit_code, (line, ran["stderr"], done.stderr)
+            assert self.same(ran["stdout"]) == self.same(done.stdout), line
+            assert self.same(ran["stderr"]) == self.same(done.stderr), line
+        assert self.left("spark/catalog") == self.left("local/catalog")
+        assert self.left("spark/copy") == self.left("local/copy")
+
+    def same(self, text: str) -> list[str]:
+        """What a command says, in any order, of one place."""
+        # what the driver of fsck reads ahead is read once more by a worker
+        text = re.sub(r'"skipped": 0, "bytes": [0-9]+', "", text)
+        return sorted(text.replace(f"{self.folder}/spark", f"{self.folder}/local").splitlines())
+
+    def left(self, name: str) -> set[str]:
+        """The files that are there of those that were there before."""
+        before = self.files("lake/catalog")
+        return before & self.files(name)
+
+    def files(self, name: str) -> set[str]:
+        folder = self.folder / name
+        return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_spark_connect(tmp_path):
+    world = World.make(tmp_path, *LOOKING, PLANNING)
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), json.dumps(task)], cwd=folder, env=environment, capture_output=True, text=True
+        [sys.executable, str(PROGRAM), world.task(session={"remote": "local[2]"})],
+        cwd=tmp_path,
+        # a port of the server's own choice
+        env={**os.environ, "SPARK_TESTING": "1", "JAVA_TOOL_OPTIONS": SHORT_LIVED},
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads(done.stdout)
+    for line in done.stdout.splitlines():
+        for what, found in json.loads(line).items():
+            world.take(what, found)
+    world.check()
 
 
-def expected(catalog) -> list[list[str]]:
-    snapshot = catalog.snapshot()
-    found = [one for kind in list(Kind)[1:] for one in snapshot.objects(kind) if one.name.namespace == "ns2"]
-    return sorted([one.name.kind.word, "ns2", one.name.name or "ns2", one.id] for one in found)
-
-
-def test_spark_connect(sample, tmp_path):
-    found = read_elsewhere(sample, tmp_path, remote="local[2]")
-    assert found["names"] == expected(sample)
-    assert found["rows"] == 129
-
-
-def test_a_cluster(sample, tmp_path):
+def test_a_cluster_and_a_worker_that_is_killed(tmp_path):
+    world = World.make(tmp_path, *LOOKING, *DELETING)
     python = python_without_this_package(tmp_path / "python")
     with spark_cluster(tmp_path) as cluster:
         settings = {
             "spark.pyspark.python": python,
             "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": SHORT_LIVED,
+            "spark.driver.extraJavaOptions": SHORT_LIVED,
             "spark.cores.max": "2",
+            "spark.sql.shuffle.partitions": "2",
             # nothing starts before both are there
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
             "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
         }
-        found = read_elsewhere(sample, tmp_path, master=cluster.url, settings=settings)
-    assert found["names"] == expected(sample)
-    assert found["rows"] == 129
-    assert found["executors"] == 2, "both workers had their part of it"
-    assert all(".zip" in path for path in found["files"]), "the package came with the work"
+        task = world.task(session={"master": cluster.url, "settings": settings}, lose=True)
+        log = tmp_path / "program.log"
+        with (
+            log.open("wb") as errors,
+            subprocess.Popen(
+                [sys.executable, str(PROGRAM), task],
+                cwd=tmp_path,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            ) as program,
+        ):
+            try:
+                play(world, program, cluster)
+            finally:
+                program.kill()
+    assert "executors" in world.results, log.read_text()[-4000:]
+    [read] = world.results["read"]
+    assert read["executors"] == 2, "both workers had their part of it"
+    assert all(".zip" in path for path in read["files"]), "the package came with the work"
+    plan = Planner(world.catalog, FLOORS).expire(policy_of(world.catalog)).mark
+    [planned] = world.results["planned"]
+    assert [tuple(file) for file in planned] == sorted((file.path, file.bytes, file.kind) for file in plan.files)
+    assert world.results["executors"] == [1], "the other one is gone"
+    world.check()
+
+
+def play(world: World, program: subprocess.Popen[str], cluster: Cluster) -> None:
+    """Stop a worker before the second level of nodes is read, and kill it once it has a task of that. So it dies with
+    the task, whatever the machine's speed, and with what it kept of the levels before."""
+    levels = 0
+    for line in program.stdout or ():
+        [(what, said)] = json.loads(line).items()
+        if what == "running":
+            cluster.kill_worker(0)
+        elif what == "phase":
+            levels += said == "reading nodes"
+            answer = "go"
+            if said == "reading nodes" and levels == 2:
+                cluster.stop_worker(0)
+                answer = "watch"
+            assert program.stdin is not None
+            program.stdin.write(f"{answer}\n")
+            program.stdin.flush()
+        else:
+            world.take(what, said)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from olympia_cli.errors import Damaged, ExecutorUnprepared, SparkFailed, SparkUnreachable, VersionNotFound
+from olympia_cli.errors import (
+    Damaged,
+    ExecutorUnprepared,
+    SparkFailed,
+    SparkUnreachable,
+    StorageDenied,
+    VersionNotFound,
+)
 from olympia_cli.spark.failures import explain, explained
 
 WORKER = """An exception was thrown from the Python worker:
@@ -37,6 +44,16 @@ Caused by: java.io.IOException: No space left on device
             WORKER.format(last="olympia_cli.errors.Damaged: node/x: it is empty: see what is damaged with fsck"),
             Damaged,
             "node/x: it is empty: see what is damaged with fsck",
+        ),
+        (
+            WORKER.format(last="olympia_cli.errors.StorageDenied: s3://b/x: no (403): check the credentials"),
+            StorageDenied,
+            "Spark's executors have no access: s3://b/x: no (403): check the credentials: give them credentials",
+        ),
+        (
+            WORKER.format(last=f"olympia_cli.errors.StorageDenied: {StorageDenied('no (403)')}"),
+            StorageDenied,
+            "Spark's executors have no access: no (403): give them credentials of their own",
         ),
         (
             WORKER.format(last="ModuleNotFoundError: No module named 'pyarrow.lib'"),

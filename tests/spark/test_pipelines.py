@@ -7,14 +7,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from pyiceberg.manifest import DataFileContent
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.snapshot import expired_before
 from olympia_cli.errors import PathTaken, VersionNotFound
 from olympia_cli.iceberg.data_files import data_files as local_data_files
 from olympia_cli.iceberg.files import TableFiles
-from olympia_cli.names import AtExport, NamespaceName, TableName
+from olympia_cli.names import AtExport, TableName
 from olympia_cli.ops.describe import describe_action
 from olympia_cli.ops.expire import mark
 from olympia_cli.ops.expire_plan import Planner
@@ -23,9 +22,8 @@ from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines.audit import audit_log
 from olympia_cli.spark.pipelines.inventory import data_files
 from olympia_cli.spark.pipelines.place import CatalogPlace
-from olympia_cli.storage.local import LocalStore
 from tests.helpers.dead_files import FLOORS, make_worn_catalog, policy_of
-from tests.helpers.iceberg_tables import Lake, files_of, with_deletes
+from tests.helpers.shelf import APPENDS, Shelf, make_shelf
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -64,44 +62,12 @@ def test_the_audit_log_of_a_version_that_is_not_there(spark, sample):
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory):
-    """A catalog over tables with partitions and delete files, and over some that cannot be read."""
-    folder: Path = tmp_path_factory.mktemp("shelf")
-    lake = Lake(f"file://{folder}/lake")
-    parted = lake.table("parted", appends=2, parts=3)
-    plain = lake.table("plain", version=1)
-    empty = lake.table("empty", appends=0)
-    wanting = lake.table("wanting", appends=3)
-    deleting, _, _ = with_deletes(
-        lake,
-        lake.table("deleting"),
-        [DataFileContent.POSITION_DELETES, DataFileContent.EQUALITY_DELETES],
-    )
-    locations = {
-        "parted": parted.metadata_location,
-        "plain": plain.metadata_location,
-        "empty": empty.metadata_location,
-        "deleting": deleting,
-        "wanting": wanting.metadata_location,
-        "gone": f"{folder}/nowhere.metadata.json",
-    }
-    lake.delete(files_of(wanting).manifests[-1])
-    catalog = Catalog.create(LocalStore(str(folder / "catalog")), order=4)
-    with catalog.transaction() as transaction:
-        transaction.create_namespace(NamespaceName("ns"))
-        transaction.create_table(TableName("ns", "parted"), files_of(plain).metadata)
-    with catalog.transaction() as transaction:
-        transaction.alter_table(TableName("ns", "parted"), metadata_location=locations["parted"])
-        for name in list(locations)[1:]:
-            transaction.create_table(TableName("ns", name), locations[name])
-        transaction.create_table(TableName("ns", "undefined"), locations["plain"])
-    lost = catalog.snapshot().table(TableName("ns", "undefined")).path
-    (folder / "catalog" / lost).write_bytes(b"\xff\xff\xff")
-    return catalog, locations
+def shelf(tmp_path_factory) -> Shelf:
+    return make_shelf(tmp_path_factory.mktemp("shelf"))
 
 
 def test_the_files_of_all_tables_with_statistics(spark, shelf):
-    catalog, locations = shelf
+    catalog, locations = shelf.catalog, shelf.locations
     inventory = data_files(spark, place_of(catalog), partitions=2)
     inventory.found.persist()
     try:
@@ -131,7 +97,7 @@ def test_the_files_of_all_tables_with_statistics(spark, shelf):
                 id: (one.size, one.values, one.nulls, one.nans, one.lower, one.upper)
                 for id, one in file.columns.items()
             }
-    parted = [row for row in files if row.name == "parted"]
+    parted = [row for row in files if row.name == "parted" and row.namespace == "ns"]
     assert sorted(row.partition["part"] for row in parted) == ["0", "0", "1", "1", "2", "2"]
     assert {(one.name, one.type) for row in parted for one in row.columns} == {("id", "long"), ("part", "long")}
     assert sorted(row.content for row in files if row.name == "deleting") == [
@@ -140,7 +106,7 @@ def test_the_files_of_all_tables_with_statistics(spark, shelf):
         "position-deletes",
     ]
     shown = {row.name: row for row in tables}
-    assert set(shown) == {"parted", "plain", "empty", "deleting", "wanting"}
+    assert set(shown) == {"parted", "plain", "empty", "deleting", "wanting", "long", "again"}
     assert [one["name"] for one in json.loads(shown["parted"].schema)["fields"]] == ["id", "part"]
     assert json.loads(shown["parted"].partition_spec)["fields"][0]["name"] == "part"
     assert (shown["plain"].format_version, shown["empty"].snapshot_id) == (1, None)
@@ -148,8 +114,8 @@ def test_the_files_of_all_tables_with_statistics(spark, shelf):
 
 
 def test_a_table_that_cannot_be_read_is_a_problem_and_stops_nobody(spark, shelf):
-    catalog, locations = shelf
-    problems = {row.name: row for row in data_files(spark, place_of(catalog), partitions=1).problems.collect()}
+    locations = shelf.locations
+    problems = {row.name: row for row in data_files(spark, place_of(shelf.catalog), partitions=1).problems.collect()}
     assert {name: row.error for name, row in problems.items()} == {
         "gone": "PathMissing",
         "undefined": "Damaged",
@@ -160,9 +126,21 @@ def test_a_table_that_cannot_be_read_is_a_problem_and_stops_nobody(spark, shelf)
     assert problems["wanting"].metadata_location == locations["wanting"]
 
 
+def test_the_manifests_of_one_table_are_shared_out(spark, shelf):
+    from pyspark.sql.functions import spark_partition_id
+
+    parts = 3
+    inventory = data_files(spark, place_of(shelf.catalog), within=TableName("sound", "long"), partitions=parts)
+    files = inventory.found.where("row = 'file'").groupBy(spark_partition_id().alias("part")).count().collect()
+    assert sum(row["count"] for row in files) == APPENDS
+    # the table's own row takes the place of a manifest in one of them
+    share = APPENDS // parts
+    assert len(files) == parts
+    assert all(share - 1 <= row["count"] <= share + 1 for row in files)
+
+
 def test_an_older_version_and_no_statistics(spark, shelf):
-    catalog, _ = shelf
-    inventory = data_files(spark, place_of(catalog), "1", statistics=False, partitions=1)
+    inventory = data_files(spark, place_of(shelf.catalog), "1", statistics=False, partitions=1)
     rows = inventory.files.collect()
     assert inventory.version == 1
     assert [(row.name, row.content, row.partition, row.columns) for row in rows] == [("parted", "data", None, None)]

@@ -13,8 +13,9 @@ import pytest
 
 import olympia_cli
 from olympia_cli.errors import InvalidOption, SparkMissing, SparkUnreachable
+from olympia_cli.spark.launch import need_java
 from olympia_cli.spark.package import package_zip
-from olympia_cli.spark.session import need_java, spark_session
+from olympia_cli.spark.session import spark_session
 
 
 def refuse(**options):
@@ -84,6 +85,9 @@ def test_a_server_that_never_answers(silent_port):
     "options",
     [
         {"master": "local[2]", "remote": "sc://x"},
+        {"master": ""},
+        {"remote": ""},
+        {"master": "local[2]x"},
         {"master": "nonsense"},
         {"master": "spark://nowhere"},
         {"master": "spark://host:port"},

@@ -12,7 +12,7 @@ from pyspark.sql.functions import spark_partition_id
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import Damaged
-from olympia_cli.format.paths import file_kind, root_path
+from olympia_cli.format.paths import file_kind, parse_root_path, root_path
 from olympia_cli.names import Kind, NamespaceName, TableName
 from olympia_cli.ops.expire_plan import Planner
 from olympia_cli.ops.reach import Reach
@@ -54,7 +54,9 @@ def test_the_same_as_the_planner_file_for_file(spark, worn):
     assert len(sweep.pins) == 2
     assert len(sweep.manifests) == 1
     with dead_files(spark, place_of(worn), sweep, partitions=2) as swept:
-        assert sorted(tuple(row) for row in swept.dead.collect()) == sorted(expected)
+        dead = swept.dead.collect()
+        assert sorted((row.path, row.bytes, row.kind) for row in dead) == sorted(expected)
+        assert all(row.version == parse_root_path(row.path) for row in dead)
         assert swept.young.count() == plan.young
         unknown = paths(swept.unknown)
         assert len(unknown) == plan.unknown

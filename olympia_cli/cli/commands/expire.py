@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -7,6 +8,7 @@ import typer
 
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
+from olympia_cli.cli.engine import Engine, EngineWord, Master, Parallelism, Remote, engine
 from olympia_cli.cli.expire_render import (
     purge_summary,
     purged_text,
@@ -23,8 +25,9 @@ from olympia_cli.cli.params import DryRun, Message, Output, RetryFor, Yes, parse
 
 if TYPE_CHECKING:
     from olympia_cli.ops.expire_plan import Planner
-    from olympia_cli.ops.expire_values import ExpirePlan, Floors
+    from olympia_cli.ops.expire_values import ExpirePlan, Floors, PurgePlan
     from olympia_cli.ops.retention import Policy
+    from olympia_cli.spark.engine import SparkEngine
 
 EXAMPLES = [
     "olympia expire --dry-run",
@@ -33,6 +36,7 @@ EXAMPLES = [
     "olympia expire --yes                  # a cron line: purges what has rested, marks what is old",
     "olympia expire --plan plan.json; less plan.json; olympia expire --apply plan.json --yes",
     "olympia expire undo --yes",
+    "olympia expire --yes --master spark://head:7077",
 ]
 
 
@@ -75,6 +79,10 @@ def run(
     yes: Yes = False,
     message: Message = "",
     retry_for: RetryFor = "60s",
+    engine_word: Engine = EngineWord.AUTO,
+    master: Master = None,
+    remote: Remote = None,
+    parallelism: Parallelism = None,
 ) -> None:
     """Take old versions out of history, and later their files out of the store.
 
@@ -83,6 +91,9 @@ def run(
     enough, if nothing that is kept reaches it, and then marks by the policy, so one line in cron is enough. When
     anything that is kept cannot be read, nothing is done. Table data is never deleted, nor is any file that is not the
     catalog's.
+
+    On Spark, expire and `expire purge` follow the trees, list the files and delete them on the executors; the roots of
+    versions go one by one from here. --simulate, --plan and --apply are not for Spark, and undo touches no files.
 
     Exit status: 0 done, or nothing to do; 3 some files are left, run it again; 12 refused; 20 another expire was first;
     40 something that is kept cannot be read.
@@ -111,11 +122,16 @@ def run(
         raise InvalidOption("a plan has its policy in it", hint="use --apply alone")
     floors = Floors(parse_duration(grace or "1d"), parse_duration(quarantine or "1d"), offline)
     if action == "undo":
+        if engine_word is not EngineWord.AUTO or any(one is not None for one in (master, remote, parallelism)):
+            raise InvalidOption("expire undo has no engine", hint="it touches no files; leave the option out")
         _undo(session, dry_run, yes, message, seconds)
-    elif action == "purge":
-        resting = 0 if offline else floors.quarantine_millis
-        _purge(session, Floors(floors.grace_millis, resting, offline), dry_run, yes, message, seconds)
-    else:
+        return
+    local_only = next((option for option in ("--simulate", "--plan", "--apply") if option in used), None)
+    with engine(session, engine_word, master, remote, parallelism, local_only=local_only) as spark:
+        if action == "purge":
+            resting = 0 if offline else floors.quarantine_millis
+            _purge(session, spark, Floors(floors.grace_millis, resting, offline), dry_run, yes, message, seconds)
+            return
         looking = dry_run or explain or simulate or plan_file is not None
         planned = None
         if apply_file is not None:
@@ -125,19 +141,24 @@ def run(
                     "the plan was made with --offline", hint="say --offline again if no writer is running now"
                 )
             floors = planned.floors
-        planner, policy, plan = _make_plan(session, floors, planned, keep_last, older_than, simulate, looking)
-        if simulate:
-            show_simulation(session, planner, policy)
-        elif explain:
-            show_kept(session, plan)
-        else:
-            if plan_file is not None:
-                _write_plan(session, plan_file, planner, policy, floors, plan)
-            _expire(session, planner, floors, plan, looking, yes, message, seconds)
+        with ExitStack() as stack:
+            planner, policy, plan = _make_plan(
+                session, spark, stack, floors, planned, keep_last, older_than, simulate, looking
+            )
+            if simulate:
+                show_simulation(session, planner, policy)
+            elif explain:
+                show_kept(session, plan)
+            else:
+                if plan_file is not None:
+                    _write_plan(session, plan_file, planner, policy, floors, plan)
+                _expire(session, planner, floors, plan, looking, yes, message, seconds)
 
 
 def _make_plan(
     session: Session,
+    spark: SparkEngine | None,
+    stack: ExitStack,
     floors: Floors,
     planned: Any,
     keep_last: int | None,
@@ -145,6 +166,7 @@ def _make_plan(
     simulate: bool,
     looking: bool,
 ) -> tuple[Planner, Policy, Any]:
+    """A plan that Spark made is of use until the stack is closed."""
     from olympia_cli.ops.expire_file import recompute
     from olympia_cli.ops.expire_plan import Planner
     from olympia_cli.ops.retention import read_policy
@@ -157,7 +179,13 @@ def _make_plan(
         policy = read_policy(
             planner.definition, planner.now, keep_last=keep_last, older_than=older_than, offline=floors.offline
         )
-        return planner, policy, None if simulate else planner.expire(policy)
+        if simulate:
+            return planner, policy, None
+        if spark is None:
+            return planner, policy, planner.expire(policy)
+        from olympia_cli.spark.pipelines.expire import plan_expire
+
+        return planner, policy, stack.enter_context(plan_expire(spark, planner, policy, progress=progress))
 
 
 def _expire(
@@ -220,19 +248,46 @@ def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: flo
         render.line(session, f"v{version}  {text}")
 
 
-def _purge(session: Session, floors: Floors, dry_run: bool, yes: bool, message: str, seconds: float) -> None:
+def _purge(
+    session: Session,
+    spark: SparkEngine | None,
+    floors: Floors,
+    dry_run: bool,
+    yes: bool,
+    message: str,
+    seconds: float,
+) -> None:
+    from olympia_cli.ops.expire_plan import Planner
+
+    with ExitStack() as stack:
+        with session.progress() as progress:
+            planner = Planner(session.catalog, floors, probe=not dry_run, progress=progress)
+            if spark is None:
+                plan = planner.purge()
+            else:
+                from olympia_cli.spark.pipelines.expire import plan_purge
+
+                plan = stack.enter_context(plan_purge(spark, planner, progress=progress))
+        _do_purge(session, planner, floors, plan, dry_run, yes, message, seconds)
+
+
+def _do_purge(
+    session: Session,
+    planner: Planner,
+    floors: Floors,
+    plan: PurgePlan,
+    dry_run: bool,
+    yes: bool,
+    message: str,
+    seconds: float,
+) -> None:
     from olympia_cli.cli.escape import plural
     from olympia_cli.ops import expire
-    from olympia_cli.ops.expire_plan import Planner
-    from olympia_cli.ops.expire_values import count
 
-    with session.progress() as progress:
-        planner = Planner(session.catalog, floors, probe=not dry_run, progress=progress)
-        plan = planner.purge()
     show_purge(session, plan)
     version = planner.head.version
     if not dry_run and not plan.is_empty:
-        session.confirm(f"Delete {plural(len(plan.files), 'file')} for good?", yes)
+        session.confirm(f"Delete {plural(plan.files.totals.files, 'file')} for good?", yes)
         with session.progress() as progress:
             done = expire.purge(
                 session.catalog, plan, planner.head.version, floors, message, retry_for=seconds, progress=progress
@@ -241,15 +296,14 @@ def _purge(session: Session, floors: Floors, dry_run: bool, yes: bool, message: 
         values = {"oldest": planner.oldest, "purged": purge_summary(plan), "version": version}
         expire.record_run(session.catalog, values)
     versions = list(range(plan.former_purged, plan.purged))
-    size = sum(file.bytes for file in plan.files)
     if session.output in (Output.JSON, Output.JSONL):
         value = {
             "dry_run": dry_run,
             "oldest": planner.oldest,
             "expired_versions": versions,
             "kept_versions": [],
-            "files": count(plan.files),
-            "bytes": size,
+            "files": plan.files.totals.describe(),
+            "bytes": plan.files.totals.bytes,
             "version": version,
         }
         render.document(session, value)

@@ -6,8 +6,10 @@ import typer
 
 from olympia_cli.cli.complete import complete_reference
 from olympia_cli.cli.context import Session
+from olympia_cli.cli.engine import Engine, EngineWord, Master, Parallelism, Remote
 from olympia_cli.cli.export_options import (
     DestProfile,
+    export_engine,
     open_dest,
     parse_expires,
     render_exported,
@@ -21,6 +23,7 @@ EXAMPLES = [
     "olympia export create audit --dest ./audit --at 2026-11-13 --expires 30d",
     "olympia export create pinned --dest ./pinned --mode minimal --expires 1w",
     "olympia export create upper --dest ./upper --mode partial --depth 2 --no-definitions",
+    "olympia export create friday --dest s3://backup/catalog --engine spark --master spark://host:7077",
 ]
 
 
@@ -50,12 +53,17 @@ def run(
     dest_profile: DestProfile = None,
     message: Message = "",
     retry_for: RetryFor = "60s",
+    engine: Engine = EngineWord.AUTO,
+    master: Master = None,
+    remote: Remote = None,
+    parallelism: Parallelism = None,
 ) -> None:
     """Copy a version to another place.
 
     A full export is a catalog of its own, with the same version number. A partial or minimal one copies less and shares
     the rest with the catalog, which keeps it until the export expires or is dropped. Everything is read, copied and
-    read back before the export is recorded. One that is interrupted is not recorded: go on with export resume.
+    read back before the export is recorded. One that is interrupted is not recorded: go on with export resume. On Spark
+    its executors copy from one place to the other, and need access to both.
     """
     from olympia_cli.errors import InvalidOption
     from olympia_cli.names import check_export_name, parse_reference
@@ -72,7 +80,11 @@ def run(
 
     expires_at = parse_expires(expires, session.catalog.clock.now_millis())
     try:
-        with whole_commands(session, dest_profile), session.progress() as progress:
+        with (
+            whole_commands(session, dest_profile),
+            export_engine(session, store, dest_profile, engine, master, remote, parallelism) as copier,
+            session.progress() as progress,
+        ):
             done = create_export(
                 session.catalog,
                 store,
@@ -83,6 +95,7 @@ def run(
                 message=message,
                 retry_for=seconds,
                 progress=progress,
+                engine=copier,
             )
     except KeyboardInterrupt:
         session.say(f"to go on: {whole_command(session, resume_words(name, dest), dest_profile)}")

@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.export_options import DestProfile, open_dest, render_exported, whole_commands
+from olympia_cli.cli.engine import Engine, EngineWord, Master, Parallelism, Remote
+from olympia_cli.cli.export_options import DestProfile, export_engine, open_dest, render_exported, whole_commands
 from olympia_cli.cli.params import Message, RetryFor, parse_seconds
 
 EXAMPLES = ["olympia export resume friday --dest s3://backup/catalog"]
@@ -18,16 +19,26 @@ def run(
     dest_profile: DestProfile = None,
     message: Message = "",
     retry_for: RetryFor = "60s",
+    engine: Engine = EngineWord.AUTO,
+    master: Master = None,
+    remote: Remote = None,
+    parallelism: Parallelism = None,
 ) -> None:
     """Go on with an export that was interrupted.
 
     The version, the mode and the rest are those it was begun with. Only what is missing is copied. An export that is
-    recorded already is read and left as it is.
+    recorded already is read and left as it is. The engine need not be the one that began it.
     """
     session, seconds = Session(ctx), parse_seconds(retry_for)
     store = open_dest(dest, dest_profile)
     from olympia_cli.ops.export import resume_export
 
-    with whole_commands(session, dest_profile), session.progress() as progress:
-        done = resume_export(session.catalog, store, name, message=message, retry_for=seconds, progress=progress)
+    with (
+        whole_commands(session, dest_profile),
+        export_engine(session, store, dest_profile, engine, master, remote, parallelism) as copier,
+        session.progress() as progress,
+    ):
+        done = resume_export(
+            session.catalog, store, name, message=message, retry_for=seconds, progress=progress, engine=copier
+        )
     render_exported(session, done)

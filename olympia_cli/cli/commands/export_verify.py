@@ -7,7 +7,8 @@ import typer
 from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_export
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.export_options import DestProfile, open_dest
+from olympia_cli.cli.engine import Engine, EngineWord, Master, Parallelism, Remote
+from olympia_cli.cli.export_options import DestProfile, export_engine, open_dest
 from olympia_cli.cli.params import Output
 from olympia_cli.cli.render import Column
 
@@ -27,6 +28,10 @@ def run(
         str | None, typer.Option("--dest", metavar="URI", help="Where it is, when the record does not say or is gone.")
     ] = None,
     dest_profile: DestProfile = None,
+    engine: Engine = EngineWord.AUTO,
+    master: Master = None,
+    remote: Remote = None,
+    parallelism: Parallelism = None,
 ) -> None:
     """Check that an export is whole.
 
@@ -53,8 +58,13 @@ def run(
             raise InvalidLocation(
                 f"{store.uri} is an export of another catalog than {source.uri}", hint="add -c with the right one"
             )
-    with session.progress() as progress:
-        found = verify_export(store, note, source, progress)
+    # one that shares nothing needs no catalog: it is one itself
+    whose = session if record is not None or source is not None else Session(ctx, location)
+    with (
+        export_engine(whose, store, dest_profile, engine, master, remote, parallelism) as reader,
+        session.progress() as progress,
+    ):
+        found = verify_export(store, note, source, progress, reader)
     rows: list[dict[str, Any]] = [describe_finding(one) for one in found.findings]
     if session.output is Output.JSON:
         value = {

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from olympia_cli.cli.context import Session
+from olympia_cli.cli.engine import Engine, EngineWord, Master, Parallelism, Remote, engine
 from olympia_cli.cli.params import At, DryRun, Message, Yes
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ EXAMPLES = [
     "olympia fsck --at v12 --json",
     "olympia fsck --all-versions --report fsck.html",
     "olympia fsck --level full --all-versions --bundle support.zip",
+    "olympia fsck --level data --all-versions --engine spark --master spark://host:7077",
     "olympia fsck --repair --dry-run",
     "olympia fsck --salvage s3://bucket/rescued",
 ]
@@ -79,6 +81,10 @@ def run(
     yes: Yes = False,
     dry_run: DryRun = False,
     message: Message = "",
+    engine_word: Engine = EngineWord.AUTO,
+    master: Master = None,
+    remote: Remote = None,
+    parallelism: Parallelism = None,
 ) -> None:
     """Check that the catalog is whole.
 
@@ -94,6 +100,8 @@ def run(
     --repair commits a new version that is whole: what cannot be read is taken from older versions and the log, what is
     found nowhere is named and lost. Only hints are ever overwritten. --salvage leaves the catalog alone, and writes
     what can be read, down to definitions that nothing names, into a new one; 3 means that something is missing in it.
+
+    Both engines find the same. --since-last, --max-duration, --repair and --salvage are for the local one.
     """
     from olympia_cli.cli.fsck_render import print_report, say_how_to_mend, with_commands
     from olympia_cli.cli.fsck_repair import check_options
@@ -116,18 +124,21 @@ def run(
     from olympia_cli.ops.fsck import Level, fsck, note_last
 
     clock = SystemClock()
-    with session.progress() as progress:
-        found = fsck(
-            session.store,
-            level=Level(level.value),
-            at=reference,
-            all_versions=all_versions,
-            clock=clock,
-            verified=_verified(clock, age) if since_last else None,
-            max_duration=seconds,
-            data=_data_checks(session) if level is LevelWord.DATA else None,
-            progress=progress,
-        )
+    data = _data_checks(session) if level is LevelWord.DATA else None
+    asked: Any = {"level": Level(level.value), "at": reference, "all_versions": all_versions, "clock": clock}
+    given = {"--since-last": since_last, "--max-duration": max_duration, "--repair": repair, "--salvage": salvage}
+    local_only = next((option for option, value in given.items() if value), None)
+    with (
+        engine(session, engine_word, master, remote, parallelism, local_only=local_only) as spark,
+        session.progress() as progress,
+    ):
+        if spark is None:
+            verified = _verified(clock, age) if since_last else None
+            found = fsck(session.store, **asked, verified=verified, max_duration=seconds, data=data, progress=progress)
+        else:
+            from olympia_cli.spark.pipelines.fsck import spark_fsck
+
+            found = spark_fsck(spark, **asked, data=data, progress=progress)
     note_last(session.store, found, clock, all_versions)
     found = with_commands(session, found)
     if report is not None:

@@ -1,25 +1,30 @@
 """Mark: which files the versions that stay reach, found level by level from their roots.
 
-Each level is a DataFrame, made from the one above by reading its nodes where they are listed; a node that many versions
-share is read once. This process learns how many nodes a level has, and nothing else.
+All that is known is one DataFrame, a row a file. A step reads the nodes in it that nobody has read yet, where they are
+listed, adds what they point to, and makes one row of what came more than once; so a node that many versions share is
+read once. This process learns how many nodes a level has, and nothing else.
+
+A step is made from the one before alone. Were levels joined with each other, the plan of each would hold the plans of
+all before it several times over, and a tree of six levels would take Spark longer to plan than to read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial, reduce
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from olympia_cli.errors import Damaged, PathMissing, StoreError
 from olympia_cli.format.definitions import CLASSES, decode
 from olympia_cli.format.keys import kind_of_key
 from olympia_cli.format.node import Node
 from olympia_cli.format.node_file import decode_node, decode_root
-from olympia_cli.format.paths import check_pointer, root_path
+from olympia_cli.format.paths import check_pointer, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind
 from olympia_cli.ops.expire_sweep import Sweep
@@ -31,78 +36,112 @@ from olympia_cli.tree.load import MAX_DEPTH
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SCHEMA = "path string, kind string"
 ROOT, NODE = "root", "node"
 """Kinds of files beside the kinds of definitions, which go by the words of what they define."""
 
-_ARROW = pa.schema([pa.field("path", pa.string()), pa.field("kind", pa.string())])
+_FOUND = "path string, kind string, read boolean, created long"
+"""Files that are known: whether they were read, and, of roots of versions, when these were created."""
+_ARROW = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        pa.field("kind", pa.string()),
+        pa.field("read", pa.bool_()),
+        pa.field("created", pa.int64()),
+    ]
+)
+_ADAPTIVE = "spark.sql.adaptive.enabled"
 _ROWS = 4096
 _FILES_AT_ONCE = 1024
 _REMEMBERED = 100_000
 _KINDS = {kind.word: kind for kind in Kind}
 
 
-def live_files(
-    spark: SparkSession,
-    catalog: CatalogPlace,
-    sweep: Sweep,
-    stack: ExitStack,
-    *,
-    partitions: int = PARTITIONS,
-    definitions: bool = True,
-    progress: Progress = SILENT,
-) -> DataFrame:
-    """The path and kind of each file that stays, all of them read and found whole; Damaged when one is not.
+class Walk:
+    """What the versions that stay and the pins reach, all of it read and found whole; Damaged when some is not.
 
     With `definitions` left out, definitions are named and not read. What Spark keeps of it is freed with `stack`; when
     Spark loses some of it before, it is made again from the level above.
     """
-    progress.phase("reading the roots of what is kept")
-    found = keep(_roots(spark, catalog, sweep, partitions), stack)
-    levels = [found]
-    nodes: list[DataFrame] = []
-    for _ in range(MAX_DEPTH):
-        # to a number of partitions that was asked for: left to itself, Spark gives one task a level of any size whose
-        # names are few megabytes
-        below = found.where(f"kind = '{NODE}'").repartition(partitions, "path").dropDuplicates()
-        if nodes:
-            # a node may lie on another level in another version; and in what is damaged, lead back to itself
-            below = below.join(apart(_together(nodes).select("path")), "path", "left_anti")
-        below = keep(below, stack)
-        number = below.count()
-        if not number:
-            break
-        progress.phase("reading nodes", number)
-        nodes.append(below)
-        found = keep(below.mapInArrow(partial(_follow_nodes, catalog), SCHEMA), stack)
-        levels.append(found)
-    else:
-        raise Damaged(catalog.uri, f"a tree is deeper than {MAX_DEPTH} levels")
-    progress.phase("reading definitions" if definitions else "naming definitions")
-    named = _together(levels).where(f"kind not in ('{ROOT}', '{NODE}')")
-    named = named.repartition(partitions, "path").dropDuplicates()
-    if definitions:
-        named = named.mapInArrow(partial(_check_definitions, catalog), SCHEMA)
-    live = keep(_together([levels[0].where(f"kind = '{ROOT}'"), *nodes, named]), stack)
-    # now, not when it is asked for: nothing is said to be dead before all that lives was read
-    live.count()
-    return live
 
+    def __init__(
+        self,
+        spark: SparkSession,
+        catalog: CatalogPlace,
+        sweep: Sweep,
+        stack: ExitStack,
+        *,
+        partitions: int = PARTITIONS,
+        definitions: bool = True,
+        progress: Progress = SILENT,
+    ) -> None:
+        self._spark = spark
+        self._catalog = catalog
+        self._stack = stack
+        self._partitions = partitions
+        self._definitions = definitions
+        self._progress = progress
+        progress.phase("reading the roots of what is kept")
+        roots = self._versions(sweep.oldest, sweep.latest + 1, "")
+        if sweep.pins:
+            pins = spark.createDataFrame([(path,) for path in sweep.pins], "path string")
+            roots = roots.union(pins.mapInArrow(partial(_follow_pins, catalog), _FOUND))
+        self._found = self._follow(roots)
+        self.live = self._found.select("path", "kind")
+        """The path and kind of each file that stays."""
 
-def _roots(spark: SparkSession, catalog: CatalogPlace, sweep: Sweep, partitions: int) -> DataFrame:
-    """The roots and what they point to."""
-    number = sweep.latest + 1 - sweep.oldest
-    versions = spark.range(sweep.oldest, sweep.latest + 1, 1, max(1, min(partitions, number)))
-    found = versions.mapInArrow(partial(_follow_versions, catalog), SCHEMA)
-    if not sweep.pins:
+    def created(self) -> list[tuple[int, int]]:
+        """When each version that stays was created, the oldest first."""
+        rows = self._found.where("created is not null").select("path", "created").collect()
+        return sorted((parse_root_path(row.path) or 0, row.created) for row in rows)
+
+    def with_resting(self, first: int, end: int) -> DataFrame:
+        """The path and kind of each file that stays, or that versions reach which stay in quarantine. What was read
+        before is not read again."""
+        self._progress.phase("reading the roots of what rests")
+        found = self._follow(self._found.union(self._versions(first, end, ", which is in quarantine,")))
+        return found.select("path", "kind")
+
+    def _versions(self, first: int, end: int, remark: str) -> DataFrame:
+        """The roots and what they point to; the remark is what is said of one that is missing."""
+        versions = self._spark.range(first, end, 1, max(1, min(self._partitions, end - first)))
+        return versions.mapInArrow(partial(_follow_versions, self._catalog, remark), _FOUND)
+
+    def _follow(self, found: DataFrame) -> DataFrame:
+        for _ in range(MAX_DEPTH):
+            found = keep(self._each_once(found), self._stack)
+            number = found.where(f"kind = '{NODE}' and not read").count()
+            if not number:
+                break
+            self._progress.phase("reading nodes", number)
+            found = found.mapInArrow(partial(_read_on, self._catalog, NODE), _FOUND)
+        else:
+            raise Damaged(self._catalog.uri, f"a tree is deeper than {MAX_DEPTH} levels")
+        self._progress.phase("reading definitions" if self._definitions else "naming definitions")
+        if self._definitions:
+            found = keep(found.mapInArrow(partial(_read_on, self._catalog, None), _FOUND), self._stack)
+            # now, not when it is asked for: nothing is said to be dead before all that lives was read
+            found.count()
         return found
-    pins = spark.createDataFrame([(path,) for path in sweep.pins], "path string")
-    return found.union(pins.mapInArrow(partial(_follow_pins, catalog), SCHEMA))
+
+    def _each_once(self, found: DataFrame) -> DataFrame:
+        # to a number of partitions that was asked for: left to itself, Spark gives one task a level of any size
+        # whose names are few megabytes
+        shared = found.repartition(self._partitions, "path")
+        files = shared.groupBy("path", "kind").agg({"read": "max", "created": "max"})
+        return files.selectExpr("path", "kind", "`max(read)` as read", "`max(created)` as created")
 
 
 def keep(frame: DataFrame, stack: ExitStack) -> DataFrame:
     """Keep what a DataFrame is computed to, until the stack is closed."""
-    kept = frame.persist()
+    settings = frame.sparkSession.conf
+    before = settings.get(_ADAPTIVE, "true")
+    # Spark writes down the plan of each query for its pages, with the plans of all that it keeps inside; of one that it
+    # adapts it writes two, so what is made in ten steps would be written a thousand times over
+    settings.set(_ADAPTIVE, "false")
+    try:
+        kept = frame.persist()
+    finally:
+        settings.set(_ADAPTIVE, before or "true")
 
     def free() -> None:
         # that it cannot be freed must not hide what went wrong before
@@ -119,87 +158,113 @@ def apart(frame: DataFrame) -> DataFrame:
     return frame.hint("merge")
 
 
-def _together(frames: Iterable[DataFrame]) -> DataFrame:
+def together(frames: Iterable[DataFrame]) -> DataFrame:
+    """The rows of all of them."""
     return reduce(lambda one, other: one.union(other), frames)
 
 
 # On the workers
 
-Pointer = tuple[str, str]
+Row = tuple[str, str, bool, int | None]
 
 
-def _follow_versions(catalog: CatalogPlace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _follow_versions(catalog: CatalogPlace, remark: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     paths = (root_path(row["id"]) for row in rows_of(batches))
-    return _as_batches(_read(catalog, paths, "a version that is kept", _of_root))
+
+    def roots() -> Iterator[Row]:
+        for path, data in _read_all(catalog, paths):
+            data = _whole(path, data, f"version {parse_root_path(path)}{remark}")
+            yield from _of_root(data, path, version=True)
+
+    return _as_batches(roots())
 
 
 def _follow_pins(catalog: CatalogPlace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     paths = (row["path"] for row in rows_of(batches))
-    return _as_batches(_read(catalog, paths, "a copy of a root that a transaction or an export needs", _of_root))
+
+    def roots() -> Iterator[Row]:
+        for path, data in _read_all(catalog, paths):
+            what = "a copy of a root that a transaction or an export needs"
+            # whatever its name is, it is not here as a version
+            yield from _of_root(_whole(path, data, what), path, version=False)
+
+    return _as_batches(roots())
 
 
-def _follow_nodes(catalog: CatalogPlace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    paths = (row["path"] for row in rows_of(batches))
-    return _as_batches(_read(catalog, paths, "a node of the tree", _of_node))
+def _read_on(catalog: CatalogPlace, kind: str | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Give back all rows, those that are now read as such, and what these point to. Nodes are read, or, with no kind,
+    definitions; what was read before is not."""
+    for batch in batches:
+        wanted = pc.equal(batch.column("kind"), NODE)
+        wanted = pc.and_not(wanted if kind == NODE else pc.invert(wanted), batch.column("read"))
+        known = batch.filter(pc.invert(wanted))
+        if known.num_rows:
+            yield known
+        unread = batch.filter(wanted)
+        if unread.num_rows:
+            paths, words = unread.column("path").to_pylist(), unread.column("kind").to_pylist()
+            found = _of_nodes(catalog, paths) if kind == NODE else _of_definitions(catalog, paths, words)
+            yield from _as_batches(found)
 
 
-def _check_definitions(catalog: CatalogPlace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Give the definitions back as they came, each read and found whole."""
-    rows = rows_of(batches)
-    while batch := list(islice(rows, _FILES_AT_ONCE)):
-        read = catalog.store.read_many([row["path"] for row in batch])
-        for row, (path, data) in zip(batch, read, strict=True):
-            kind = _KINDS[row["kind"]]
-            what = "the catalog definition" if kind is Kind.CATALOG else f"the definition of a {kind.word}"
-            decode(CatalogDef if kind is Kind.CATALOG else CLASSES[kind], _whole(path, data, what), path)
-        yield pa.RecordBatch.from_pylist(batch, schema=_ARROW)
+def _of_nodes(catalog: CatalogPlace, paths: list[str]) -> Iterator[Row]:
+    for path, data in _read_all(catalog, paths):
+        node = decode_node(_whole(path, data, "a node of the tree"), path).node
+        yield path, NODE, True, None
+        yield from _pointers(node, path)
 
 
-def _read(
-    catalog: CatalogPlace, paths: Iterator[str], what: str, pointers: Callable[[bytes, str], Iterator[Pointer]]
-) -> Iterator[Pointer]:
-    while batch := list(islice(paths, _FILES_AT_ONCE)):
-        for path, data in catalog.store.read_many(batch):
-            yield from pointers(_whole(path, data, what), path)
+def _of_definitions(catalog: CatalogPlace, paths: list[str], words: list[str]) -> Iterator[Row]:
+    """Each read and found whole."""
+    for (path, data), word in zip(_read_all(catalog, paths), words, strict=True):
+        kind = _KINDS[word]
+        what = "the catalog definition" if kind is Kind.CATALOG else f"the definition of a {kind.word}"
+        decode(CatalogDef if kind is Kind.CATALOG else CLASSES[kind], _whole(path, data, what), path)
+        yield path, word, True, None
 
 
-def _of_root(data: bytes, path: str) -> Iterator[Pointer]:
+def _read_all(catalog: CatalogPlace, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
+    rest = iter(paths)
+    while some := list(islice(rest, _FILES_AT_ONCE)):
+        yield from catalog.store.read_many(some)
+
+
+def _of_root(data: bytes, path: str, *, version: bool) -> Iterator[Row]:
     root = decode_root(data, path)
-    yield path, ROOT
-    yield check_pointer(root.catalog_def, path), Kind.CATALOG.word
+    yield path, ROOT, True, root.created_at_millis if version else None
+    yield check_pointer(root.catalog_def, path), Kind.CATALOG.word, False, None
     yield from _pointers(root.node, path)
 
 
-def _of_node(data: bytes, path: str) -> Iterator[Pointer]:
-    return _pointers(decode_node(data, path).node, path)
-
-
-def _pointers(node: Node, holder: str) -> Iterator[Pointer]:
+def _pointers(node: Node, holder: str) -> Iterator[Row]:
     for key, value in zip(node.keys, node.values, strict=True):
         if value is not None:
-            yield check_pointer(value, holder), kind_of_key(key, holder).word
+            yield check_pointer(value, holder), kind_of_key(key, holder).word, False, None
     for child in node.children:
         if isinstance(child, str):
-            yield check_pointer(child, holder), NODE
+            yield check_pointer(child, holder), NODE, False, None
 
 
-def _as_batches(found: Iterator[Pointer]) -> Iterator[pa.RecordBatch]:
+def _as_batches(found: Iterator[Row]) -> Iterator[pa.RecordBatch]:
     fresh = _fresh(found)
-    while batch := list(islice(fresh, _ROWS)):
-        paths, kinds = zip(*batch, strict=True)
-        yield pa.RecordBatch.from_arrays([pa.array(paths, pa.string()), pa.array(kinds, pa.string())], schema=_ARROW)
+    while rows := list(islice(fresh, _ROWS)):
+        columns = zip(*rows, strict=True)
+        arrays = [pa.array(column, one.type) for column, one in zip(columns, _ARROW, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 
-def _fresh(found: Iterator[Pointer]) -> Iterator[Pointer]:
-    """Without most of those that came before: neighbouring versions point to nearly the same files."""
+def _fresh(found: Iterator[Row]) -> Iterator[Row]:
+    """Without most of the pointers that came before: neighbouring versions point to nearly the same files."""
     seen: set[bytes] = set()
-    for pointer in found:
-        digest = path_digest(pointer[0])
-        if digest not in seen:
+    for row in found:
+        if not row[2]:
+            digest = path_digest(row[0])
+            if digest in seen:
+                continue
             if len(seen) >= _REMEMBERED:
                 seen.clear()
             seen.add(digest)
-            yield pointer
+        yield row
 
 
 def _whole(path: str, data: bytes | StoreError, what: str) -> bytes:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from olympia_cli.format.paths import FileKind
+from olympia_cli.spark.batches import batches
+from olympia_cli.spark.conditions import Conditions
+from olympia_cli.spark.files import COLUMNS, FilePart, plan_files, read_files
 from olympia_cli.spark.options import STORAGE
 from olympia_cli.spark.pins import store_at
 from olympia_cli.storage.protocol import Store
@@ -43,8 +48,36 @@ class CatalogPlace:
             reader = reader.schema(columns)
         return reader.load(what)
 
+    def list_files(self, spark: SparkSession, partitions: int = PARTITIONS, kind: FileKind | None = None) -> DataFrame:
+        """All files as a listing shows them, or those of a kind: path, kind, bytes, modified_at.
 
-def rows_of(batches: Iterable[RecordBatch]) -> Iterator[dict[str, Any]]:
+        The data source has the same rows. It takes Spark some new processes to learn that, which this spares.
+        """
+        conditions = Conditions({} if kind is None else {"kind": kind.value})
+        parts = tuple(plan_files(self.uri, conditions, partitions))
+        if kind is None and "://" not in self.uri:
+            # a folder is read as a whole to see what is strange in it, so that is all that need be done
+            parts = (FilePart(("",)),)
+        columns = ", ".join(f"{name} {word}" for name, word in COLUMNS.items())
+        numbers = spark.range(0, len(parts), 1, len(parts))
+        return numbers.mapInArrow(partial(_list, self, parts, conditions), columns)
+
+
+def _list(
+    place: CatalogPlace, parts: Sequence[FilePart], conditions: Conditions, numbers: Iterable[RecordBatch]
+) -> Iterator[RecordBatch]:
+    for row in rows_of(numbers):
+        yield from batches(read_files(place.store, parts[row["id"]], conditions), COLUMNS)
+
+
+def pieces(found: Iterable[RecordBatch], most: int) -> Iterator[RecordBatch]:
+    """Arrow batches of no more than so many rows."""
+    for batch in found:
+        for start in range(0, batch.num_rows, most):
+            yield batch.slice(start, most)
+
+
+def rows_of(found: Iterable[RecordBatch]) -> Iterator[dict[str, Any]]:
     """The rows of Arrow batches, one batch in memory at once."""
-    for batch in batches:
+    for batch in found:
         yield from batch.to_pylist()

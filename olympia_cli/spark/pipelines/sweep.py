@@ -10,38 +10,38 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from olympia_cli.errors import Damaged
-from olympia_cli.format.paths import FileKind, check_pointer
-from olympia_cli.ops.expire_manifest import read_manifest
-from olympia_cli.ops.expire_sweep import Fate, Sweep
+from olympia_cli.format.paths import FileKind
+from olympia_cli.ops.expire_sweep import Fate, Sweep, own_version
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.spark.failures import explained
-from olympia_cli.spark.pipelines.live import apart, keep, live_files
+from olympia_cli.spark.pipelines.expire_manifests import Reading, read_manifests
+from olympia_cli.spark.pipelines.live import Walk, apart, keep, together
 from olympia_cli.spark.pipelines.place import PARTITIONS, CatalogPlace, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_JUDGED = "path string, bytes long, kind string, known boolean, old boolean, key string"
+_JUDGED = "path string, bytes long, kind string, version long, known boolean, old boolean, key string"
 _ARROW = pa.schema(
     [
         pa.field("path", pa.string()),
         pa.field("bytes", pa.int64()),
         pa.field("kind", pa.string()),
+        pa.field("version", pa.int64()),
         pa.field("known", pa.bool_()),
         pa.field("old", pa.bool_()),
         pa.field("key", pa.string()),
     ]
 )
-_KEYS = pa.schema([pa.field("key", pa.string())])
-_ROWS = 4096
+FILE = ("path", "bytes", "kind", "version")
+"""What is known of a file that goes; the version is a root's."""
 # no path begins with it
-_ANYHOW = "\0"
+_ANYHOW = "/"
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep found: DataFrames of path, bytes and kind, in no order."""
+    """What a sweep found: DataFrames of path, bytes, kind and version, in no order."""
 
     dead: DataFrame
     """What may go into quarantine."""
@@ -69,27 +69,32 @@ def dead_files(
     freed at the end, and the DataFrames are of no use then. Nothing is written here.
     """
     with explained(), ExitStack() as stack:
-        live = live_files(
-            spark, catalog, sweep, stack, partitions=partitions, definitions=definitions, progress=progress
-        )
+        walk = Walk(spark, catalog, sweep, stack, partitions=partitions, definitions=definitions, progress=progress)
+        named = read_manifests(spark, catalog, Reading(sweep.manifests), stack, partitions).files
         progress.phase("listing all files")
-        judged = keep(catalog.read(spark, "files").mapInArrow(partial(_judge, sweep), _JUDGED), stack)
-        staying = live.select(live.path.alias("key")).union(_resting(spark, catalog, sweep))
-        found = judged.where("known").repartition(partitions, "key").join(apart(staying), "key", "left_anti")
-        going = keep(found, stack)
-        columns = ("path", "bytes", "kind")
-        yield Swept(
-            dead=going.where("old").select(*columns),
-            young=going.where("not old").select(*columns),
-            unknown=judged.where("not known").select(*columns),
-            live=live,
-        )
+        yield swept(judged_files(spark, catalog, sweep, stack), walk.live, named, stack, partitions)
 
 
-def _resting(spark: SparkSession, catalog: CatalogPlace, sweep: Sweep) -> DataFrame:
-    """The keys of files that are in quarantine already."""
-    paths = spark.createDataFrame([(path,) for path in sweep.manifests], "path string")
-    return paths.mapInArrow(partial(_read_manifests, catalog), "key string")
+def judged_files(
+    spark: SparkSession, catalog: CatalogPlace, sweep: Sweep, stack: ExitStack, *kinds: FileKind
+) -> DataFrame:
+    """The files that may go, and those that nobody knows; of some kinds, or of all."""
+    listed = [catalog.read(spark, "files", kind=kind.value) for kind in kinds] or [catalog.read(spark, "files")]
+    return keep(together(listed).mapInArrow(partial(_judge, sweep), _JUDGED), stack)
+
+
+def swept(judged: DataFrame, live: DataFrame, named: DataFrame, stack: ExitStack, partitions: int) -> Swept:
+    """What goes of the judged files, given what lives, and what manifests name, which is in quarantine already."""
+    resting = named.selectExpr(f"explode(array(path, concat('{_ANYHOW}', path))) as key")
+    staying = live.selectExpr("path as key").union(resting)
+    found = judged.where("known").repartition(partitions, "key").join(apart(staying), "key", "left_anti")
+    going = keep(found, stack)
+    return Swept(
+        dead=going.where("old").select(*FILE),
+        young=going.where("not old").select(*FILE),
+        unknown=judged.where("not known").select(*FILE),
+        live=live,
+    )
 
 
 # On the workers
@@ -110,6 +115,7 @@ def _judge(sweep: Sweep, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
                 found.append(
                     {
                         **row,
+                        "version": own_version(row["path"]),
                         "known": fate is not Fate.UNKNOWN,
                         "old": sweep.is_old(modified // 1000),
                         "key": row["path"] if fate is Fate.UNLESS_REACHED else _ANYHOW + row["path"],
@@ -117,16 +123,3 @@ def _judge(sweep: Sweep, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
                 )
         if found:
             yield pa.RecordBatch.from_pylist(found, schema=_ARROW)
-
-
-def _read_manifests(catalog: CatalogPlace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for row in rows_of(batches):
-        try:
-            files = read_manifest(catalog.store, check_pointer(row["path"], row["path"])).files
-        except Damaged:
-            # what it named is found again
-            continue
-        for start in range(0, len(files), _ROWS):
-            paths = [file.path for file in files[start : start + _ROWS]]
-            keys = [key for path in paths for key in (path, _ANYHOW + path)]
-            yield pa.RecordBatch.from_arrays([pa.array(keys, pa.string())], schema=_KEYS)

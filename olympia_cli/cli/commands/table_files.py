@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from olympia_cli.cli.complete import complete_object
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.engine import Engine, EngineWord, Master, Parallelism, Remote, engine
+from olympia_cli.cli.params import At, Output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from olympia_cli.catalog.snapshot import Snapshot
+    from olympia_cli.cli.files_render import Problems
+    from olympia_cli.names import NamespaceName, ObjectName, TableName
+    from olympia_cli.spark.engine import SparkEngine
+
+EXAMPLES = [
+    "olympia table files sales.orders",
+    "olympia table files sales --at 2026-11-15 -o csv",
+    "olympia table files --schemas --json",
+    "olympia table files --to ./inventory",
+    "olympia table files --engine spark --master spark://host:7077 --to s3a://lake/inventory",
+    "olympia table files --remote sc://host --save-as audit.files",
+]
+
+
+def run(
+    ctx: typer.Context,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NS[.T]]", help="Only this namespace or table.", autocompletion=complete_object),
+    ] = None,
+    at: At = None,
+    schemas: Annotated[
+        bool, typer.Option("--schemas", help="A row a table instead, with its schema and partitioning.")
+    ] = False,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="DIR", help="Write the rows there as Parquet; on Spark, any place it can write."),
+    ] = None,
+    save_as: Annotated[
+        str | None,
+        typer.Option("--save-as", metavar="NAME", help="With --engine spark: save the rows as a table of Spark's."),
+    ] = None,
+    where: Engine = EngineWord.AUTO,
+    master: Master = None,
+    remote: Remote = None,
+    parallelism: Parallelism = None,
+) -> None:
+    """List the data and delete files of tables.
+
+    They are those of the current snapshot of each Iceberg table, as its manifests describe them: with partition values,
+    and in JSON and Parquet with statistics of the columns. Whether the files exist is not looked at; fsck --level data
+    does that. A table that cannot be read, or not to the end, is a warning, and the exit code is 3.
+    """
+    from olympia_cli.cli.files_render import Problems
+    from olympia_cli.errors import InvalidOption
+
+    session = Session(ctx)
+    if to is not None and save_as is not None:
+        raise InvalidOption("--to and --save-as do not go together", hint="give one of them")
+    if save_as is not None and where is not EngineWord.SPARK and master is None and remote is None:
+        # a table of a session that nobody asked for is lost
+        raise InvalidOption("--save-as is about Spark", hint="add --engine spark, or use --to")
+    for option, value in (("--to", to), ("--save-as", save_as)):
+        if value is not None and not value.strip():
+            # an unset variable in a script must not lead anywhere
+            raise InvalidOption(f"{option} is empty", hint="give it a value")
+    asked = Asked("table" if schemas else "file", at, None if name is None else _parse(name), to, save_as)
+    problems = Problems()
+    with engine(session, where, master, remote, parallelism) as spark:
+        if spark is None:
+            _here(session, asked, problems)
+        else:
+            _on_spark(session, spark, asked, problems)
+    problems.tell(session)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is wanted, `file` or `table`, of which tables, and where to it is written if it is not to be printed."""
+
+    kind: str
+    at: str | None
+    within: NamespaceName | TableName | None
+    to: str | None
+    save_as: str | None
+
+    @property
+    def files(self) -> bool:
+        return self.kind == "file"
+
+    @property
+    def written_to(self) -> str | None:
+        return self.to or self.save_as
+
+    def statistics(self, session: Session) -> bool:
+        """Whether more than the names of the files is wanted."""
+        return self.written_to is not None or session.output is not Output.NAME
+
+
+def _here(session: Session, asked: Asked, problems: Problems) -> None:
+    from olympia_cli.cli.files_render import print_rows, print_written
+    from olympia_cli.iceberg.inventory import inventory
+    from olympia_cli.iceberg.inventory_rows import OF_FILES, OF_TABLES, TABLE
+    from olympia_cli.iceberg.parquet import check_folder, write_folder
+
+    if asked.to is not None:
+        check_folder(asked.to)
+    snapshot = session.snapshot(asked.at)
+    found = inventory(
+        session.store,
+        _tables(snapshot, asked.within),
+        session.location.options,
+        files=asked.files,
+        statistics=asked.statistics(session),
+    )
+    rows = (row for row in found if row["row"] in (asked.kind, "problem"))
+    if asked.to is None:
+        print_rows(session, snapshot.version, asked.kind, rows, problems)
+        return
+    with session.progress() as progress:
+        progress.phase(f"writing {asked.kind}s")
+        columns = {**TABLE, **(OF_FILES if asked.files else OF_TABLES)}
+        count = write_folder(problems.apart(rows), columns, asked.to)
+    print_written(session, snapshot.version, asked.kind, count, asked.to, problems)
+
+
+def _tables(snapshot: Snapshot, within: NamespaceName | TableName | None) -> Iterator[dict[str, Any]]:
+    """The tables that are asked for, and where their definitions are. What is not there is said now."""
+    from olympia_cli.names import Kind, TableName
+
+    entries: Iterable[tuple[ObjectName, str]]
+    if isinstance(within, TableName):
+        entries = [(within, snapshot.table(within).path)]
+    else:
+        entries = snapshot.entries(Kind.TABLE, None if within is None else within.namespace)
+    names = ((cast(TableName, name), path) for name, path in entries)
+    return (
+        {"namespace": name.namespace, "name": name.name, "definition": path, "version": snapshot.version}
+        for name, path in names
+    )
+
+
+def _on_spark(session: Session, engine: SparkEngine, asked: Asked, problems: Problems) -> None:
+    from contextlib import ExitStack
+
+    from olympia_cli.cli.files_render import MAX_PROBLEMS, print_rows, print_written
+    from olympia_cli.spark.pipelines.inventory import data_files
+    from olympia_cli.spark.pipelines.output import save_table, spark_path, write_parquet
+
+    planned = data_files(
+        engine.spark,
+        engine.catalog,
+        "latest" if asked.at is None else asked.at,
+        within=asked.within,
+        files=asked.files,
+        statistics=asked.statistics(session),
+        partitions=engine.partitions,
+    )
+    with ExitStack() as stack:
+        with session.progress() as progress:
+            progress.phase("reading tables")
+            found = stack.enter_context(planned.kept())
+            rows = found.files if asked.files else found.tables
+            if asked.written_to is not None:
+                progress.phase(f"writing {asked.kind}s")
+            if asked.to is not None:
+                write_parquet(rows, spark_path(asked.to))
+            elif asked.save_as is not None:
+                save_table(rows, asked.save_as)
+        if asked.written_to is None:
+            print_rows(session, found.version, asked.kind, found.each(asked.kind), problems)
+            return
+        problems.take(found.problems.count(), found.each("problem", most=MAX_PROBLEMS))
+        count = rows.count()
+    print_written(session, found.version, asked.kind, count, asked.written_to, problems)
+
+
+def _parse(name: str) -> NamespaceName | TableName:
+    from olympia_cli.cli.log_text import parse_object
+    from olympia_cli.names import NamespaceName, TableName
+
+    namespace, inside = parse_object(name)
+    return NamespaceName(namespace) if inside is None else TableName(namespace, inside)

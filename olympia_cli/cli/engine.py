@@ -1,0 +1,149 @@
+"""Where long work runs: in this process, or on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from olympia_cli.cli.context import Session
+from olympia_cli.errors import InvalidOption, OlympiaError
+
+if TYPE_CHECKING:
+    from olympia_cli.spark.engine import SparkEngine
+
+AUTO_OBJECTS = 3_000_000
+"""Up to so many objects in the latest version, about, the work stays in this process unless Spark is asked for."""
+
+MAX_PARALLELISM = 100_000
+
+
+class EngineWord(StrEnum):
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+Engine = Annotated[
+    EngineWord,
+    typer.Option(
+        "--engine",
+        help=f"Where the work runs: auto is local up to {AUTO_OBJECTS // 1_000_000} million objects, and Spark above.",
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option("--master", metavar="URL", help="Spark's master: local[*], spark://host:port, yarn or k8s://."),
+]
+Remote = Annotated[
+    str | None, typer.Option("--remote", metavar="URL", help="A Spark Connect server instead: sc://host:port.")
+]
+Parallelism = Annotated[
+    int | None,
+    typer.Option(
+        "--parallelism", metavar="N", min=1, max=MAX_PARALLELISM, help="Into how many parts Spark divides the work."
+    ),
+]
+
+
+@contextmanager
+def engine(
+    session: Session,
+    word: EngineWord,
+    master: str | None,
+    remote: str | None,
+    parallelism: int | None,
+    *,
+    local_only: str | None = None,
+) -> Iterator[SparkEngine | None]:
+    """Spark for the catalog of this run, to the end of the block; None is the local engine.
+
+    `local_only` names an option that was given and that only the local engine has. A run() has an argument of each of
+    the types above, and passes them on.
+    """
+    if not _wants_spark(session, word, master, remote, parallelism, local_only):
+        yield None
+        return
+    from olympia_cli.spark.engine import spark_engine
+
+    if not session.verbose:
+        _hush()
+    storage = session.location.options
+    with spark_engine(
+        session.store.uri, storage, master=master, remote=remote, partitions=parallelism, verbose=session.verbose
+    ) as found:
+        yield found
+
+
+def _hush() -> None:
+    """What libraries tell a log that nobody keeps goes nowhere. Without this an interrupted job is a traceback of the
+    library that waits for it, and PySpark warns of what nobody here can change."""
+    import logging
+    import warnings
+
+    if not logging.getLogger().handlers:
+        logging.getLogger().addHandler(logging.NullHandler())
+    warnings.filterwarnings("ignore", module=r"pyspark\.")
+
+
+def _wants_spark(
+    session: Session,
+    word: EngineWord,
+    master: str | None,
+    remote: str | None,
+    parallelism: int | None,
+    local_only: str | None,
+) -> bool:
+    where = "--master" if master is not None else "--remote" if remote is not None else None
+    if master is not None and remote is not None:
+        raise InvalidOption("--master and --remote do not go together", hint="choose one of them")
+    if word is EngineWord.LOCAL:
+        about = where or ("--parallelism" if parallelism is not None else None)
+        if about is not None:
+            raise InvalidOption(f"{about} is about Spark", hint="leave it out, or use --engine spark")
+        return _told(session, False, "it was asked for")
+    if word is EngineWord.SPARK or where is not None:
+        if local_only is not None:
+            raise InvalidOption(f"{local_only} is not for Spark", hint="use --engine local")
+        return _told(session, True, "it was asked for")
+    if local_only is not None:
+        return _told(session, False, f"{local_only} is not for Spark")
+    return _auto(session)
+
+
+def _auto(session: Session) -> bool:
+    """Spark when the catalog is large and Spark is there."""
+    try:
+        objects = _objects(session)
+    except OlympiaError:
+        # what is wrong with it, the command itself says better
+        return _told(session, False, "the size of the catalog cannot be learnt")
+    if objects <= AUTO_OBJECTS:
+        return _told(session, False, f"about {objects:,} objects are no more than {AUTO_OBJECTS:,}")
+    from olympia_cli.spark.session import need_spark
+
+    about = f"about {objects:,} objects are more than {AUTO_OBJECTS:,}"
+    try:
+        need_spark()
+    except OlympiaError as error:
+        return _told(session, False, f"{about}, but {error.message}")
+    session.say(f"this runs on Spark: {about}; --engine local keeps it in this process")
+    return True
+
+
+def _told(session: Session, spark: bool, why: str) -> bool:
+    if session.verbose:
+        session.say(f"engine: {'spark' if spark else 'local'}: {why}")
+    return spark
+
+
+def _objects(session: Session) -> int:
+    from olympia_cli.catalog.clock import SystemClock
+    from olympia_cli.catalog.references import open_snapshot
+    from olympia_cli.names import Latest
+    from olympia_cli.ops.size import estimated_objects
+
+    return estimated_objects(open_snapshot(session.store, Latest(), SystemClock().now_millis()))

@@ -1,0 +1,137 @@
+"""How an inventory of tables is shown: a row a file, or a row a table, and what could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from olympia_cli.cli import render
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.escape import plural
+from olympia_cli.cli.params import Output
+from olympia_cli.cli.render import Column
+
+SHOWN_PROBLEMS = 20
+MAX_PROBLEMS = 1000
+"""More of them are counted only."""
+
+FILES = [
+    Column("namespace", "NAMESPACE"),
+    Column("name", "TABLE"),
+    Column("content", "CONTENT"),
+    Column("format", "FORMAT"),
+    Column("records", "RECORDS", right=True),
+    Column("bytes", "BYTES", right=True),
+    Column("partition", "PARTITION"),
+    Column("location", "LOCATION"),
+    Column("spec_id", "SPEC", wide=True, right=True),
+    Column("sort_order_id", "ORDER", wide=True, right=True),
+    Column("equality_ids", "EQUALITY IDS", wide=True),
+    Column("referenced", "REFERENCED", wide=True),
+    Column("offset", "OFFSET", wide=True, right=True),
+    Column("length", "LENGTH", wide=True, right=True),
+]
+TABLES = [
+    Column("namespace", "NAMESPACE"),
+    Column("name", "TABLE"),
+    Column("format_version", "FORMAT", right=True),
+    Column("snapshot_id", "SNAPSHOT"),
+    Column("metadata_location", "METADATA"),
+    Column("id", "ID", wide=True),
+    Column("schema", "SCHEMA", wide=True),
+    Column("partition_spec", "PARTITIONING", wide=True),
+]
+
+
+class Problems:
+    """What could not be read: counted, and the first of it kept."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.kept: list[dict[str, Any]] = []
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        self.count += 1
+        if len(self.kept) < MAX_PROBLEMS:
+            self.kept.append({key: row.get(key) for key in ("namespace", "name", "error", "reason")})
+
+    def take(self, count: int, first: Iterable[Mapping[str, Any]]) -> None:
+        """So many, of which these are the first."""
+        for row in first:
+            self.add(row)
+        self.count = count
+
+    def apart(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        """The rows without the problems among them, which are kept here."""
+        for row in rows:
+            if row["row"] == "problem":
+                self.add(row)
+            else:
+                yield row
+
+    def describe(self) -> dict[str, Any]:
+        return {"problems": self.kept}
+
+    def tell(self, session: Session) -> None:
+        """Say what there is, and end with an error if there is any."""
+        if not self.count:
+            return
+        from olympia_cli.errors import PartlyDone
+        from olympia_cli.names import TableName
+
+        for one in self.kept[:SHOWN_PROBLEMS]:
+            session.say(f"warning: table {TableName(one['namespace'], one['name'])}: {one['reason']}")
+        if self.count > SHOWN_PROBLEMS:
+            session.say(f"warning: and {self.count - SHOWN_PROBLEMS:,} more")
+        raise PartlyDone(
+            f"{plural(self.count, 'table')} or parts of them could not be read",
+            hint=f"see what is wrong with {session.command('fsck --level data')}",
+        )
+
+
+def print_rows(
+    session: Session, version: int, kind: str, rows: Iterable[Mapping[str, Any]], problems: Problems
+) -> None:
+    """The rows of files or of tables as they come."""
+    from olympia_cli.names import TableName
+
+    shown = (_describe(row, kind) for row in problems.apart(rows))
+    render.records(
+        session,
+        f"{kind}s",
+        FILES if kind == "file" else TABLES,
+        shown,
+        head={"version": version},
+        tail=problems.describe,
+        name=lambda row: row["location"] if kind == "file" else str(TableName(row["namespace"], row["name"])),
+        title=f"{kind}s",
+    )
+
+
+def print_written(session: Session, version: int, kind: str, count: int, where: str, problems: Problems) -> None:
+    """That rows were written, and where."""
+    if session.output in (Output.JSON, Output.JSONL):
+        render.document(session, {"version": version, "location": where, "rows": count, **problems.describe()})
+    elif not session.quiet:
+        render.line(session, f"v{version}  {plural(count, kind)} written to {where}")
+
+
+def _describe(row: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """A row as JSON can hold it: bounds in hexadecimal, schemas as what they are."""
+    import json
+
+    plain: tuple[str, ...] = ("namespace", "name", "id", "metadata_location", "format_version", "snapshot_id")
+    if kind == "table":
+        parsed = {key: None if row.get(key) is None else json.loads(row[key]) for key in ("schema", "partition_spec")}
+        return {**{key: row.get(key) for key in plain}, **parsed}
+    plain = tuple(column.key for column in FILES)
+    columns = row.get("columns")
+    return {
+        **{key: row.get(key) for key in plain},
+        "columns": None if columns is None else [_column(column) for column in columns],
+    }
+
+
+def _column(column: Mapping[str, Any]) -> dict[str, Any]:
+    bounds = {key: None if column[key] is None else bytes(column[key]).hex() for key in ("lower", "upper")}
+    return {**column, **bounds}

@@ -1,0 +1,69 @@
+"""Where Spark runs, as it is written; and whether anybody is there."""
+
+from __future__ import annotations
+
+import re
+import socket
+from urllib.parse import urlsplit
+
+from olympia_cli.errors import InvalidOption, SparkUnreachable
+
+CONNECT_PORT = 15002
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+MASTERS = "local[*], spark://host:port, yarn or k8s://https://host:port"
+_MASTER = re.compile(r"local(\[[^\[\]]+\])?|yarn|spark://[^/\s]+:[0-9]+|k8s://\S+")
+_REMOTE = re.compile(r"local(\[[^\[\]]+\])?|sc://[^/\s]+(/\S*)?")
+
+
+def check_master(master: str) -> None:
+    if not _MASTER.fullmatch(master):
+        raise InvalidOption(f"{master[:60]!a} is not a Spark master", hint=f"use {MASTERS}")
+
+
+def check_remote(remote: str) -> None:
+    # what follows an address may be a token, so no more than the beginning is repeated
+    if not _REMOTE.fullmatch(remote):
+        raise InvalidOption(f"{remote[:20]!a}… is not a Spark Connect server", hint="use sc://host:port")
+
+
+def probe(url: str, wait: float) -> None:
+    """Whether anything listens at the address; Spark itself asks for minutes before it gives up."""
+    addresses = _addresses(url)
+    reasons = []
+    for host, port in addresses:
+        try:
+            socket.create_connection((host, port), timeout=min(wait, 10.0)).close()
+            return
+        except OSError as error:
+            reasons.append(f"{host}:{port}: {error.strerror or error}")
+        except UnicodeError:
+            raise InvalidOption(f"{host[:60]!a} is not a host", hint=f"use {MASTERS}") from None
+    if addresses:
+        raise SparkUnreachable(f"Spark does not answer at {'; '.join(reasons)}")
+
+
+def is_here(master: str) -> bool:
+    """Whether it is on this machine, by its address."""
+    return master.startswith("local") or next((host for host, _ in _addresses(master)), "") in LOOPBACK
+
+
+def place(remote: str) -> str:
+    """A server as it may be shown: what follows the address may hold a token."""
+    return remote.partition("/;")[0].partition(";")[0]
+
+
+def _addresses(url: str) -> list[tuple[str, int]]:
+    scheme, _, rest = url.partition("://")
+    if scheme == "k8s":
+        return [_host_and_port(rest if "://" in rest else f"https://{rest}", 443)]
+    each = rest.partition("/")[0].split(",") if rest else ()
+    return [_host_and_port(f"//{one}", CONNECT_PORT) for one in each]
+
+
+def _host_and_port(url: str, port: int) -> tuple[str, int]:
+    try:
+        parts = urlsplit(url)
+        return parts.hostname or "", parts.port or port
+    except ValueError:
+        shown = url.lstrip("/").rpartition("@")[2]
+        raise InvalidOption(f"{shown[:60]!a} is not a host and a port", hint=f"use {MASTERS}") from None

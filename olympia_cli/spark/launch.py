@@ -1,0 +1,96 @@
+"""Spark's Java program: whether it can run here, and how it is started so that its talk goes nowhere unasked."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, Any
+
+from olympia_cli.errors import OlympiaError, SparkFailed, SparkMissing
+from olympia_cli.spark.failures import explain
+
+OLDEST_JAVA = 17
+_TAIL = 65_536
+
+
+def need_pyspark() -> None:
+    """Raise unless there is a PySpark that will do."""
+    try:
+        import pyspark
+    except ImportError:
+        raise SparkMissing("PySpark is not installed", hint="install olympia-cli[spark]") from None
+    if int(pyspark.__version__.partition(".")[0]) < 4:
+        raise SparkMissing(f"PySpark {pyspark.__version__} is too old", hint="install olympia-cli[spark]: 4.0 or newer")
+
+
+def need_java() -> None:
+    """Raise unless there is a Java that Spark runs on, where Spark looks for it."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    where = " at JAVA_HOME" if home else ""
+    said = ""
+    if java is not None:
+        with suppress(OSError, subprocess.SubprocessError):
+            done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
+            said = done.stderr if done.returncode == 0 else ""
+    if not said:
+        raise SparkMissing(f"Spark needs Java, and there is none{where}", hint="install Java 17 or 21")
+    found = re.search(r'version "(?:1\.)?([0-9]+)', said)
+    if found and int(found[1]) < OLDEST_JAVA:
+        raise SparkMissing(f"Java {found[1]} is too old for Spark", hint="install Java 17 or 21")
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """The Java program that PySpark talks to, and what it says."""
+
+    gateway: Any
+    log: IO[bytes]
+
+    def why_not(self, error: Exception) -> OlympiaError:
+        """Why it did not start after all, from an error and from what it said."""
+        return _why_not(error, self.log)
+
+
+def launch(settings: Mapping[str, str], master: str, verbose: bool) -> Launched:
+    """Start it for a master, with settings that are fixed from its start on. What it says goes to stderr when that is
+    asked for, and else to a file that is looked at only when it does not start."""
+    from pyspark import SparkConf, SparkContext, java_gateway
+
+    silence()
+    log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - the other process writes to it until it ends
+    if SparkContext._gateway is not None:
+        # one for all sessions of a process
+        return Launched(SparkContext._gateway, log)
+    conf = SparkConf().setAll(list(settings.items())).setMaster(master)
+    said: Any = sys.stderr.fileno() if verbose else log
+    start: Any = java_gateway.launch_gateway
+    try:
+        return Launched(start(conf, popen_kwargs={"stdout": said, "stderr": said}), log)
+    except Exception as error:
+        raise _why_not(error, log) from None
+
+
+def silence() -> None:
+    """What PySpark tells a log of Python's goes to those who listen, and not to stderr because nobody does."""
+    for name in ("pyspark", "py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).addHandler(logging.NullHandler())
+    # the same of its network library, which is told before it is imported
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+
+def _why_not(error: Exception, log: IO[bytes]) -> OlympiaError:
+    log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL))
+    tail = log.read().decode("utf-8", "replace")
+    if "JAVA_GATEWAY_EXITED" not in str(error):
+        return explain(error)
+    reason = str(explain(RuntimeError(tail)).message) if tail.strip() else "Spark failed: its Java program ended"
+    return SparkFailed(reason.replace("Spark failed:", "Spark did not start:", 1))

@@ -1,0 +1,165 @@
+"""The data level of fsck: are the files of tables there? Floor by floor, as iceberg/data_checks goes down, and by the
+same rules; each floor is a DataFrame, made from the one above, in which each file is once.
+
+`check_data(engine, tables)` takes a DataFrame of tables with the columns `namespace`, `name` and `location`, all
+strings: a row for each metadata location that is to be looked at and each name that it has. It gives the findings, and
+how many files of each floor were looked at. The tables that a wrong file hits are found by joins, from the file up, and
+only when there is one. This process learns of the first wrong files of each table, and numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
+from functools import partial, reduce
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from olympia_cli.iceberg.data_parts import NO_METADATA, READ, Below, Floor, judge_size, look_into
+from olympia_cli.iceberg.files import TableFiles
+from olympia_cli.ops.findings import Finding
+from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.spark.engine import SparkEngine
+from olympia_cli.spark.failures import explained
+from olympia_cli.spark.pipelines.fsck_data_hits import Looked, data_findings
+from olympia_cli.spark.pipelines.fsck_data_rows import (
+    BELOW,
+    LOOKED,
+    SCHEMA,
+    WRONG,
+    Row,
+    as_batches,
+    as_text,
+    below,
+    looked_at,
+    wrong,
+)
+from olympia_cli.spark.pipelines.live import keep
+from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_PARTS_AT_ONCE = 256
+_FILES_AT_ONCE = 20_000
+_PHASES = {
+    Floor.METADATA: "reading the metadata of tables",
+    Floor.MANIFEST_LISTS: "reading manifest lists",
+    Floor.MANIFESTS: "reading manifests",
+    Floor.DATA_FILES: "looking at data files",
+}
+
+
+def check_data(
+    engine: SparkEngine, tables: DataFrame, *, progress: Progress = SILENT
+) -> tuple[list[Finding], Counter[str]]:
+    """What is wrong with the data of these tables, as the local engine finds it, and how many files were looked at by
+    floor: metadata, manifest_lists, manifests, data_files. Damage is never raised."""
+    with explained(), ExitStack() as stack:
+        tables = tables.selectExpr("namespace", "name", "cast(location as binary) as location")
+        tables = keep(tables.repartition(engine.partitions, "location").dropDuplicates(), stack)
+        checked: Counter[str] = Counter()
+        found: dict[Floor, Looked] = {}
+        for floor in Floor:
+            above = [one for one in found.values() if one.named[floor]]
+            if not above and floor is not Floor.METADATA:
+                continue
+            progress.phase(_PHASES[floor])
+            rows = keep(look_at(engine, floor, tables, above), stack)
+            named: Counter[str] = Counter()
+            number_wrong = 0
+            for kind, about, number in _numbers(rows):
+                if kind == BELOW:
+                    named[about] = number
+                elif kind == WRONG:
+                    number_wrong = number
+                else:
+                    checked[about] = number
+                    progress.advance(number)
+            found[floor] = Looked(rows, named, number_wrong)
+        if not any(one.wrong for one in found.values()):
+            return [], checked
+        progress.phase("looking for the tables of wrong files")
+        return data_findings(found, tables, engine.partitions, stack), checked
+
+
+def _numbers(rows: DataFrame) -> list[Any]:
+    """How many rows of each kind there are about each floor, or how many files they say were looked at. It is all that
+    is learnt of a floor here; and the work is done by it."""
+    from pyspark.sql.functions import expr
+
+    # a length of its own may be any number, and sums have an end
+    number = expr(f"sum(if(row = '{LOOKED}', length, 1))")
+    return rows.groupBy("row", "floor").agg(number).collect()
+
+
+def look_at(engine: SparkEngine, floor: Floor, tables: DataFrame, above: Iterable[Looked]) -> DataFrame:
+    """What the files of a floor name and what is wrong with them."""
+    from pyspark.sql.functions import max, min
+
+    number = engine.partitions
+    if floor is Floor.METADATA:
+        named = tables.select("location").repartition(number, "location").dropDuplicates()
+        named = named.selectExpr("location", "xxhash64(location) as top", "0L as length", "'' as what")
+    else:
+        named = reduce(lambda one, other: one.union(other), (looked.below(floor) for looked in above))
+        # those who name it may differ, and which comes first must not matter
+        named = (
+            named.repartition(number, "location")
+            .groupBy("location")
+            .agg(min("top").alias("top"), max("length").alias("length"), min("what").alias("what"))
+        )
+    if floor in READ:
+        return named.mapInArrow(partial(_read_parts, engine.catalog, floor), SCHEMA)
+    # by range: a table of any size is divided evenly, and what lies together stays so, where it can be listed
+    named = named.repartitionByRange(number, "top", "location").sortWithinPartitions("top", "location")
+    return named.mapInArrow(partial(_look_at_files, engine.catalog), SCHEMA)
+
+
+# On the workers
+
+
+def _read_parts(catalog: CatalogPlace, floor: Floor, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with closing(_files(catalog)) as files:
+        yield from as_batches(_follow(files, floor, rows_of(batches)))
+
+
+def _look_at_files(catalog: CatalogPlace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with closing(_files(catalog)) as files:
+        yield from as_batches(_judge(files, rows_of(batches)))
+
+
+def _files(catalog: CatalogPlace) -> TableFiles:
+    scheme, separator, _ = catalog.uri.partition("://")
+    return TableFiles(dict(catalog.storage), scheme if separator else "")
+
+
+def _follow(files: TableFiles, floor: Floor, rows: Iterator[Row]) -> Iterator[Row]:
+    looked = 0
+    while batch := list(islice(rows, _PARTS_AT_ONCE)):
+        parts = {as_text(row["location"]): row for row in batch}
+        if parts.pop("", None) is not None:
+            yield wrong(floor, "", NO_METADATA)
+        looked += len(parts)
+        for location, data in files.read(parts):
+            row = parts[location]
+            for found in look_into(floor, location, row["length"], data):
+                yield below(found, row) if isinstance(found, Below) else wrong(floor, location, found)
+    yield looked_at(floor, looked)
+
+
+def _judge(files: TableFiles, rows: Iterator[Row]) -> Iterator[Row]:
+    looked = 0
+    while batch := list(islice(rows, _FILES_AT_ONCE)):
+        wanted = {as_text(row["location"]): row for row in batch}
+        looked += len(wanted)
+        groups = [[as_text(row["location"]) for row in group] for _, group in groupby(batch, lambda row: row["top"])]
+        for location, size in files.sizes_of_groups(groups):
+            row = wanted[location]
+            found = judge_size(row["what"], row["length"], size)
+            if found is not None:
+                yield wrong(Floor.DATA_FILES, location, found)
+    yield looked_at(Floor.DATA_FILES, looked)

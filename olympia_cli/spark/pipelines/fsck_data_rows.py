@@ -1,0 +1,84 @@
+"""The rows in which `fsck_data` keeps what it finds: what a file names, what is wrong with it, how many were looked at.
+
+Texts from files are bytes here: they may hold what is no text to Spark, and as bytes they sort as they do in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from olympia_cli.iceberg.data_parts import UNSEEN, Below, Floor, Wrong, store_of
+
+BELOW, WRONG, LOOKED = "below", "wrong", "looked"
+"""Kinds of rows: a file that a part names; what is wrong with a file; how many files a task looked at."""
+
+# `top` is a number for a table that the file belongs to: files of one table lie together.
+_ARROW = pa.schema(
+    [
+        pa.field("row", pa.string()),
+        pa.field("floor", pa.string()),
+        pa.field("location", pa.binary()),
+        pa.field("above", pa.binary()),
+        pa.field("top", pa.int64()),
+        pa.field("length", pa.int64()),
+        pa.field("what", pa.string()),
+        pa.field("code", pa.string()),
+        pa.field("message", pa.binary()),
+        pa.field("store", pa.binary()),
+    ]
+)
+SCHEMA = (
+    "row string, floor string, location binary, above binary, top long, length long, what string, "
+    "code string, message binary, store binary"
+)
+_ROWS = 4096
+_MOST = 2**63 - 1
+
+Row = dict[str, Any]
+
+
+def below(found: Below, above: Row) -> Row:
+    """A file that another one names, which came as the row `above`."""
+    return {
+        "row": BELOW,
+        "floor": found.floor.value,
+        "location": as_data(found.location),
+        "above": above["location"],
+        "top": above["top"],
+        # files from elsewhere may say anything, and a column has an end
+        "length": max(-_MOST, min(found.length, _MOST)),
+        "what": found.what,
+    }
+
+
+def wrong(floor: Floor, location: str, found: Wrong) -> Row:
+    """What is wrong with a file."""
+    return {
+        "row": WRONG,
+        "floor": floor.value,
+        "location": as_data(location),
+        "code": found.code,
+        "message": as_data(found.message),
+        "store": as_data(store_of(location)) if found.code == UNSEEN else None,
+    }
+
+
+def looked_at(floor: Floor, number: int) -> Row:
+    return {"row": LOOKED, "floor": floor.value, "length": number}
+
+
+def as_batches(found: Iterator[Row]) -> Iterator[pa.RecordBatch]:
+    while rows := list(islice(found, _ROWS)):
+        yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+
+
+def as_data(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def as_text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")

@@ -1,0 +1,297 @@
+"""All nodes of some versions, each read once, level by level from their roots: a row a node, with what it holds and
+what is wrong with it in itself. Roots are looked at as a chain by runs of versions.
+"""
+
+from __future__ import annotations
+
+import pickle
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from hashlib import blake2b
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from olympia_cli.format.node_file import decode_root
+from olympia_cli.format.paths import parse_root_path
+from olympia_cli.ops.findings import ranges
+from olympia_cli.ops.fsck_chain import ROOTS_AT_ONCE, CatalogFile, Chain, ChainReader, ReadRoot
+from olympia_cli.ops.fsck_node import NodeFacts, NodeRules
+from olympia_cli.ops.fsck_read import Files, StoreFailure
+from olympia_cli.ops.fsck_roots import RootChecks, RootsSeen
+from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.spark.batches import text
+from olympia_cli.spark.pipelines.cut import cut
+from olympia_cli.spark.pipelines.live import apart
+from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
+from olympia_cli.tree.load import MAX_DEPTH
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from olympia_cli.spark.engine import SparkEngine
+
+_NAME = pa.struct([("path", pa.string()), ("kind", pa.int32()), ("key", pa.int64()), ("text", pa.string())])
+_MARK = pa.struct([("path", pa.string()), ("code", pa.string()), ("reason", pa.string())])
+_ARROW = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        pa.field("version", pa.int64()),
+        pa.field("readable", pa.bool_()),
+        pa.field("verified", pa.bool_()),
+        pa.field("leaf", pa.bool_()),
+        pa.field("keys", pa.list_(pa.string())),
+        pa.field("children", pa.list_(pa.string())),
+        pa.field("has", pa.list_(pa.string())),
+        pa.field("needs", pa.list_(pa.string())),
+        pa.field("names", pa.list_(_NAME)),
+        pa.field("marks", pa.list_(_MARK)),
+        pa.field("bytes", pa.int64()),
+        pa.field("seen", pa.binary()),
+    ]
+)
+SCHEMA = (
+    "path string, version long, readable boolean, verified boolean, leaf boolean, keys array<string>, "
+    "children array<string>, has array<string>, needs array<string>, "
+    "names array<struct<path:string,kind:int,key:bigint,text:string>>, "
+    "marks array<struct<path:string,code:string,reason:string>>, bytes long, seen binary"
+)
+_AT_ONCE = 256
+# a node with its keys and the names of its definitions has tens of kilobytes
+_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the workers need to know of a run: the catalog, what it is held to, and which versions there are."""
+
+    place: CatalogPlace
+    rules: NodeRules
+    width: int
+    kept: tuple[tuple[int, int], ...]
+    """The versions that count and exist, as closed ranges."""
+    chain: bytes = field(repr=False)
+    actions: bool
+    texts: bool
+    """Whether keys are of interest, beside what tells them apart."""
+
+    def has(self, version: int) -> bool:
+        at = bisect_right(self.kept, (version, 2**63)) - 1
+        return at >= 0 and self.kept[at][0] <= version <= self.kept[at][1]
+
+
+def asked_of(
+    place: CatalogPlace, rules: NodeRules, chain: Chain, versions: Sequence[int], *, actions: bool, texts: bool
+) -> Asked:
+    # the versions themselves go as ranges, and what was read before its turn is read again
+    bare = replace(chain, existing=[], findings=[], ahead={}, catalogs={})
+    return Asked(place, rules, chain.width, ranges(versions), pickle.dumps(bare), actions, texts)
+
+
+@dataclass(slots=True)
+class Chained:
+    """What runs of versions said of their roots."""
+
+    seen: RootsSeen = field(default_factory=RootsSeen)
+    catalogs: dict[str, CatalogFile] = field(default_factory=dict)
+    wanted: int | None = None
+    bytes: int = 0
+
+
+def look_at_roots(
+    engine: SparkEngine, asked: Asked, *, follow: bool, note: bool, wanted: Callable[[ReadRoot], bool] | None = None
+) -> DataFrame:
+    """Rows for the roots of all versions asked for: with `follow` what they hold, and with what was seen of each run in
+    between. `note` says whether they are looked at as a chain; `wanted` which of them somebody asked for."""
+    first, last = asked.kept[0][0], asked.kept[-1][1]
+    number = max(1, min(engine.partitions, last + 1 - first))
+    versions = engine.spark.range(first, last + 1, 1, number)
+    return versions.mapInArrow(partial(_look_at_roots, asked, follow, note, wanted), SCHEMA)
+
+
+def look_at_holders(engine: SparkEngine, asked: Asked, paths: Sequence[str]) -> DataFrame:
+    """Rows for roots beside the versions; they have numbers below all versions, and not next to them."""
+    rows = [(path, at - len(paths) - 1) for at, path in enumerate(paths)]
+    frame = engine.spark.createDataFrame(rows, "path string, version long")
+    return frame.mapInArrow(partial(_look_at_holders, asked), SCHEMA)
+
+
+def collect_chain(frame: DataFrame) -> Chained:
+    """What the runs of versions said, put together in their order."""
+    found = [pickle.loads(row.seen) for row in frame.where("seen is not null").select("seen").collect()]
+    chained = Chained()
+    for _, one in sorted(found, key=lambda pair: pair[0]):
+        chained.seen.add(one.seen)
+        chained.catalogs.update(one.catalogs)
+        chained.wanted = one.wanted if one.wanted is not None else chained.wanted
+        chained.bytes += one.bytes
+    return chained
+
+
+def all_nodes(engine: SparkEngine, asked: Asked, tops: DataFrame, progress: Progress = SILENT) -> DataFrame:
+    """The rows of roots, and of all nodes that they lead to."""
+    levels = [tops.where("path is not null")]
+    for _ in range(MAX_DEPTH + 1):
+        below = levels[-1].selectExpr("explode(children) as path").where("path is not null")
+        # to a number of partitions that was asked for: left to itself, Spark gives one task a level of any size whose
+        # names are few megabytes
+        below = below.repartition(engine.partitions, "path").dropDuplicates()
+        # a node may lie on another level in another version; and in what is damaged, lead back to itself
+        known = together([level.select("path") for level in levels])
+        below = below.join(apart(known), "path", "left_anti")
+        progress.phase("reading nodes")
+        level = cut(below.mapInArrow(partial(_look_at_nodes, asked), SCHEMA))
+        number = level.count()
+        if not number:
+            break
+        progress.advance(number)
+        levels.append(level)
+    return together(levels)
+
+
+def together(frames: Iterable[DataFrame]) -> DataFrame:
+    return reduce(lambda one, other: one.union(other), frames)
+
+
+# On the workers
+
+
+def _files(asked: Asked) -> Files:
+    return Files(asked.place.store, lambda: False)
+
+
+def _look_at_roots(
+    asked: Asked,
+    follow: bool,
+    note: bool,
+    wanted: Callable[[ReadRoot], bool] | None,
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    files = _files(asked)
+    reader = ChainReader(files, pickle.loads(asked.chain))
+    chained = Chained()
+    checks = RootChecks(reader, chained.seen, actions=asked.actions)
+    versions = (row["id"] for row in rows_of(batches) if asked.has(row["id"]))
+    first: int | None = None
+    with failures():
+        while batch := list(islice(versions, ROOTS_AT_ONCE)):
+            if first is None:
+                first = batch[0]
+                checks.before = _before(asked, reader, first) if note else None
+            roots = list(reader.roots(batch))
+            for root in roots if note else ():
+                checks.note(root)
+                if wanted is not None and wanted(root):
+                    chained.wanted = root.version
+            if follow:
+                tops = checks.follow(roots)
+                facts = [asked.rules.look_at_root(path, node) for path, node in tops]
+                yield from _batches(asked, ((one, parse_root_path(one.path), 0) for one in facts))
+    if first is not None:
+        chained.catalogs, chained.bytes = reader.chain.catalogs, files.bytes
+        yield pa.RecordBatch.from_pylist([{"seen": pickle.dumps((first, chained))}], schema=_ARROW)
+
+
+def _before(asked: Asked, reader: ChainReader, version: int) -> ReadRoot | None:
+    """The last root before a version that can be read."""
+    while version > asked.kept[0][0]:
+        version -= 1
+        if asked.has(version):
+            [root] = reader.roots([version])
+            if root.root is not None:
+                return root
+    return None
+
+
+def _look_at_holders(asked: Asked, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for row in rows_of(batches):
+        data = asked.place.store.read(row["path"])
+        facts = asked.rules.look_at_root(row["path"], decode_root(data, row["path"]).node)
+        yield from _batches(asked, [(facts, row["version"], 0)])
+
+
+def _look_at_nodes(asked: Asked, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    files = _files(asked)
+    paths = (row["path"] for row in rows_of(batches))
+
+    def looked_at() -> Iterator[tuple[NodeFacts, int | None, int]]:
+        while batch := list(islice(paths, _AT_ONCE)):
+            for path, data in files.read_many(batch):
+                yield asked.rules.look(path, data), None, len(data) if isinstance(data, bytes) else 0
+
+    with failures():
+        yield from _batches(asked, looked_at())
+
+
+class failures:
+    """A store that fails again and again raises its own error, as one of ours."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, StoreFailure):
+            raise error.error from None
+
+
+def _batches(asked: Asked, found: Iterable[tuple[NodeFacts, int | None, int]]) -> Iterator[pa.RecordBatch]:
+    rows = iter(found)
+    while batch := list(islice(rows, _ROWS)):
+        yield _batch(asked, batch)
+
+
+def _batch(asked: Asked, rows: Sequence[tuple[NodeFacts, int | None, int]]) -> pa.RecordBatch:
+    facts = [one for one, _, _ in rows]
+    names = [name for one in facts for name in one.names]
+    marks = [mark for one in facts for mark in one.marks]
+    named = pa.StructArray.from_arrays(
+        [
+            pa.array([path for path, _, _ in names], pa.string()),
+            pa.array([int(kind) for _, kind, _ in names], pa.int32()),
+            pa.array([key_code(key) for _, _, key in names], pa.int64()),
+            pa.array([key if asked.texts else None for _, _, key in names], pa.string()),
+        ],
+        fields=list(_NAME),
+    )
+    marked = pa.StructArray.from_arrays(
+        [
+            pa.array([text(path) for path, _ in marks], pa.string()),
+            pa.array([trouble.code for _, trouble in marks], pa.string()),
+            pa.array([text(trouble.reason) for _, trouble in marks], pa.string()),
+        ],
+        fields=list(_MARK),
+    )
+    columns: list[Any] = [
+        pa.array([one.path for one in facts], pa.string()),
+        pa.array([version for _, version, _ in rows], pa.int64()),
+        pa.array([one.readable for one in facts], pa.bool_()),
+        pa.array([one.verified for one in facts], pa.bool_()),
+        pa.array([one.is_leaf for one in facts], pa.bool_()),
+        # of a leaf only its range is of interest to others
+        pa.array(
+            [one.keys if not one.is_leaf else (*one.keys[:1], *one.keys[-1:]) for one in facts], pa.list_(pa.string())
+        ),
+        pa.array([one.children for one in facts], pa.list_(pa.string())),
+        pa.array([one.has for one in facts], pa.list_(pa.string())),
+        pa.array([one.needs for one in facts], pa.list_(pa.string())),
+        pa.ListArray.from_arrays(_offsets(len(one.names) for one in facts), named),
+        pa.ListArray.from_arrays(_offsets(len(one.marks) for one in facts), marked),
+        pa.array([size for _, _, size in rows], pa.int64()),
+        pa.nulls(len(rows), pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
+
+
+def _offsets(lengths: Iterable[int]) -> pa.Array:
+    offsets = [0]
+    for length in lengths:
+        offsets.append(offsets[-1] + length)
+    return pa.array(offsets, pa.int32())
+
+
+def key_code(key: str) -> int:
+    """A number that tells keys apart."""
+    return int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big", signed=True)

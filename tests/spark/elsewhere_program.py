@@ -1,0 +1,124 @@
+"""All that this package does on Spark, one after the other, in a process of its own, since a process has one Spark.
+
+It prints a line of JSON for each thing that it has done. With "lose" in its task it plans an expire at the end: it says
+each phase of that on stdout, waits for a line on stdin before it begins it, and says when tasks of it are running.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+
+
+def main() -> None:
+    from olympia_cli.spark.session import spark_session
+
+    task = json.loads(sys.argv[1])
+    with spark_session(**task["session"], wait=300) as spark:
+        say("read", read(spark, task["catalog"]))
+        say("audit", audit(spark, task["catalog"], task["log"]))
+        for line in task["commands"]:
+            say("ran", command(line))
+        if task.get("lose"):
+            say("planned", plan(spark, task["catalog"]))
+            # the driver is among them
+            say("executors", spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1)
+
+
+def say(what: str, found: object) -> None:
+    print(json.dumps({what: found}), flush=True)
+
+
+def read(spark, catalog: str) -> dict:
+    """The data source, and where its work was done."""
+    frame = spark.read.format("olympia").option("catalog", catalog).option("partitions", "4").load("objects")
+    parts = frame.mapInArrow(where, "executor long, file string, names array<string>").collect()
+    return {
+        "names": sorted(name for row in parts for name in row.names),
+        "executors": len({row.executor for row in parts}),
+        "files": sorted({row.file for row in parts}),
+    }
+
+
+def where(batches):
+    """Which executor ran this, and where it has the package from. Its Python workers have one parent."""
+    import os
+
+    import olympia_cli
+
+    for batch in batches:
+        rows = batch.select(["type", "namespace", "name"]).to_pylist()
+        names = [" ".join(row.values()) for row in rows]
+        yield type(batch).from_pydict({"executor": [os.getppid()], "file": [olympia_cli.__file__], "names": [names]})
+
+
+def audit(spark, catalog: str, parquet: str) -> dict:
+    """The audit log, written once and refused the second time."""
+    from olympia_cli.errors import PathTaken
+    from olympia_cli.spark.pipelines.audit import audit_log
+    from olympia_cli.spark.pipelines.place import CatalogPlace
+
+    log = audit_log(spark, CatalogPlace.at(catalog), parquet=parquet)
+    actions = sorted([row.version, row.position] for row in log.collect())
+    try:
+        audit_log(spark, CatalogPlace.at(catalog), parquet=parquet)
+    except PathTaken:
+        return {"actions": actions, "taken": True}
+    return {"actions": actions, "taken": False}
+
+
+def command(line: list[str]) -> dict:
+    """The program itself, which takes the session that is active."""
+    from typer.testing import CliRunner
+
+    from olympia_cli.cli.app import app
+
+    done = CliRunner().invoke(app, line)
+    return {"exit_code": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}
+
+
+def plan(spark, catalog: str) -> list:
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from olympia_cli.catalog.catalog import Catalog
+    from olympia_cli.ops.expire_plan import Planner
+    from olympia_cli.spark.engine import SparkEngine
+    from olympia_cli.spark.pipelines.expire import plan_expire
+    from olympia_cli.spark.pipelines.place import CatalogPlace
+    from olympia_cli.storage.local import LocalStore
+    from tests.helpers.dead_files import FLOORS, policy_of
+
+    found = Catalog(LocalStore(catalog))
+    engine = SparkEngine(spark, CatalogPlace.at(catalog), 4)
+    with plan_expire(engine, Planner(found, FLOORS), policy_of(found), progress=Told(spark)) as planned:
+        return sorted([file.path, file.bytes, file.kind] for file in planned.mark.files)
+
+
+class Told:
+    """Progress that somebody else decides."""
+
+    def __init__(self, spark) -> None:
+        self._tracker = spark.sparkContext.statusTracker()
+
+    def phase(self, what: str, total: int | None = None) -> None:
+        say("phase", what)
+        if sys.stdin.readline().strip() == "watch":
+            threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        # as many tasks as there are executors, each of which has one core: so each has a task
+        while sum(self._tracker.getStageInfo(stage).numActiveTasks for stage in self._stages()) < 2:
+            time.sleep(0.05)
+        say("running", True)
+
+    def _stages(self) -> list[int]:
+        return [stage for stage in self._tracker.getActiveStageIds() if self._tracker.getStageInfo(stage) is not None]
+
+    def advance(self, count: int = 1) -> None:
+        pass
+
+
+if __name__ == "__main__":
+    main()

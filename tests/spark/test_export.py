@@ -1,0 +1,322 @@
+"""Exports on Spark: the same files, the same errors and the same findings as those of the local engine."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql.functions import spark_partition_id
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.errors import Damaged, OlympiaError, PathTaken
+from olympia_cli.format.node_file import decode_node, decode_root, encode_node
+from olympia_cli.format.paths import EXPORT_NOTE, root_path
+from olympia_cli.names import AtVersion, NamespaceName, TableName
+from olympia_cli.ops.export import create_export, resume_export
+from olympia_cli.ops.export_engine import LOCAL, ExportEngine
+from olympia_cli.ops.export_note import Mode, scope
+from olympia_cli.ops.export_verify import note_of, verify_export
+from olympia_cli.ops.progress import SILENT
+from olympia_cli.spark.engine import SparkEngine, place_for
+from olympia_cli.spark.pipelines.export import SparkExport
+from olympia_cli.spark.pipelines.export_walk import Reading, SparkWalk
+from olympia_cli.storage.local import LocalStore
+from olympia_cli.storage.open import open_store
+from tests.cli.conftest import run_here
+from tests.helpers.check import check_catalog
+from tests.helpers.clock import FakeClock
+from tests.helpers.exports import files, make_catalog, own_files
+from tests.helpers.places import BUCKET, quiet_environment
+from tests.helpers.servers.s3 import StrictS3
+from tests.helpers.stores import CuttingStore, PowerCut, WrappedStore
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+FULL, MINIMAL = scope(Mode.FULL), scope(Mode.MINIMAL)
+NODES = scope(Mode.PARTIAL, None, definitions=False)
+ONE_LEVEL, TWO_LEVELS = scope(Mode.PARTIAL, 1), scope(Mode.PARTIAL, 2)
+SCOPES = {"full": FULL, "minimal": MINIMAL, "nodes": NODES, "one-level": ONE_LEVEL}
+
+
+def local(folder: Path) -> LocalStore:
+    return LocalStore(folder, durable=False)
+
+
+@pytest.fixture
+def on_spark(spark):
+    """The engine for exports of a catalog to a destination."""
+
+    def made(catalog, dest, source_options=None, dest_options=None) -> SparkExport:
+        engine = SparkEngine(spark, place_for(catalog.store.uri, source_options), 2)
+        return SparkExport(engine, place_for(dest.uri, dest_options))
+
+    return made
+
+
+def test_the_same_files_with_the_same_bytes(on_spark, tmp_path):
+    catalog = make_catalog(local(tmp_path / "catalog"), tables=5, order=16)
+    seen = []
+    for name, wanted in SCOPES.items():
+        here, there = local(tmp_path / f"{name}-here"), local(tmp_path / f"{name}-there")
+        expected = create_export(catalog, here, f"{name}-here", wanted, at=AtVersion(3))
+        engine = on_spark(catalog, there)
+        done = create_export(catalog, there, f"{name}-there", wanted, at=AtVersion(3), engine=engine)
+        assert own_files(there) == own_files(here)
+        assert set(files(there)) == set(files(here))
+        assert done.counted == expected.counted
+        seen.append(frozenset(own_files(there)))
+    # the scopes are a test of something only if each copies something else
+    assert len(set(seen)) == len(SCOPES)
+    recorded = catalog.snapshot().definition.exported_snapshots
+    assert sorted(recorded) == sorted(f"{name}-{where}" for name in SCOPES for where in ("here", "there"))
+
+
+def test_to_a_bucket_and_back(on_spark, tmp_path, monkeypatch):
+    """Each side has options of its own. The catalog has an export already, so a full one has another definition."""
+    quiet_environment(monkeypatch)
+    catalog = make_catalog(local(tmp_path / "catalog"), tables=5, order=16)
+    create_export(catalog, local(tmp_path / "before"), "before", MINIMAL)
+    with StrictS3() as server:
+        server.create_bucket(BUCKET)
+        options = {"endpoint_url": server.url, "key": "key", "secret": "secret", "region": "us-east-1"}
+        bucket = open_store(f"s3://{BUCKET}/there", options)
+        done = create_export(catalog, bucket, "there", FULL, engine=on_spark(catalog, bucket, None, options))
+        there = own_files(bucket)
+        assert (done.counted.files, done.counted.bytes) == (len(there), sum(map(len, there.values())))
+        assert done.note.definition in there
+        check_catalog(bucket)
+        again, back = Catalog(bucket, FakeClock()), local(tmp_path / "back")
+        before = server.requests["GET"]
+        create_export(again, back, "back", FULL, engine=on_spark(again, back, options))
+        # each file once; the rest is what this process reads to begin and to record
+        assert server.requests["GET"] - before < len(there) * 3 / 2
+        assert own_files(back) == there
+        bucket.close()
+
+
+def test_interrupted_and_gone_on_with(on_spark, tmp_path):
+    """By another engine than the one that began it. What was there stays as it was."""
+    catalog = make_catalog(local(tmp_path / "catalog"), tables=5, order=16)
+    whole, dest = local(tmp_path / "whole"), local(tmp_path / "dest")
+    total = CuttingStore(whole)
+    create_export(catalog, total, "whole", FULL, at=AtVersion(3))
+    with pytest.raises(PowerCut):
+        create_export(catalog, CuttingStore(dest, total.writes // 2), "friday", FULL, at=AtVersion(3))
+    begun = {path: os.stat(tmp_path / "dest" / path).st_ino for path in own_files(dest)}
+    assert 5 < len(begun) < len(own_files(whole)) - 5
+    # of a definition that is there the catalog's own is not read again
+    away = min(path for path in begun if path.startswith("def/ns/"))
+    (tmp_path / "catalog" / away).rename(tmp_path / "away")
+    done = resume_export(catalog, dest, "friday", engine=on_spark(catalog, dest))
+    (tmp_path / "away").rename(tmp_path / "catalog" / away)
+    assert {path: os.stat(tmp_path / "dest" / path).st_ino for path in begun} == begun
+    assert own_files(dest) == own_files(whole)
+    assert done.counted.files == len(own_files(dest))
+
+
+# What is wrong
+
+
+def told(action) -> tuple[type, str, str]:
+    with pytest.raises(OlympiaError) as raised:
+        action()
+    return type(raised.value), raised.value.message, raised.value.hint
+
+
+def test_damage_of_a_version_is_the_same_error(on_spark, tmp_path, monkeypatch):
+    catalog = make_catalog(local(tmp_path / "catalog"), tables=5, order=16)
+    places = iter(range(10))
+
+    def export(where: Path, spark: bool) -> None:
+        dest = local(where)
+        engine: ExportEngine = on_spark(catalog, dest) if spark else LOCAL
+        create_export(Catalog(local(tmp_path / "catalog"), FakeClock()), dest, "friday", FULL, engine=engine)
+
+    def both() -> tuple[type, str, str]:
+        number = next(places)
+        expected = told(lambda: export(tmp_path / f"{number}-here", False))
+        assert told(lambda: export(tmp_path / f"{number}-there", True)) == expected
+        assert not (tmp_path / f"{number}-there" / root_path(3)).exists()
+        return expected
+
+    def damaged(path: str, data: bytes | None) -> tuple[type, str, str]:
+        file = tmp_path / "catalog" / path
+        whole = file.read_bytes()
+        file.unlink()
+        if data is not None:
+            file.write_bytes(data)
+        try:
+            return both()
+        finally:
+            file.write_bytes(whole)
+
+    node = catalog.snapshot().root.node.children[0]
+    assert damaged(node, None)[1] == f"{node}: a node of the tree is missing"
+    definition = min(path for path in files(catalog.store) if path.startswith("def/view/"))
+    kind, message, hint = damaged(definition, b"\xff" * 50)
+    assert (kind, hint) == (Damaged, "nothing was recorded; export a version that is whole")
+    assert message.startswith(definition)
+    for module in ("olympia_cli.ops.export_walk", "olympia_cli.ops.export_checks", "olympia_cli.tree.load"):
+        monkeypatch.setattr(f"{module}.MAX_DEPTH", 1)
+    assert "deeper than 1 levels" in both()[1]
+    assert catalog.snapshot().version == 3
+
+
+class Racing(WrappedStore):
+    """Somebody else writes a file to the place as soon as the export has begun."""
+
+    def __init__(self, store, path: str) -> None:
+        super().__init__(store)
+        self._path = path
+
+    def create(self, path, data):
+        super().create(path, data)
+        if path == EXPORT_NOTE:
+            self.inner.create(self._path, b"somebody else's")
+
+
+def test_what_is_wrong_at_the_destination_is_the_same_error(on_spark, tmp_path):
+    catalog = make_catalog(local(tmp_path / "catalog"), tables=5, order=16)
+    node = catalog.snapshot().root.node.children[0]
+
+    def both(act) -> tuple[type, str, str]:
+        """The same action on both engines, each with a destination of its own, which the result does not name."""
+        results = []
+        for place, spark in (("here", False), ("there", True)):
+            dest = local(tmp_path / place)
+            kind, *texts = told(lambda dest=dest, s=spark: act(dest, on_spark(catalog, dest) if s else LOCAL))
+            results.append((kind, *(text.replace(dest.uri, "DEST") for text in texts)))
+        assert results[0] == results[1]
+        return results[0]
+
+    taken = both(lambda dest, engine: create_export(catalog, Racing(dest, node), "friday", FULL, engine=engine))
+    assert taken[0] is PathTaken
+    assert taken[1] == f"another process writes to the destination: {node} in DEST is taken"
+    # a file that is there is left alone, and found to be no copy
+    not_whole = both(lambda dest, engine: resume_export(catalog, dest, "friday", engine=engine))
+    assert not_whole[0] is Damaged
+    assert not_whole[1].startswith(f"DEST/{node}: the copy is not whole: ")
+    assert "resume" in not_whole[2]
+    assert not (tmp_path / "there" / root_path(3)).exists()
+    assert "friday" not in catalog.snapshot().definition.exported_snapshots
+
+
+# Verifying
+
+
+def break_all(store, path: str) -> None:
+    """Some of everything that can be wrong below a root of four levels: files, pointers, nodes that do not fit."""
+
+    def at(path):
+        return decode_node(store.read(path), path).node
+
+    def below(paths):
+        return [child for path in paths for child in at(path).children]
+
+    root = decode_root(store.read(path), path)
+    second = root.node.children
+    third = below(second)
+    changes = [
+        lambda one: replace(one, children=(one.children[1], *one.children[1:])),
+        lambda one: replace(one, children=()),
+        lambda one: replace(one, values=("../outside", *one.values[1:])),
+        lambda one: replace(one, children=(second[0], *one.children[1:])),
+        lambda one: replace(one, children=("/etc/passwd", *one.children[1:])),
+        lambda one: replace(one, values=(root.catalog_def, *one.values[1:])),
+    ]
+    assert len(third) > len(changes) + 2
+    leaves = below(third[len(changes) :])
+    assert len(leaves) >= 6
+    defined = [value for path in (*third[-2:], *leaves[-3:-1]) for value in at(path).values]
+    for path, change in zip(third, changes, strict=False):
+        store.overwrite(path, encode_node(change(at(path)), 1))
+    last = at(leaves[-1])
+    store.overwrite(leaves[-1], encode_node(replace(last, keys=(*last.keys[:-1], "ZZZZ")), 1))
+    store.delete_many([leaves[0], defined[0]])
+    store.overwrite(leaves[1], b"")
+    store.overwrite(leaves[2], store.read(leaves[2])[:-1])
+    store.overwrite(defined[1], b"\xff" * 50)
+    store.overwrite(defined[2], b"")
+    store.overwrite(root.catalog_def, store.read(root.catalog_def)[:-1])
+
+
+EXPECTED = {"F201", "F202", "F204", "F209", "F210", "F212", "F214", "F215", "F301", "F302", "F303", "F307"}
+
+
+def test_the_same_findings(on_spark, tmp_path, monkeypatch):
+    """Of all that can be wrong, in what was copied and in what is shared, and of more than is told."""
+    catalog = make_catalog(local(tmp_path / "catalog"), tables=90)
+    dest, sharing = local(tmp_path / "dest"), local(tmp_path / "sharing")
+    create_export(catalog, dest, "friday", FULL, at=AtVersion(3))
+    create_export(catalog, sharing, "shared", TWO_LEVELS, at=AtVersion(3), engine=on_spark(catalog, sharing))
+    create_export(catalog, beside := local(tmp_path / "beside"), "beside", TWO_LEVELS, at=AtVersion(3))
+    assert own_files(sharing) == own_files(beside)
+
+    break_all(dest, root_path(3))
+    expected = verify_export(dest, note_of(dest, None), None)
+    assert {one.code for one in expected.findings} >= EXPECTED
+    assert verify_export(dest, note_of(dest, None), None, engine=on_spark(catalog, dest)) == expected
+
+    break_all(catalog.store, root_path(3))
+    monkeypatch.setattr("olympia_cli.ops.export_verify.MAX_FINDINGS", 7)
+    sharing.delete_many([min(path for path in own_files(sharing) if path.startswith("def/"))])
+    expected = verify_export(sharing, note_of(sharing, None), catalog.store)
+    assert {one.code for one in expected.findings} >= {"F307", "F503"}
+    assert len(expected.findings) == 7 < expected.findings_total
+    found = verify_export(sharing, note_of(sharing, None), catalog.store, engine=on_spark(catalog, sharing))
+    assert found == expected
+
+
+def test_each_task_has_its_part(spark, tmp_path):
+    """Of one level, whose names are a few kilobytes: Spark would think them too little for several tasks."""
+    catalog = Catalog.create(local(tmp_path / "catalog"), order=64)
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(NamespaceName("ns"))
+        for number in range(1000):
+            transaction.create_table(TableName("ns", f"t{number}"), "s3://lake/t")
+    engine = SparkEngine(spark, place_for(catalog.store.uri), 4)
+    snapshot, dest = catalog.snapshot(), place_for(str(tmp_path / "dest"))
+    with ExitStack() as stack:
+        there = SparkExport(engine, dest).listed(stack)
+        walk = SparkWalk(engine, Reading(FULL, engine.catalog, dest, copying=True), stack, SILENT, there=there)
+        walk.run(snapshot.file.path, snapshot.root)
+        _, nodes, definitions = walk.found
+        for frame, number in ((nodes, len(snapshot.root.node.children)), (definitions, 1002)):
+            read = frame.where("what = 'file'").groupBy(spark_partition_id()).count().collect()
+            assert len(read) == 4
+            assert sum(row[1] for row in read) == number
+            assert max(row[1] for row in read) < number * 2 / 3
+            # and no side of a join goes through this process
+            plan = frame._jdf.queryExecution().executedPlan().toString()
+            assert "SortMergeJoin" in plan
+            assert "Broadcast" not in plan
+
+
+# The commands
+
+
+def test_the_commands(spark, tmp_path):
+    """On the session that is running already."""
+    catalog = make_catalog(local(tmp_path / "catalog"), tables=5, order=16)
+    dest = tmp_path / "a dest"
+
+    def export(word: str, *args: object):
+        return run_here("-c", tmp_path / "catalog", "export", word, *args, "--json")
+
+    chosen = ("--engine", "spark", "--parallelism", "2")
+    made = export("create", "friday", "--dest", dest, *chosen).ok()
+    assert made.stderr == ""
+    assert made.json["files"] == len(own_files(local(dest)))
+    assert made.json["version"] == catalog.snapshot().version == 4
+    assert export("resume", "friday", "--dest", dest, *chosen).ok().json == made.json
+    sound = export("verify", "friday", *chosen).ok()
+    assert (sound.json["files"], sound.json["shared_files"]) == (made.json["files"], 0)
+    (dest / min(path for path in own_files(local(dest)) if path.startswith("def/table/"))).unlink()
+    found = export("verify", "friday", *chosen)
+    assert (found.exit_code, found.stderr) == (50, "")
+    assert found.json == export("verify", "friday", "--engine", "local").json
+    # by its place alone, without a catalog
+    assert run_here("export", "verify", "--dest", dest, *chosen, "--json").json == found.json

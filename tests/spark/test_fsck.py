@@ -1,0 +1,201 @@
+"""fsck on Spark finds what the local engine finds, finding for finding."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+from pyspark.sql.functions import spark_partition_id
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.errors import Unsupported
+from olympia_cli.format.paths import new_definition_path, new_node_path, root_path
+from olympia_cli.format.pb.objects_pb2 import TableDef
+from olympia_cli.iceberg.data_checks import IcebergDataChecks
+from olympia_cli.names import Kind
+from olympia_cli.ops.fsck import Level, Report, fsck
+from olympia_cli.spark.engine import SparkEngine
+from olympia_cli.spark.pipelines.fsck import SparkRun, spark_fsck
+from olympia_cli.spark.pipelines.place import CatalogPlace
+from olympia_cli.storage.local import LocalStore
+from olympia_cli.storage.memory import MemoryStore
+from tests.helpers import java_catalog
+from tests.helpers.clock import FakeClock
+from tests.helpers.damage import rewrite_definition, rewrite_node, spoil, with_child, without_key
+from tests.helpers.damage_sample import make_sample
+from tests.helpers.fsck import codes
+from tests.helpers.names import ns, table
+from tests.helpers.shelf import make_shelf
+from tests.spark.conftest import NAMESPACES, TABLES
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+class Phases:
+    """Listens to what a run says that it does."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def phase(self, what: str, total: int | None = None) -> None:
+        self.said.append(what)
+
+    def advance(self, count: int = 1) -> None:
+        pass
+
+    @property
+    def went_local(self) -> bool:
+        return any("local engine" in one for one in self.said)
+
+
+def engine_at(spark, uri: str) -> SparkEngine:
+    return SparkEngine(spark, CatalogPlace.at(uri), 2)
+
+
+def same(spark, folder: Path | str, *, went_local: bool = False, **asked) -> Report:
+    """What both engines find, which must be the same; so must be whether the local one had to help."""
+    phases = Phases()
+    local = fsck(LocalStore(str(folder)), clock=FakeClock(), **asked)
+    found = spark_fsck(engine_at(spark, str(folder)), clock=FakeClock(), progress=phases, **asked)
+    assert list(found.findings) == list(local.findings)
+    # what this process reads ahead is read once more by a worker
+    assert {**found.checked, "bytes": 0} == {**local.checked, "bytes": 0}
+    assert (found.last_sound_version, found.version, found.complete) == (
+        local.last_sound_version,
+        local.version,
+        local.complete,
+    )
+    assert phases.went_local == went_local
+    return found
+
+
+def write(store: MemoryStore, folder: Path) -> Path:
+    """What is in memory, on disk, where Spark's workers can read it."""
+    for file in list(store.list(temporary=True)):
+        path = folder / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(store.read(file.path))
+    return folder
+
+
+def test_a_sound_catalog_and_what_is_beside_it(spark, tmp_path):
+    sample = make_sample(expired=True)
+    store = sample.store()
+    for number in range(25):
+        store.create(f"notes/{number}.txt", b"?" * number)
+    store.create(new_node_path(), b"an orphan")
+    store.create(new_definition_path(Kind.TABLE, table("a.orphan")), b"another")
+    folder = write(store, tmp_path)
+    (folder / "node" / f".tmp-{uuid.uuid4()}").write_bytes(b"half")
+    found = same(spark, folder, level=Level.FULL, all_versions=True)
+    assert not found.damaged
+    told = [one.code for one in found.findings]
+    assert told.count("F903") == 21
+    assert {"F901", "F905", "F906"} <= set(told)
+    assert found.checked["exports"] == 1
+    assert found.checked["transactions"] >= 1
+
+
+def test_damaged_files_of_many_kinds_at_once(spark, tmp_path):
+    sample = make_sample()
+    store = sample.store()
+    entries = {str(sample.name(key)): found for key, found in sample.tree().entries.items()}
+    spoil(store, entries["a.t10"][1], "truncated")
+    spoil(store, entries["d.v"][1], "missing")
+    spoil(store, entries["b.t00"][0], "flipped")
+    spoil(store, entries["b.t01"][0], "empty")
+    spoil(store, entries["b.t02"][0], "missing")
+    spoil(store, root_path(5), "flipped")
+    spoil(store, sample.save, "empty")
+    found = same(spark, write(store, tmp_path), level=Level.FULL, all_versions=True)
+    assert {"F201", "F204", "F206", "F301", "F302", "F304", "F501"} <= set(codes(found))
+
+
+def test_whole_files_that_do_not_fit_together(spark, tmp_path):
+    sample = make_sample()
+    store = sample.store()
+    entries = {str(sample.name(key)): (key, *found) for key, found in sample.tree().entries.items()}
+    id = TableDef.FromString(store.read(entries["a.t00"][1])).id
+    rewrite_definition(store, entries["b.t04"][1], lambda one: setattr(one, "id", id))
+    # a namespace that only some versions have lost, as seen from those that have it
+    key, _, holder = entries["d"]
+    rewrite_node(store, holder, without_key(key))
+    found = same(spark, write(store, tmp_path), level=Level.FULL, all_versions=True)
+    assert {"F305", "F306"} <= set(codes(found))
+
+
+def test_the_latest_version_alone_and_the_last_sound_one_before_it(spark, tmp_path):
+    sample = make_sample()
+    store = sample.store()
+    [lost] = {value for value, _ in [sample.tree().entries[sample.keys.encode(table("a.t00"))]]}
+    spoil(store, lost, "missing")
+    folder = write(store, tmp_path)
+    found = same(spark, folder, level=Level.FULL)
+    assert found.damaged
+    assert found.last_sound_version is not None
+    assert found.last_sound_version < sample.latest
+    assert not same(spark, folder, level=Level.STRUCTURE, at=None).damaged
+
+
+def test_the_data_of_tables(spark, tmp_path):
+    shelf = make_shelf(tmp_path)
+    found = same(spark, tmp_path / "catalog", level=Level.DATA, all_versions=True, data=IcebergDataChecks())
+    assert {"F601", "F603"} <= set(codes(found))
+    assert found.checked["data_files"] > 10
+    assert all(one.versions for one in found.findings if one.code in ("F601", "F603"))
+    assert shelf.catalog.snapshot().version == found.version
+
+
+def test_nodes_out_of_place_are_explained_by_the_local_engine(spark, tmp_path):
+    sample = make_sample()
+    store = sample.store()
+    root = root_path(sample.latest)
+    children = sample.tree().root.node.children
+    rewrite_node(store, root, with_child(0, children[1]))
+    found = same(spark, write(store, tmp_path), level=Level.STRUCTURE, all_versions=True, went_local=True)
+    assert {"F209", "F214"} & set(codes(found))
+
+
+def test_more_lost_definitions_than_anybody_wants_to_read(spark, tmp_path):
+    store = LocalStore(str(tmp_path), durable=False)
+    catalog = Catalog.create(store, order=64)
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(ns("a"))
+        for number in range(1100):
+            transaction.create_table(table(f"a.t{number}"), "s3://lake/t")
+    for path in (tmp_path / "def" / "table").iterdir():
+        path.unlink()
+    found = same(spark, tmp_path, level=Level.FULL, all_versions=True)
+    assert codes(found).count("F301") == 1001
+    assert any("100 files more like these" in one.message for one in found.findings)
+
+
+def test_each_task_has_its_share(spark, sample):
+    """Of all that is read, no task has more than its part; what this process holds of a sound catalog is nothing."""
+    engine = SparkEngine(spark, CatalogPlace.at(sample.store.uri), 4)
+    run = SparkRun(engine, 2, at=None, all_versions=True, now=0, progress=Phases())
+    run.run()
+    assert run.graph.paths == [""]
+    assert len(run.definitions or ()) == 0
+    nodes, definitions = run._reached_files
+    for frame, least in ((nodes, 60), (definitions, NAMESPACES * TABLES)):
+        counts = [row[1] for row in frame.groupBy(spark_partition_id()).count().collect()]
+        assert sum(counts) >= least
+        assert max(counts) < sum(counts) / 2
+
+
+def test_catalogs_of_the_java_sdk_are_for_the_local_engine(spark, tmp_path):
+    java_catalog.JavaCatalog(tmp_path).commit(1)
+    with pytest.raises(Unsupported, match="Java SDK"):
+        spark_fsck(engine_at(spark, str(tmp_path)), level=Level.FULL)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_store_that_fails_is_no_damage(spark, tmp_path):
+    folder = write(make_sample().store(), tmp_path)
+    for path in (folder / "def" / "table").iterdir():
+        path.chmod(0)
+    with pytest.raises(Exception, match="Permission denied"):
+        spark_fsck(engine_at(spark, str(folder)), level=Level.FULL)

@@ -1,0 +1,103 @@
+"""The program as a process of its own, with a Spark that it starts: what it says, and what it keeps to itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.names import NamespaceName, TableName
+from olympia_cli.storage.s3 import S3Store
+from tests.cli.conftest import Ran, command_line
+from tests.helpers.places import BUCKET, quiet_environment, s3_options
+from tests.helpers.servers.s3 import StrictS3
+from tests.helpers.shelf import make_shelf
+from tests.helpers.spark_cluster import spark_cluster
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+PROGRAM = Path(__file__).parent / "session_program.py"
+ON_SPARK = ("--engine", "spark", "--master", "local[2]", "--parallelism", "2")
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    quiet_environment(monkeypatch)
+
+    def start(*args: str, **env: str) -> Ran:
+        # a port of its own choice for a server
+        environment = {**os.environ, "OLYMPIA_CONFIG": str(tmp_path / "config.toml"), "SPARK_TESTING": "1", **env}
+        (tmp_path / "config.toml").touch()
+        done = subprocess.run(
+            [*command_line(), *args],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.PIPE,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    return start
+
+
+def test_spark_talks_on_stderr_and_only_when_asked(program, tmp_path):
+    shelf = make_shelf(tmp_path / "shelf")
+    words = ("-c", shelf.uri, "table", "files", "sound", "--json")
+    here = program(*words).ok()
+    # a server that is started for it; nothing at its end either
+    assert program(*words, "--remote", "local[2]", "--parallelism", "2") == here
+    loud = program("-c", shelf.uri, "table", "files", "nowhere", *ON_SPARK, "--verbose")
+    loud.failed(10, "there is no namespace nowhere")
+    assert loud.stdout == ""
+    assert "engine: spark: it was asked for" in loud.stderr
+    assert "WARN" in loud.stderr, "what Spark itself says"
+
+
+def test_executors_without_credentials(program, tmp_path):
+    """Who started it may read, and the executors may not. A job that fails on them is one line, too."""
+    with StrictS3() as server:
+        server.create_bucket(BUCKET)
+        catalog = Catalog.create(S3Store(BUCKET, "lake", s3_options(server.url)))
+        with catalog.transaction() as transaction:
+            transaction.create_namespace(NamespaceName("ns"))
+            transaction.create_table(TableName("ns", "t"), "s3://lake/t")
+        catalog.store.close()
+        allowed = {
+            "AWS_ENDPOINT_URL": server.url,
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "hunter2",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+        (tmp_path / "spark-defaults.conf").write_text("spark.executorEnv.AWS_ACCESS_KEY_ID nobody\n")
+        words = ("-c", f"s3://{BUCKET}/lake", "table", "files", "ns", *ON_SPARK)
+        done = program(*words, **allowed, SPARK_CONF_DIR=str(tmp_path))
+    done.failed(31, "Spark's executors have no access: s3://", "spark.executorEnv.*", "storage options")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+    assert "hunter2" not in done.stderr
+
+
+@pytest.mark.skipif("OLYMPIA_TEST_CLUSTER" not in os.environ, reason="starts a master: set OLYMPIA_TEST_CLUSTER=1")
+def test_masters_that_give_nothing(tmp_path):
+    """One that has no workers, and one that takes connections and never answers."""
+    with spark_cluster(tmp_path, workers=0) as cluster, socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        deaf = f"spark://127.0.0.1:{silent.getsockname()[1]}"
+        # the last of them goes on waiting for an answer, so no other can be asked after it; the first warms up
+        asked = [["local[1]", 300], [cluster.url, 20], [deaf, 2]]
+        done = subprocess.run(
+            [sys.executable, str(PROGRAM), json.dumps(asked)], cwd=tmp_path, capture_output=True, text=True
+        )
+    assert done.returncode == 0, done.stderr
+    _, workless, unheard = json.loads(done.stdout)
+    assert workless.startswith(f"SparkUnreachable: {cluster.url} answers, and gave no executor within 20 s: check that")
+    assert unheard.startswith(f"SparkUnreachable: the master {deaf} did not answer within 2 s: check its address")
+    assert done.stderr == ""
