@@ -107,7 +107,8 @@ def _wants_spark(
         return _told(session, False, "it was asked for")
     if word is EngineWord.SPARK or where is not None:
         if local_only is not None:
-            raise InvalidOption(f"{local_only} is not for Spark", hint="use --engine local")
+            without = f"leave out {where}" if where is not None else "use --engine local"
+            raise InvalidOption(f"{local_only} is not for Spark", hint=without)
         return _told(session, True, "it was asked for")
     if local_only is not None:
         return _told(session, False, f"{local_only} is not for Spark")

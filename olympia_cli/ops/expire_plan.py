@@ -7,7 +7,6 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import check_writable
@@ -64,6 +63,7 @@ class Planner:
         self._floors = floors
         self._progress = progress
         self._notes: dict[str, str] = {}
+        self._leaving: Leaving | None = None
         now = catalog.clock.now_millis()
         self.store_now = store_now_millis(self.store) if probe else now
         # of two clocks the one that makes everything younger; with no writer about, ages may be below its resolution
@@ -309,9 +309,15 @@ class Planner:
             rested.append(mark)
         return rested
 
-    @cached_property
+    @property
     def leaving(self) -> Leaving:
         """What is to leave quarantine, before anybody has looked at the files."""
+        # not a cached_property: up to Python 3.11 one planner would wait for the listing of another
+        if self._leaving is None:
+            self._leaving = self._look_for_leaving()
+        return self._leaving
+
+    def _look_for_leaving(self) -> Leaving:
         rested = self._rested()
         manifests = [mark.manifest for mark in rested]
         least = 0 if self._floors.offline else FLOOR_MILLIS

@@ -96,7 +96,7 @@ class Verdict:
                 elif file_kind(found.path) in (FileKind.NODE, FileKind.ROOT) and found.code != "F201":
                     found = replace(found, hint=f"dump-node {found.path}")
             out.append(found)
-        return sorted(out, key=lambda one: (_ORDER[one.severity], one.code, one.path == "", one.path))
+        return sorted(out, key=lambda one: (_ORDER[one.severity], one.code, one.path == "", one.path, one.message))
 
     # Nodes
 

@@ -11,8 +11,8 @@ from olympia_cli.errors import InvalidOption, SparkUnreachable
 CONNECT_PORT = 15002
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MASTERS = "local[*], spark://host:port, yarn or k8s://https://host:port"
-_MASTER = re.compile(r"local(\[[^\[\]]+\])?|yarn|spark://[^/\s]+:[0-9]+|k8s://\S+")
-_REMOTE = re.compile(r"local(\[[^\[\]]+\])?|sc://[^/\s]+(/\S*)?")
+_MASTER = re.compile(r"local(\[(\*|[1-9][0-9]*)(, *[1-9][0-9]*)?\])?|yarn|spark://[^/\s]+:[0-9]+|k8s://\S+")
+_REMOTE = re.compile(r"local(\[(\*|[1-9][0-9]*)(, *[1-9][0-9]*)?\])?|sc://[^/\s]+(/\S*)?")
 
 
 def check_master(master: str) -> None:

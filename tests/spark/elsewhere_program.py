@@ -1,7 +1,7 @@
 """All that this package does on Spark, one after the other, in a process of its own, since a process has one Spark.
 
-It prints a line of JSON for each thing that it has done. With "lose" in its task it plans an expire at the end: it says
-each phase of that on stdout, waits for a line on stdin before it begins it, and says when tasks of it are running.
+It prints a line of JSON for each thing that it has done. With "lose" in its task it looks for dead files at the end. Of
+that it says each phase on stdout, waits for a line on stdin before it begins it, and says when tasks of it are running.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def main() -> None:
         for line in task["commands"]:
             say("ran", command(line))
         if task.get("lose"):
-            say("planned", plan(spark, task["catalog"]))
+            say("dead", dead(spark, task["catalog"]))
             # the driver is among them
             say("executors", spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1)
 
@@ -80,20 +80,19 @@ def command(line: list[str]) -> dict:
     return {"exit_code": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}
 
 
-def plan(spark, catalog: str) -> list:
+def dead(spark, catalog: str) -> list:
     sys.path.insert(0, str(Path(__file__).parents[2]))
     from olympia_cli.catalog.catalog import Catalog
     from olympia_cli.ops.expire_plan import Planner
-    from olympia_cli.spark.engine import SparkEngine
-    from olympia_cli.spark.pipelines.expire import plan_expire
     from olympia_cli.spark.pipelines.place import CatalogPlace
+    from olympia_cli.spark.pipelines.sweep import dead_files
     from olympia_cli.storage.local import LocalStore
     from tests.helpers.dead_files import FLOORS, policy_of
 
     found = Catalog(LocalStore(catalog))
-    engine = SparkEngine(spark, CatalogPlace.at(catalog), 4)
-    with plan_expire(engine, Planner(found, FLOORS), policy_of(found), progress=Told(spark)) as planned:
-        return sorted([file.path, file.bytes, file.kind] for file in planned.mark.files)
+    sweep = Planner(found, FLOORS).sweep(policy_of(found))
+    with dead_files(spark, CatalogPlace.at(catalog), sweep, partitions=4, progress=Told(spark)) as swept:
+        return sorted([row.path, row.bytes, row.kind] for row in swept.dead.collect())
 
 
 class Told:

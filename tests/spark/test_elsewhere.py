@@ -33,7 +33,6 @@ PROGRAM = Path(__file__).parent / "elsewhere_program.py"
 POLICY = ("--keep-last", "3", "--older-than", "3d")
 LOOKING = (
     ("table", "files", "-o", "jsonl"),
-    ("fsck", "--level", "data", "--all-versions", "--json"),
     ("export", "create", "copy", "--dest", "{copy}", "--json"),
     ("export", "verify", "copy", "--json"),
 )
@@ -112,7 +111,7 @@ class World:
 
 
 def test_spark_connect(tmp_path):
-    world = World.make(tmp_path, *LOOKING, PLANNING)
+    world = World.make(tmp_path, *LOOKING, ("fsck", "--level", "full", "--json"), PLANNING)
     done = subprocess.run(
         [sys.executable, str(PROGRAM), world.task(session={"remote": "local[2]"})],
         cwd=tmp_path,
@@ -129,7 +128,7 @@ def test_spark_connect(tmp_path):
 
 
 def test_a_cluster_and_a_worker_that_is_killed(tmp_path):
-    world = World.make(tmp_path, *LOOKING, *DELETING)
+    world = World.make(tmp_path, *LOOKING, ("fsck", "--level", "data", "--all-versions", "--json"), *DELETING)
     python = python_without_this_package(tmp_path / "python")
     with spark_cluster(tmp_path) as cluster:
         settings = {
@@ -165,8 +164,8 @@ def test_a_cluster_and_a_worker_that_is_killed(tmp_path):
     assert read["executors"] == 2, "both workers had their part of it"
     assert all(".zip" in path for path in read["files"]), "the package came with the work"
     plan = Planner(world.catalog, FLOORS).expire(policy_of(world.catalog)).mark
-    [planned] = world.results["planned"]
-    assert [tuple(file) for file in planned] == sorted((file.path, file.bytes, file.kind) for file in plan.files)
+    [dead] = world.results["dead"]
+    assert [tuple(file) for file in dead] == sorted((file.path, file.bytes, file.kind) for file in plan.files)
     assert world.results["executors"] == [1], "the other one is gone"
     world.check()
 

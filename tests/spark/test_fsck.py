@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,14 @@ from pyspark.sql.functions import spark_partition_id
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import Unsupported
-from olympia_cli.format.paths import new_definition_path, new_node_path, root_path
+from olympia_cli.format.node import Node
+from olympia_cli.format.node_file import DIGEST_KEY
+from olympia_cli.format.paths import new_definition_path, new_node_path, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.iceberg.data_checks import IcebergDataChecks
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck import Level, Report, fsck
+from olympia_cli.ops.progress import SILENT
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines.fsck import SparkRun, spark_fsck
 from olympia_cli.spark.pipelines.place import CatalogPlace
@@ -23,7 +27,15 @@ from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers import java_catalog
 from tests.helpers.clock import FakeClock
-from tests.helpers.damage import rewrite_definition, rewrite_node, spoil, with_child, without_key
+from tests.helpers.damage import (
+    add_node,
+    digest_in,
+    rewrite_definition,
+    rewrite_node,
+    spoil,
+    with_child,
+    without_key,
+)
 from tests.helpers.damage_sample import make_sample
 from tests.helpers.fsck import codes
 from tests.helpers.names import ns, table
@@ -33,32 +45,15 @@ from tests.spark.conftest import NAMESPACES, TABLES
 pytestmark = pytest.mark.xdist_group("spark")
 
 
-class Phases:
-    """Listens to what a run says that it does."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def phase(self, what: str, total: int | None = None) -> None:
-        self.said.append(what)
-
-    def advance(self, count: int = 1) -> None:
-        pass
-
-    @property
-    def went_local(self) -> bool:
-        return any("local engine" in one for one in self.said)
-
-
 def engine_at(spark, uri: str) -> SparkEngine:
     return SparkEngine(spark, CatalogPlace.at(uri), 2)
 
 
 def same(spark, folder: Path | str, *, went_local: bool = False, **asked) -> Report:
     """What both engines find, which must be the same; so must be whether the local one had to help."""
-    phases = Phases()
+    said: list[str] = []
     local = fsck(LocalStore(str(folder)), clock=FakeClock(), **asked)
-    found = spark_fsck(engine_at(spark, str(folder)), clock=FakeClock(), progress=phases, **asked)
+    found = spark_fsck(engine_at(spark, str(folder)), clock=FakeClock(), say=said.append, **asked)
     assert list(found.findings) == list(local.findings)
     # what this process reads ahead is read once more by a worker
     assert {**found.checked, "bytes": 0} == {**local.checked, "bytes": 0}
@@ -67,7 +62,7 @@ def same(spark, folder: Path | str, *, went_local: bool = False, **asked) -> Rep
         local.version,
         local.complete,
     )
-    assert phases.went_local == went_local
+    assert any("local engine" in one for one in said) == went_local
     return found
 
 
@@ -139,6 +134,53 @@ def test_the_latest_version_alone_and_the_last_sound_one_before_it(spark, tmp_pa
     assert not same(spark, folder, level=Level.STRUCTURE, at=None).damaged
 
 
+def test_what_the_log_disproves_stays_found_while_older_versions_are_looked_at(spark, tmp_path):
+    sample = make_sample()
+    store = sample.store()
+    path, _ = sample.tree().entries[sample.keys.encode(table("b.t00"))]
+    elsewhere = "s3://elsewhere/x.json"
+    rewrite_definition(store, path, lambda one: setattr(one, "iceberg_metadata_location", elsewhere), with_digest=False)
+    catalog = sample.tree().root.catalog_def
+    rewrite_definition(store, catalog, lambda one: one.properties.update({"x": "y"}), with_digest=False)
+    found = same(spark, write(store, tmp_path), level=Level.FULL)
+    assert {"F304", "F307"} <= set(codes(found))
+
+
+def test_an_export_that_pins_a_version_itself(spark, tmp_path):
+    sample = make_sample()
+    store = sample.store()
+
+    def pin(definition) -> None:
+        for key, value in definition.properties.items():
+            definition.properties[key] = value.replace(sample.pin, root_path(4))
+
+    for path in {sample.tree(version).root.catalog_def for version in sample.versions}:
+        rewrite_definition(store, path, pin)
+    spoil(store, sample.tree(4).leaves[0], "missing")
+    found = same(spark, write(store, tmp_path), level=Level.STRUCTURE, all_versions=True)
+    assert codes(found) == ["F201"]
+
+
+def test_a_level_too_many_where_only_damaged_nodes_lead(spark, tmp_path):
+    sample = make_sample()
+    store = sample.store()
+    tree = sample.tree()
+    inner = tree.inner[-1]
+    leaf = tree.nodes[inner].children[-1]
+    node = tree.nodes[leaf]
+    keys = [(key.rstrip() + "0").ljust(len(key)) for key in (tree.nodes[inner].keys[-1], *node.keys)]
+    below = tuple(add_node(store, Node((key,), node.values[:1])) for key in keys)
+    rewrite_node(store, leaf, lambda one: replace(one, children=below))
+    for path in (*map(root_path, sample.versions), sample.running, sample.pin):
+        top = sample.tree(path) if path.startswith("node/") else sample.tree(parse_root_path(path))
+        if leaf in top.nodes:
+            data = store.read(path)
+            digest = digest_in(data, DIGEST_KEY)
+            store.overwrite(path, data.replace(digest, digest[::-1]))
+    found = same(spark, write(store, tmp_path), level=Level.STRUCTURE, all_versions=True, went_local=True)
+    assert {"F206", "F210"} <= set(codes(found))
+
+
 def test_the_data_of_tables(spark, tmp_path):
     shelf = make_shelf(tmp_path)
     found = same(spark, tmp_path / "catalog", level=Level.DATA, all_versions=True, data=IcebergDataChecks())
@@ -175,7 +217,7 @@ def test_more_lost_definitions_than_anybody_wants_to_read(spark, tmp_path):
 def test_each_task_has_its_share(spark, sample):
     """Of all that is read, no task has more than its part; what this process holds of a sound catalog is nothing."""
     engine = SparkEngine(spark, CatalogPlace.at(sample.store.uri), 4)
-    run = SparkRun(engine, 2, at=None, all_versions=True, now=0, progress=Phases())
+    run = SparkRun(engine, 2, at=None, all_versions=True, now=0, progress=SILENT)
     run.run()
     assert run.graph.paths == [""]
     assert len(run.definitions or ()) == 0

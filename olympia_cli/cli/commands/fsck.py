@@ -138,7 +138,7 @@ def run(
         else:
             from olympia_cli.spark.pipelines.fsck import spark_fsck
 
-            found = spark_fsck(spark, **asked, data=data, progress=progress)
+            found = spark_fsck(spark, **asked, data=data, progress=progress, say=session.say)
     note_last(session.store, found, clock, all_versions)
     found = with_commands(session, found)
     if report is not None:

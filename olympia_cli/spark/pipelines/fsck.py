@@ -9,7 +9,7 @@ are not where they should be is looked at once more, by the local engine.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from olympia_cli.catalog.clock import Clock, SystemClock
@@ -18,11 +18,11 @@ from olympia_cli.names import Reference
 from olympia_cli.ops.findings import finding
 from olympia_cli.ops.fsck import Level, Report, fsck, report_of
 from olympia_cli.ops.fsck_asked import wanted_root
-from olympia_cli.ops.fsck_chain import ROOTS_AT_ONCE, list_versions
+from olympia_cli.ops.fsck_chain import ROOTS_AT_ONCE, CatalogFile, list_versions
 from olympia_cli.ops.fsck_data import DataChecks
 from olympia_cli.ops.fsck_holders import Holder
 from olympia_cli.ops.fsck_listing import Listing, Sorting, find_quarantine
-from olympia_cli.ops.fsck_read import StoreFailure
+from olympia_cli.ops.fsck_read import StoreFailure, Trouble
 from olympia_cli.ops.fsck_run import DATA, FULL, HINTS, LOOK_BACK, STRUCTURE, Run
 from olympia_cli.ops.fsck_verdict import Verdict
 from olympia_cli.ops.progress import SILENT, Progress
@@ -57,8 +57,9 @@ def spark_fsck(
     clock: Clock | None = None,
     data: DataChecks | None = None,
     progress: Progress = SILENT,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Report:
-    """Check a catalog, as ops/fsck does. `data` is for the local engine, where it has to go on."""
+    """Check a catalog, as ops/fsck does. `data` is for the local engine, where it has to go on, which it says."""
     clock = clock if clock is not None else SystemClock()
     depth, now = list(Level).index(level), clock.now_millis()
 
@@ -72,7 +73,7 @@ def spark_fsck(
     except StoreFailure as failure:
         raise failure.error from None
     except OutOfPlace:
-        progress.phase("nodes are out of place: checking with the local engine")
+        say("nodes of the tree are out of place: looking again with the local engine, in this process")
     return fsck(
         engine.catalog.store, level=level, at=at, all_versions=all_versions, clock=clock, data=data, progress=progress
     )
@@ -107,6 +108,8 @@ class SparkRun(Run):
         )
         self._engine = engine
         self._reached_files: list[DataFrame] = []
+        self._disproved: dict[tuple[str, int], Trouble] = {}
+        self._bad_catalogs: dict[str, CatalogFile] = {}
 
     def _prepare(self) -> None:
         super()._prepare()
@@ -148,7 +151,9 @@ class SparkRun(Run):
 
     def _take_chain(self, chained: Chained) -> None:
         self.seen.add(chained.seen)
-        self.chain.catalogs |= chained.catalogs
+        self.chain.catalogs |= chained.catalogs | self._bad_catalogs
+        for path in self._bad_catalogs.keys() & self.seen.catalogs.keys():
+            self.seen.bad_catalogs.setdefault(path, self.seen.catalogs[path])
         self.files.bytes += chained.bytes
 
     def _check_last_catalog(self) -> None:
@@ -171,9 +176,12 @@ class SparkRun(Run):
             self._take_chain(collect_chain(tops))
         for holder in holders:
             self._check_holder(holder)
-        if holders:
-            paths = sorted({holder.path for holder in holders})
-            tops = cut(tops.union(look_at_holders(engine, asked, paths)))
+        # a version may be one too, and is there once
+        beside = {holder.path: holder.data for holder in holders}
+        for version in versions:
+            beside.pop(self.chain.path(version), None)
+        if beside:
+            tops = cut(tops.union(look_at_holders(engine, asked, beside)))
         nodes = all_nodes(engine, asked, tops, self.progress)
         spans = find_spans(engine, tops, nodes, self.progress)
         if spans.odd:
@@ -205,7 +213,7 @@ class SparkRun(Run):
         definitions.read_count, definitions.without_digest = row.number, row.unverified
         self.files.bytes += row.bytes or 0
         named = named_by(nodes)
-        pruned.take_bad_definitions(found, named)
+        pruned.take_bad_definitions(found, named, self._disproved)
         if row.unverified:
             pruned.take_unverified(found, named)
         catalog_id = self.chain.reference.id if self.chain.reference is not None else ""
@@ -237,12 +245,22 @@ class SparkRun(Run):
         while verdict.last_sound(verdict.findings(objects=False)) is None and at < len(older):
             at, step = at + step, ROOTS_AT_ONCE
             versions = sorted([*asked, *older[:at]])
-            self.seen = copy.deepcopy(self._noted)
-            self.roots = {}
-            self._prepare()
+            self._begin_again()
             self._examine(versions, [], None)
             verdict = Verdict(self, versions)
         return verdict
+
+    def _begin_again(self) -> None:
+        """Forget the trees; what was found of the chain, and what the log disproved, stays found."""
+        if self.definitions is not None:
+            for number, bad in self.definitions.bad.items():
+                if number in self.definitions.unverified:
+                    path, kind, _ = self.definitions.unverified[number]
+                    self._disproved[path, int(kind)] = bad.trouble
+        self._bad_catalogs |= {path: self.chain.catalogs[path] for path in self.seen.bad_catalogs}
+        self.seen = copy.deepcopy(self._noted)
+        self.roots = {}
+        self._prepare()
 
     # The listing
 

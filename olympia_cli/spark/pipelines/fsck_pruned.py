@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -56,8 +56,8 @@ class Pruned:
                 self.unreadable.add(row.path)
             self.marks += [(row.path, mark.path, Trouble(mark.code, mark.reason)) for mark in row.marks]
 
-    def take_bad_definitions(self, found: DataFrame, named: DataFrame) -> None:
-        """Of each code the first by name, and how many more there are."""
+    def take_bad_definitions(self, found: DataFrame, named: DataFrame, disproved: Mapping[Named, Trouble]) -> None:
+        """Of each code the first by name, and how many more there are; and those that the log disproved."""
         # what only damaged nodes name need not be there: its name may be what is damaged
         bad = found.where("code is not null and (code != 'F301' or sure)").select("path", "kind", "code", "reason")
         for code, number in sorted(tuple(row) for row in bad.groupBy("code").count().collect()):
@@ -70,6 +70,7 @@ class Pruned:
                 more = of_code.where(col("path") > rows[-1].path).select("path", "kind").hint("merge")
                 holders = named.join(more, ["path", "kind"]).select("holder").distinct().collect()
                 self.more_bad[code] = (number - MOST_FINDINGS, {row.holder for row in holders})
+        self.bad |= disproved
         self._take_names(named, self.bad)
 
     def take_unverified(self, found: DataFrame, named: DataFrame) -> None:

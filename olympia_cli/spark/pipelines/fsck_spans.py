@@ -59,7 +59,7 @@ def find_spans(engine: SparkEngine, tops: DataFrame, nodes: DataFrame, progress:
     shape = cut(nodes.select(*columns).repartition(engine.partitions, "path"))
     found = cut(tops.where("path is not null").select("version", *columns).mapInArrow(_expand_tops, _SCHEMA))
     levels = [found]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH - 1):
         places = found.where(f"row = '{CHILD}'").selectExpr("path", "struct(low, high, first, last, sure) as place")
         places = places.repartition(engine.partitions, "path").groupBy("path").agg({"place": "collect_list"})
         places = places.withColumnRenamed("collect_list(place)", "places")
@@ -130,7 +130,8 @@ def _of_nodes(rows: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
         for first, last in sure:
             yield SPAN, row["path"], None, None, first, last, True
         if row["leaf"]:
-            leaves.update(sure)
+            # also below damaged nodes: what can be read there is on one level too
+            leaves.update(merge(span for spans in places.values() for span in spans))
         for (low, high, known), spans in places.items():
             if row["readable"] and not _fits(row["keys"], low, high):
                 yield ODD, row["path"], low, high, None, None, known

@@ -5,8 +5,7 @@ what is wrong with it in itself. Roots are looked at as a chain by runs of versi
 from __future__ import annotations
 
 import pickle
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from hashlib import blake2b
@@ -78,9 +77,18 @@ class Asked:
     texts: bool
     """Whether keys are of interest, beside what tells them apart."""
 
-    def has(self, version: int) -> bool:
-        at = bisect_right(self.kept, (version, 2**63)) - 1
-        return at >= 0 and self.kept[at][0] <= version <= self.kept[at][1]
+    @property
+    def number(self) -> int:
+        """How many versions there are."""
+        return sum(last + 1 - first for first, last in self.kept)
+
+    def version(self, at: int) -> int:
+        """The version at a place in their order."""
+        for first, last in self.kept:
+            if at <= last - first:
+                return first + at
+            at -= last + 1 - first
+        raise IndexError(at)
 
 
 def asked_of(
@@ -106,16 +114,15 @@ def look_at_roots(
 ) -> DataFrame:
     """Rows for the roots of all versions asked for: with `follow` what they hold, and with what was seen of each run in
     between. `note` says whether they are looked at as a chain; `wanted` which of them somebody asked for."""
-    first, last = asked.kept[0][0], asked.kept[-1][1]
-    number = max(1, min(engine.partitions, last + 1 - first))
-    versions = engine.spark.range(first, last + 1, 1, number)
-    return versions.mapInArrow(partial(_look_at_roots, asked, follow, note, wanted), SCHEMA)
+    # by their places: a file in vn/ may have any number for a name
+    places = engine.spark.range(0, asked.number, 1, max(1, min(engine.partitions, asked.number)))
+    return places.mapInArrow(partial(_look_at_roots, asked, follow, note, wanted), SCHEMA)
 
 
-def look_at_holders(engine: SparkEngine, asked: Asked, paths: Sequence[str]) -> DataFrame:
+def look_at_holders(engine: SparkEngine, asked: Asked, roots: Mapping[str, bytes]) -> DataFrame:
     """Rows for roots beside the versions; they have numbers below all versions, and not next to them."""
-    rows = [(path, at - len(paths) - 1) for at, path in enumerate(paths)]
-    frame = engine.spark.createDataFrame(rows, "path string, version long")
+    rows = [(path, at - len(roots) - 1, data) for at, (path, data) in enumerate(sorted(roots.items()))]
+    frame = engine.spark.createDataFrame(rows, "path string, version long, data binary")
     return frame.mapInArrow(partial(_look_at_holders, asked), SCHEMA)
 
 
@@ -174,14 +181,14 @@ def _look_at_roots(
     reader = ChainReader(files, pickle.loads(asked.chain))
     chained = Chained()
     checks = RootChecks(reader, chained.seen, actions=asked.actions)
-    versions = (row["id"] for row in rows_of(batches) if asked.has(row["id"]))
+    places = (row["id"] for row in rows_of(batches))
     first: int | None = None
     with failures():
-        while batch := list(islice(versions, ROOTS_AT_ONCE)):
+        while batch := list(islice(places, ROOTS_AT_ONCE)):
             if first is None:
                 first = batch[0]
                 checks.before = _before(asked, reader, first) if note else None
-            roots = list(reader.roots(batch))
+            roots = list(reader.roots([asked.version(at) for at in batch]))
             for root in roots if note else ():
                 checks.note(root)
                 if wanted is not None and wanted(root):
@@ -195,21 +202,18 @@ def _look_at_roots(
         yield pa.RecordBatch.from_pylist([{"seen": pickle.dumps((first, chained))}], schema=_ARROW)
 
 
-def _before(asked: Asked, reader: ChainReader, version: int) -> ReadRoot | None:
-    """The last root before a version that can be read."""
-    while version > asked.kept[0][0]:
-        version -= 1
-        if asked.has(version):
-            [root] = reader.roots([version])
-            if root.root is not None:
-                return root
+def _before(asked: Asked, reader: ChainReader, place: int) -> ReadRoot | None:
+    """The last root before a place that can be read."""
+    for at in reversed(range(place)):
+        [root] = reader.roots([asked.version(at)])
+        if root.root is not None:
+            return root
     return None
 
 
 def _look_at_holders(asked: Asked, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for row in rows_of(batches):
-        data = asked.place.store.read(row["path"])
-        facts = asked.rules.look_at_root(row["path"], decode_root(data, row["path"]).node)
+        facts = asked.rules.look_at_root(row["path"], decode_root(row["data"], row["path"]).node)
         yield from _batches(asked, [(facts, row["version"], 0)])
 
 
