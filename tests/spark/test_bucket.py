@@ -12,8 +12,6 @@ from olympia_cli.storage.s3 import S3Store
 from tests.helpers.places import BUCKET, quiet_environment, s3_options
 from tests.helpers.servers.s3 import StrictS3
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def test_storage_options_reach_the_workers(spark, monkeypatch):
     quiet_environment(monkeypatch)

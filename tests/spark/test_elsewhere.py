@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 from olympia_cli.catalog.catalog import Catalog
@@ -26,8 +25,6 @@ from tests.helpers.dead_files import FLOORS, make_worn_catalog, policy_of
 from tests.helpers.iceberg_tables import Lake, files_of
 from tests.helpers.names import table
 from tests.helpers.spark_cluster import SHORT_LIVED, Cluster, python_without_this_package, spark_cluster
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 PROGRAM = Path(__file__).parent / "elsewhere_program.py"
 POLICY = ("--keep-last", "3", "--older-than", "3d")

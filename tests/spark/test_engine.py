@@ -17,8 +17,6 @@ from tests.helpers.places import quiet_environment
 from tests.helpers.servers.s3 import StrictS3
 from tests.helpers.shelf import Shelf, make_bucket_shelf, make_shelf
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 ON_SPARK = ("--engine", "spark", "--parallelism", "2")
 
 

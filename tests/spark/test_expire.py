@@ -53,8 +53,6 @@ from tests.helpers.places import BUCKET, quiet_environment, s3_options
 from tests.helpers.servers.s3 import StrictS3
 from tests.helpers.stores import CuttingStore, PowerCut, WrappedStore
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 OFFLINE = Floors(0, 0, offline=True)
 
 

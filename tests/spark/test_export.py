@@ -33,8 +33,6 @@ from tests.helpers.places import BUCKET, quiet_environment
 from tests.helpers.servers.s3 import StrictS3
 from tests.helpers.stores import CuttingStore, PowerCut, WrappedStore
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 FULL, MINIMAL = scope(Mode.FULL), scope(Mode.MINIMAL)
 NODES = scope(Mode.PARTIAL, None, definitions=False)
 ONE_LEVEL, TWO_LEVELS = scope(Mode.PARTIAL, 1), scope(Mode.PARTIAL, 2)

@@ -42,8 +42,6 @@ from tests.helpers.names import ns, table
 from tests.helpers.shelf import make_shelf
 from tests.spark.conftest import NAMESPACES, TABLES
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def engine_at(spark, uri: str) -> SparkEngine:
     return SparkEngine(spark, CatalogPlace.at(uri), 2)

@@ -26,8 +26,6 @@ from tests.helpers.iceberg_tables import Lake, files_of, with_deletes
 from tests.helpers.places import BUCKET, quiet_environment, s3_options
 from tests.helpers.servers.s3 import StrictS3
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 Tables = Sequence[tuple[str, str]]
 
 

@@ -18,8 +18,6 @@ from olympia_cli.spark.failures import explained
 from olympia_cli.spark.iceberg_rows import IcebergReader, IcebergTable, load, spark_schema
 from olympia_cli.storage.local import LocalStore
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 NAME = TableName("sales", "orders")
 ROWS = pa.table(
     {

@@ -25,8 +25,6 @@ from olympia_cli.spark.pipelines.place import CatalogPlace
 from tests.helpers.dead_files import FLOORS, make_worn_catalog, policy_of
 from tests.helpers.shelf import APPENDS, Shelf, make_shelf
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def place_of(catalog: Catalog) -> CatalogPlace:
     return CatalogPlace.at(catalog.store.uri)

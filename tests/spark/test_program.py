@@ -20,8 +20,6 @@ from tests.helpers.servers.s3 import StrictS3
 from tests.helpers.shelf import make_shelf
 from tests.helpers.spark_cluster import spark_cluster
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 PROGRAM = Path(__file__).parent / "session_program.py"
 ON_SPARK = ("--engine", "spark", "--master", "local[2]", "--parallelism", "2")
 

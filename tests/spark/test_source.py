@@ -29,8 +29,6 @@ from olympia_cli.storage.local import LocalStore
 from tests.helpers.expire import record_export
 from tests.spark.conftest import make_catalog
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def failure(call) -> OlympiaError:
     with pytest.raises(OlympiaError) as raised, explained():

@@ -18,8 +18,6 @@ from olympia_cli.spark.tables import COLUMNS
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.expire import mark
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 @pytest.fixture
 def catalog(tmp_path) -> Catalog:

@@ -22,8 +22,6 @@ from olympia_cli.storage.local import LocalStore
 from tests.helpers.dead_files import FLOORS, make_worn_catalog, policy_of
 from tests.spark.conftest import make_catalog
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 @pytest.fixture(scope="module")
 def worn(tmp_path_factory):
