@@ -6,12 +6,17 @@ from typing import Any
 
 from xdist.scheduler import LoadScopeScheduling
 
+PROGRAMS = ("tests/spark/test_elsewhere.py", "tests/spark/test_program.py")
+
 
 class OneSpark(LoadScopeScheduling):
-    """All tests that need Spark in one process, since it starts in seconds and warms up in a minute; all others as they
-    come. Groups by marks are lost with pytest 9.2 and xdist 3.8, so it goes by the folder."""
+    """All tests that share a Spark session in one process, since it starts in seconds and warms up in a minute; those
+    that start programs with a Spark of their own one after the other, too; all others as they come. Groups by marks are
+    lost with pytest 9.2 and xdist 3.8, so it goes by the files."""
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(PROGRAMS):
+            return "programs with Spark"
         return "spark" if nodeid.startswith("tests/spark/") else nodeid
 
 
