@@ -179,6 +179,39 @@ def test_a_level_too_many_where_only_damaged_nodes_lead(spark, tmp_path):
     assert {"F206", "F210"} <= set(codes(found))
 
 
+class Losing:
+    """Progress during which the executors lose, once, all that they keep."""
+
+    def __init__(self, spark) -> None:
+        self._spark = spark
+        self.lost = 0
+        self.begun = 0
+
+    def phase(self, what: str, total: int | None = None) -> None:
+        self.begun += what == "reading roots"
+        if what == "reading definitions" and not self.lost:
+            kept = dict(self._spark.sparkContext._jsc.getPersistentRDDs()).values()
+            self.lost = len(kept)
+            for one in kept:
+                one.unpersist(True)
+
+    def advance(self, count: int = 1) -> None:
+        pass
+
+
+def test_what_executors_lose_is_looked_at_once_more(spark, tmp_path):
+    sample = make_sample()
+    store = sample.store()
+    spoil(store, sample.tree().leaves[0], "missing")
+    folder = write(store, tmp_path)
+    losing = Losing(spark)
+    asked = {"level": Level.FULL, "all_versions": True, "clock": FakeClock()}
+    found = spark_fsck(engine_at(spark, str(folder)), progress=losing, **asked)
+    assert losing.lost > 0
+    assert losing.begun == 2
+    assert found.findings == fsck(LocalStore(str(folder)), **asked).findings
+
+
 def test_the_data_of_tables(spark, tmp_path):
     shelf = make_shelf(tmp_path)
     found = same(spark, tmp_path / "catalog", level=Level.DATA, all_versions=True, data=IcebergDataChecks())
