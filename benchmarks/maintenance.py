@@ -25,11 +25,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.names import TableName
-from olympia_cli.ops.expire import mark, purge
-from olympia_cli.ops.expire_plan import Planner
-from olympia_cli.ops.expire_values import Floors
-from olympia_cli.ops.fsck import Level, fsck
-from olympia_cli.ops.retention import Policy, read_policy
+from olympia_cli.ops.expire.expire import mark, purge
+from olympia_cli.ops.expire.plan import Planner
+from olympia_cli.ops.expire.retention import Policy, read_policy
+from olympia_cli.ops.expire.values import Floors
+from olympia_cli.ops.fsck.fsck import Level, fsck
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.big_catalog import make_big_catalog
 from tests.helpers.stores import WrappedStore

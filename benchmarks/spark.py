@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.maintenance import OFFLINE, build, half
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.ops.expire_plan import Planner
+from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.storage.local import LocalStore
 
 TABLES_A_VERSION = 100

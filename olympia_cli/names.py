@@ -257,3 +257,12 @@ def _number(digits: str, text: str) -> int:
     if len(digits) > 12:
         raise InvalidReference(f"the number in {_shown(text)} is too large")
     return int(digits)
+
+
+def time_text(millis: int) -> str:
+    """RFC 3339 in UTC, to the millisecond."""
+    try:
+        moment = datetime.fromtimestamp(millis / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{millis} ms"
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{millis % 1000:03}Z"

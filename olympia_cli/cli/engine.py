@@ -145,6 +145,6 @@ def _objects(session: Session) -> int:
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.catalog.references import open_snapshot
     from olympia_cli.names import Latest
-    from olympia_cli.ops.size import estimated_objects
+    from olympia_cli.ops.walk.size import estimated_objects
 
     return estimated_objects(open_snapshot(session.store, Latest(), SystemClock().now_millis()))

@@ -9,10 +9,10 @@ from olympia_cli.cli.context import Session
 from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.expire_files import Going
-    from olympia_cli.ops.expire_plan import Planner
-    from olympia_cli.ops.expire_values import ExpirePlan, PurgePlan
-    from olympia_cli.ops.retention import Policy
+    from olympia_cli.ops.expire.files import Going
+    from olympia_cli.ops.expire.plan import Planner
+    from olympia_cli.ops.expire.retention import Policy
+    from olympia_cli.ops.expire.values import ExpirePlan, PurgePlan
 
 COLUMNS = [render.Column("version", "VERSION", right=True), render.Column("reason", "REASON")]
 OUTCOMES = [
@@ -75,7 +75,7 @@ def show_kept(session: Session, plan: ExpirePlan) -> None:
 
 
 def show_simulation(session: Session, planner: Planner, policy: Policy) -> None:
-    from olympia_cli.ops.expire_simulate import simulate
+    from olympia_cli.ops.expire.simulate import simulate
 
     outcomes = [outcome.describe() for outcome in simulate(planner, policy)]
     head = {"version": planner.head.version, "dry_run": True}
@@ -102,14 +102,14 @@ def summary(plan: ExpirePlan) -> dict[str, Any]:
 
 
 def purge_summary(plan: PurgePlan) -> dict[str, Any]:
-    from olympia_cli.ops.expire import describe_purge
+    from olympia_cli.ops.expire.expire import describe_purge
 
     described = describe_purge(plan)
     return {**described, "versions": len(described["versions"])}
 
 
 def describe(plan: ExpirePlan) -> dict[str, Any]:
-    from olympia_cli.ops.expire import describe_purge
+    from olympia_cli.ops.expire.expire import describe_purge
 
     mark = plan.mark
     return {

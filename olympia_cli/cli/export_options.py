@@ -15,8 +15,8 @@ from olympia_cli.cli.engine import EngineWord, engine
 from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.export import Exported
-    from olympia_cli.ops.export_engine import ExportEngine
+    from olympia_cli.ops.export.engine import ExportEngine
+    from olympia_cli.ops.export.export import Exported
     from olympia_cli.storage.protocol import Store
 
 DestProfile = Annotated[
@@ -54,7 +54,7 @@ def export_engine(
     """Who reads and copies the files, to the end of the block: this process, or Spark."""
     with engine(session, word, master, remote, parallelism) as spark:
         if spark is None:
-            from olympia_cli.ops.export_engine import LOCAL
+            from olympia_cli.ops.export.engine import LOCAL
 
             yield LOCAL
         else:
@@ -108,7 +108,7 @@ def whole_commands(session: Session, dest_profile: str | None) -> Iterator[None]
 
 def render_exported(session: Session, done: Exported) -> None:
     from olympia_cli.cli.escape import plural
-    from olympia_cli.ops.export import describe_exported
+    from olympia_cli.ops.export.export import describe_exported
 
     if session.output in (Output.JSON, Output.JSONL):
         render.document(session, describe_exported(done))

@@ -14,8 +14,8 @@ from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
     from olympia_cli.names import ObjectName
-    from olympia_cli.ops.findings import Finding
-    from olympia_cli.ops.fsck import Report
+    from olympia_cli.ops.fsck.findings import Finding
+    from olympia_cli.ops.fsck.fsck import Report
 
 _COLORS = {"error": "31", "warning": "33", "info": "36"}
 _CSV = ["severity", "code", "path", "message", "version_ranges", "objects", "objects_total", "hint"]
@@ -29,8 +29,8 @@ def with_commands(session: Session, report: Report) -> Report:
 
 def print_report(session: Session, report: Report, more: dict[str, Any] | None = None) -> None:
     """Print it. `more` goes into the JSON document beside what is always there."""
-    from olympia_cli.ops.findings import describe_finding
-    from olympia_cli.ops.fsck import describe_report
+    from olympia_cli.ops.fsck.findings import describe_finding
+    from olympia_cli.ops.fsck.fsck import describe_report
 
     if session.output is Output.JSON:
         render.document(session, {**describe_report(report), **(more or {})})
@@ -117,7 +117,7 @@ def _parts(session: Session, found: Finding) -> Iterator[tuple[str, list[str]]]:
 
 
 def _verdict(session: Session, report: Report) -> str:
-    from olympia_cli.ops.findings import Severity
+    from olympia_cli.ops.fsck.findings import Severity
 
     counts = [(report.count(severity), str(severity)) for severity in Severity]
     told = ", ".join(f"{count:,} info" if word == "info" else plural(count, word) for count, word in counts if count)

@@ -11,9 +11,9 @@ from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
     from olympia_cli.names import ObjectName
-    from olympia_cli.ops.repair import Prefer
-    from olympia_cli.ops.repair_plan import RepairPlan, Step
-    from olympia_cli.ops.salvage import SalvageReport
+    from olympia_cli.ops.repair.plan import RepairPlan, Step
+    from olympia_cli.ops.repair.repair import Prefer
+    from olympia_cli.ops.repair.salvage import SalvageReport
 
 SHOWN = 20
 """So many names or lines of one sort are shown; JSON has all of them."""
@@ -42,7 +42,7 @@ def repair(
     from olympia_cli.catalog.catalog import who
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.catalog.commit import Author
-    from olympia_cli.ops.repair import apply_repair, plan_repair
+    from olympia_cli.ops.repair.repair import apply_repair, plan_repair
 
     clock = SystemClock()
     with session.progress() as progress:
@@ -94,7 +94,7 @@ def _say_some(session: Session, lines: Sequence[str]) -> None:
 
 
 def describe_repair(plan: RepairPlan, version: int | None, dry_run: bool) -> dict[str, Any]:
-    from olympia_cli.ops.repair_plan import describe_plan
+    from olympia_cli.ops.repair.plan import describe_plan
 
     return {**describe_plan(plan), "dry_run": dry_run, "version": version}
 
@@ -106,7 +106,7 @@ def salvage(session: Session, destination: str, *, dry_run: bool, message: str) 
     from olympia_cli.catalog.catalog import who
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.catalog.commit import Author
-    from olympia_cli.ops.salvage import salvage as do_salvage
+    from olympia_cli.ops.repair.salvage import salvage as do_salvage
     from olympia_cli.storage.open import open_store
 
     uri = os.path.expanduser(destination) if destination.startswith("~") else destination

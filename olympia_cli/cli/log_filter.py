@@ -13,7 +13,7 @@ from olympia_cli.format.action_types import RENAMES, renamed
 from olympia_cli.format.actions import Action
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.names import NamespaceName, ObjectName
-from olympia_cli.ops.log import LogEntry
+from olympia_cli.ops.look.log import LogEntry
 
 
 @dataclass(frozen=True, slots=True)

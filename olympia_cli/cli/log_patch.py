@@ -10,8 +10,8 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import read_root
 from olympia_cli.cli.escape import visible
 from olympia_cli.errors import Damaged, VersionNotFound
-from olympia_cli.ops.diff import ObjectChange, changed_fields, diff
-from olympia_cli.ops.log import LogEntry
+from olympia_cli.ops.look.diff import ObjectChange, changed_fields, diff
+from olympia_cli.ops.look.log import LogEntry
 
 
 def patch_lines(entry: LogEntry) -> Iterator[str]:

@@ -10,8 +10,9 @@ from olympia_cli.cli.context import Session
 from olympia_cli.cli.escape import visible
 from olympia_cli.cli.log_text import action_line, age, folded, stat
 from olympia_cli.cli.params import Output
-from olympia_cli.ops.describe import describe_action, time_text
-from olympia_cli.ops.log import LogEntry
+from olympia_cli.names import time_text
+from olympia_cli.ops.look.describe import describe_action
+from olympia_cli.ops.look.log import LogEntry
 
 Patch = Callable[[LogEntry], Iterable[str]]
 _STYLES = {"+": "32", "-": "31", "~": "33", ">": "36"}

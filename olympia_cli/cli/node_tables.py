@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from olympia_cli.cli.escape import visible
 from olympia_cli.cli.render import MAX_TABLE_ROWS, text
-from olympia_cli.ops.node_keys import compact_key
+from olympia_cli.ops.look.node_keys import compact_key
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from olympia_cli.format.salvage import Problem
-    from olympia_cli.ops.follow_key import Way
-    from olympia_cli.ops.node_dump import NodeDump, PivotRow
+    from olympia_cli.ops.look.follow_key import Way
+    from olympia_cli.ops.look.node_dump import NodeDump, PivotRow
 
 RAW_KEY_WIDTH = 110
 """Narrower terminals have no room for the keys beside the names."""
@@ -181,7 +181,7 @@ def _details(detail: dict[str, Any]) -> str:
 def _note(key: str, value: str) -> str:
     """What a system value means, where that does not show."""
     from olympia_cli.format.paths import parse_root_path
-    from olympia_cli.ops.describe import time_text
+    from olympia_cli.names import time_text
 
     if key == "created_at_millis" and value.isascii() and value.isdigit() and len(value) <= 18:
         return time_text(int(value))

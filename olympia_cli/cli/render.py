@@ -110,7 +110,7 @@ def csv_rows(out: TextIO, keys: Sequence[str], values: Iterable[Mapping[str, Any
 def changed(session: Session, done: Changed, text: str) -> None:
     """What a changing command did."""
     from olympia_cli.format.pb.actions_pb2 import ActionType
-    from olympia_cli.ops.describe import describe_action
+    from olympia_cli.ops.look.describe import describe_action
 
     if session.output in (Output.JSON, Output.JSONL):
         actions = [describe_action(action) for action in done.actions if action.type != ActionType.COMMIT_INFO]

@@ -19,7 +19,7 @@ from olympia_cli.cli.node_tables import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from olympia_cli.ops.tree_shape import Shape, TreeNode
+    from olympia_cli.ops.look.tree import Shape, TreeNode
 
 
 def draw_tree(console: Console, shape: Shape, *, whole: bool = False) -> None:

@@ -24,7 +24,7 @@ from olympia_cli.iceberg.data_parts import NO_METADATA, Below, Floor, Wrong, jud
 from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.iceberg.seen import Seen
 from olympia_cli.names import TableName
-from olympia_cli.ops.findings import Finding
+from olympia_cli.ops.fsck.findings import Finding
 from olympia_cli.ops.progress import Progress
 
 TABLES_AT_ONCE = 256
@@ -34,7 +34,7 @@ _REMEMBERED = 1_000_000
 
 
 class IcebergDataChecks:
-    """See ops/fsck_data.DataChecks. `options` are the storage options of the catalog, and `scheme` that of its URI:
+    """See ops/fsck/data.DataChecks. `options` are the storage options of the catalog, and `scheme` that of its URI:
     they serve tables that are on the same kind of store.
 
     `checked` counts the files that were looked at: metadata, manifest_lists, manifests, data_files.

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from olympia_cli.iceberg.data_parts import UNSEEN, Wrong, store_of
 from olympia_cli.iceberg.seen import Seen
 from olympia_cli.names import TableName
-from olympia_cli.ops.findings import MAX_OBJECTS, Finding, finding
+from olympia_cli.ops.fsck.findings import MAX_OBJECTS, Finding, finding
 
 EACH = 20
 """So many findings of one code a table, and so many tables of a store that cannot be looked at."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from olympia_cli.ops.reach import path_digest
+from olympia_cli.ops.walk.reach import path_digest
 
 
 class Seen:

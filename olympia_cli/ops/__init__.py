@@ -1,1 +1,3 @@
-"""Operations on a catalog, one a file. They return values; the command line renders them."""
+"""What an administrator does with a catalog, a room for each kind of work. Values come back; the command line renders
+them.
+"""

@@ -20,7 +20,7 @@ from olympia_cli.format.actions import commit_info
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.names import NamespaceName, TableName, ViewName, parse_table, parse_view
-from olympia_cli.ops.log import log
+from olympia_cli.ops.look.log import log
 
 Statement = Callable[[Transaction], None]
 

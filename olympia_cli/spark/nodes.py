@@ -16,7 +16,7 @@ from olympia_cli.errors import Damaged, PathMissing
 from olympia_cli.format.node import Node
 from olympia_cli.format.node_file import CREATED_AT_MILLIS, NodeFile, decode_node
 from olympia_cli.format.paths import JAVA_WIDTH, check_pointer
-from olympia_cli.ops.reach import path_digest
+from olympia_cli.ops.walk.reach import path_digest
 from olympia_cli.spark.conditions import KeyRange
 from olympia_cli.spark.objects import PARTITIONS, Subtree, groups, upper_pieces
 from olympia_cli.spark.versions import VersionPart, snapshots, split

@@ -13,7 +13,7 @@ from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.names import ObjectName
-from olympia_cli.ops.describe import describe_name, describe_object
+from olympia_cli.ops.look.describe import describe_name, describe_object
 from olympia_cli.spark.conditions import Conditions, KeyRange, key_ranges
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import NodeReader, bounds, check_depth, check_range

@@ -16,8 +16,8 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.cli.tree_drawing import draw_tree
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.node_target import find_root
-from olympia_cli.ops.tree_shape import tree_shape
+from olympia_cli.ops.look.node_target import find_root
+from olympia_cli.ops.look.tree import tree_shape
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.cli.conftest import Run

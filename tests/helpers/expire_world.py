@@ -36,12 +36,12 @@ from olympia_cli.format.actions import Action, commit_info
 from olympia_cli.format.paths import LATEST, new_node_path, parse_root_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.names import AtVersion, Kind
-from olympia_cli.ops.expire import mark, purge, undo
-from olympia_cli.ops.expire_plan import Floors, Planner
-from olympia_cli.ops.findings import Severity
-from olympia_cli.ops.fsck import Level, fsck
-from olympia_cli.ops.reach import Reach
-from olympia_cli.ops.retention import read_policy
+from olympia_cli.ops.expire.expire import mark, purge, undo
+from olympia_cli.ops.expire.plan import Floors, Planner
+from olympia_cli.ops.expire.retention import read_policy
+from olympia_cli.ops.fsck.findings import Severity
+from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import Unsound, check_versions, orphans
 from tests.helpers.check import replay as replay_log

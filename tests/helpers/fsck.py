@@ -6,8 +6,8 @@ from typing import Any
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.findings import Severity
-from olympia_cli.ops.fsck import Level, Report, fsck
+from olympia_cli.ops.fsck.findings import Severity
+from olympia_cli.ops.fsck.fsck import Level, Report, fsck
 from tests.helpers.names import location, ns, table
 
 READS = ("read", "read_many", "read_range")

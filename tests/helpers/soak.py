@@ -30,15 +30,15 @@ from olympia_cli.catalog.references import oldest_version
 from olympia_cli.errors import CommitUnknown, OlympiaError
 from olympia_cli.format.actions import commit_info
 from olympia_cli.names import AtVersion, NamespaceName, TableName
-from olympia_cli.ops.expire import mark, purge, undo
-from olympia_cli.ops.expire_plan import Floors, Planner
-from olympia_cli.ops.export import create_export
-from olympia_cli.ops.export_drop import drop_export
-from olympia_cli.ops.export_note import Mode, scope
-from olympia_cli.ops.export_verify import verify_export
-from olympia_cli.ops.findings import Severity
-from olympia_cli.ops.fsck import Level, fsck
-from olympia_cli.ops.retention import read_policy
+from olympia_cli.ops.expire.expire import mark, purge, undo
+from olympia_cli.ops.expire.plan import Floors, Planner
+from olympia_cli.ops.expire.retention import read_policy
+from olympia_cli.ops.export.drop import drop_export
+from olympia_cli.ops.export.export import create_export
+from olympia_cli.ops.export.note import Mode, scope
+from olympia_cli.ops.export.verify import verify_export
+from olympia_cli.ops.fsck.findings import Severity
+from olympia_cli.ops.fsck.fsck import Level, fsck
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.open import open_store
 from olympia_cli.storage.protocol import FileInfo, Store

@@ -17,7 +17,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.iceberg.data_checks import IcebergDataChecks
 from olympia_cli.names import Kind, NamespaceName, TableName
-from olympia_cli.ops.findings import Finding, Severity
+from olympia_cli.ops.fsck.findings import Finding, Severity
 from olympia_cli.ops.progress import SILENT
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.iceberg_tables import Files, Lake, files_of, with_deletes

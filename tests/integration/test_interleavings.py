@@ -31,8 +31,10 @@ from olympia_cli.format.actions import encode_action
 from olympia_cli.format.node_file import encode_root
 from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind, parse_root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
-from olympia_cli.ops import expire, expire_holders, expire_plan, retention
-from olympia_cli.ops.expire_files import Listed
+from olympia_cli.ops.expire import expire, retention
+from olympia_cli.ops.expire import holders as expire_holders
+from olympia_cli.ops.expire import plan as expire_plan
+from olympia_cli.ops.expire.files import Listed
 from tests.helpers import expire_world, scheduler
 from tests.helpers.check import _read_tree as read_tree
 from tests.helpers.clock import HOUR, MINUTE

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.ops.describe import time_text
-from olympia_cli.ops.diff import diff
-from olympia_cli.ops.log import log_between
-from olympia_cli.ops.reach import Reach
-from olympia_cli.ops.shape import count_nodes
+from olympia_cli.names import time_text
+from olympia_cli.ops.look.diff import diff
+from olympia_cli.ops.look.log import log_between
+from olympia_cli.ops.walk.reach import Reach
+from olympia_cli.ops.walk.shape import count_nodes
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.big_catalog import make_big_catalog
 from tests.helpers.check import check_versions

@@ -83,7 +83,7 @@ def command(line: list[str]) -> dict:
 def dead(spark, catalog: str) -> list:
     sys.path.insert(0, str(Path(__file__).parents[2]))
     from olympia_cli.catalog.catalog import Catalog
-    from olympia_cli.ops.expire_plan import Planner
+    from olympia_cli.ops.expire.plan import Planner
     from olympia_cli.spark.pipelines.place import CatalogPlace
     from olympia_cli.spark.pipelines.sweep import dead_files
     from olympia_cli.storage.local import LocalStore

@@ -21,8 +21,8 @@ from olympia_cli.catalog.references import oldest_version
 from olympia_cli.errors import Damaged, PartlyDone, StorageFailed
 from olympia_cli.format.paths import new_node_path, root_path
 from olympia_cli.names import NamespaceName, TableName
-from olympia_cli.ops.expire import mark, purge
-from olympia_cli.ops.expire_manifest import (
+from olympia_cli.ops.expire.expire import mark, purge
+from olympia_cli.ops.expire.manifest import (
     Doomed,
     Manifest,
     Part,
@@ -33,10 +33,10 @@ from olympia_cli.ops.expire_manifest import (
     new_part_path,
     read_manifest,
 )
-from olympia_cli.ops.expire_plan import Planner
-from olympia_cli.ops.expire_values import ExpirePlan, Floors, PurgePlan
-from olympia_cli.ops.reach import Reach
-from olympia_cli.ops.retention import read_policy
+from olympia_cli.ops.expire.plan import Planner
+from olympia_cli.ops.expire.retention import read_policy
+from olympia_cli.ops.expire.values import ExpirePlan, Floors, PurgePlan
+from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines import expire_files
 from olympia_cli.spark.pipelines.expire import plan_expire, plan_purge

@@ -15,10 +15,10 @@ from olympia_cli.errors import Damaged, OlympiaError, PathTaken
 from olympia_cli.format.node_file import decode_node, decode_root, encode_node
 from olympia_cli.format.paths import EXPORT_NOTE, root_path
 from olympia_cli.names import AtVersion, NamespaceName, TableName
-from olympia_cli.ops.export import create_export, resume_export
-from olympia_cli.ops.export_engine import LOCAL, ExportEngine
-from olympia_cli.ops.export_note import Mode, scope
-from olympia_cli.ops.export_verify import note_of, verify_export
+from olympia_cli.ops.export.engine import LOCAL, ExportEngine
+from olympia_cli.ops.export.export import create_export, resume_export
+from olympia_cli.ops.export.note import Mode, scope
+from olympia_cli.ops.export.verify import note_of, verify_export
 from olympia_cli.ops.progress import SILENT
 from olympia_cli.spark.engine import SparkEngine, place_for
 from olympia_cli.spark.pipelines.export import SparkExport
@@ -157,7 +157,7 @@ def test_damage_of_a_version_is_the_same_error(on_spark, tmp_path, monkeypatch):
     kind, message, hint = damaged(definition, b"\xff" * 50)
     assert (kind, hint) == (Damaged, "nothing was recorded; export a version that is whole")
     assert message.startswith(definition)
-    for module in ("olympia_cli.ops.export_walk", "olympia_cli.ops.export_checks", "olympia_cli.tree.load"):
+    for module in ("olympia_cli.ops.export.walk", "olympia_cli.ops.export.checks", "olympia_cli.tree.load"):
         monkeypatch.setattr(f"{module}.MAX_DEPTH", 1)
     assert "deeper than 1 levels" in both()[1]
     assert catalog.snapshot().version == 3

@@ -18,7 +18,7 @@ from olympia_cli.format.paths import new_definition_path, new_node_path, parse_r
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.iceberg.data_checks import IcebergDataChecks
 from olympia_cli.names import Kind
-from olympia_cli.ops.fsck import Level, Report, fsck
+from olympia_cli.ops.fsck.fsck import Level, Report, fsck
 from olympia_cli.ops.progress import SILENT
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines.fsck import SparkRun, spark_fsck

@@ -15,7 +15,7 @@ from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.iceberg.data_checks import IcebergDataChecks
 from olympia_cli.iceberg.data_parts import Floor
 from olympia_cli.names import TableName
-from olympia_cli.ops.findings import Finding
+from olympia_cli.ops.fsck.findings import Finding
 from olympia_cli.ops.progress import SILENT
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines.fsck_data import check_data, look_at

@@ -12,9 +12,9 @@ from olympia_cli.errors import Damaged, VersionNotFound
 from olympia_cli.format.node_file import decode_node
 from olympia_cli.format.paths import FileKind, file_kind, root_path
 from olympia_cli.names import Kind, Latest, NamespaceName, TableName
-from olympia_cli.ops.describe import describe_action, describe_object
-from olympia_cli.ops.log import log
-from olympia_cli.ops.reach import Reach
+from olympia_cli.ops.look.describe import describe_action, describe_object
+from olympia_cli.ops.look.log import log
+from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.spark import objects, tables
 from olympia_cli.spark.options import TABLES, parse_options
 from olympia_cli.spark.pins import pin

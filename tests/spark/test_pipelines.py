@@ -14,10 +14,10 @@ from olympia_cli.errors import PathTaken, VersionNotFound
 from olympia_cli.iceberg.data_files import data_files as local_data_files
 from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.names import AtExport, TableName
-from olympia_cli.ops.describe import describe_action
-from olympia_cli.ops.expire import mark
-from olympia_cli.ops.expire_plan import Planner
-from olympia_cli.ops.log import log
+from olympia_cli.ops.expire.expire import mark
+from olympia_cli.ops.expire.plan import Planner
+from olympia_cli.ops.look.describe import describe_action
+from olympia_cli.ops.look.log import log
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines.audit import audit_log
 from olympia_cli.spark.pipelines.inventory import data_files

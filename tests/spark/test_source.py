@@ -19,9 +19,9 @@ from olympia_cli.errors import (
 )
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import Kind, NamespaceName
-from olympia_cli.ops.describe import describe_action, describe_object
-from olympia_cli.ops.log import log
-from olympia_cli.ops.reach import Reach
+from olympia_cli.ops.look.describe import describe_action, describe_object
+from olympia_cli.ops.look.log import log
+from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.spark import register, tables
 from olympia_cli.spark.batches import arrow_schema
 from olympia_cli.spark.failures import explain, explained

@@ -14,8 +14,8 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import Damaged
 from olympia_cli.format.paths import file_kind, parse_root_path, root_path
 from olympia_cli.names import Kind, NamespaceName, TableName
-from olympia_cli.ops.expire_plan import Planner
-from olympia_cli.ops.reach import Reach
+from olympia_cli.ops.expire.plan import Planner
+from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.spark.pipelines.place import CatalogPlace
 from olympia_cli.spark.pipelines.sweep import dead_files
 from olympia_cli.storage.local import LocalStore

@@ -16,7 +16,7 @@ def run(ctx: typer.Context, at: At = None) -> None:
 
     Order, name sizes and node size are fixed; properties (retention among them), lifetime and isolation can be altered.
     """
-    from olympia_cli.ops.describe import isolation_word
+    from olympia_cli.ops.look.describe import isolation_word
 
     session = Session(ctx)
     snapshot = session.snapshot(at)

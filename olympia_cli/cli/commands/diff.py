@@ -37,7 +37,7 @@ def run(
     from olympia_cli.cli.escape import visible
     from olympia_cli.cli.log_patch import change_line, field_lines
     from olympia_cli.errors import InvalidOption
-    from olympia_cli.ops.diff import ObjectChange, changed_fields, describe_change, diff
+    from olympia_cli.ops.look.diff import ObjectChange, changed_fields, describe_change, diff
 
     session = Session(ctx)
     if old is not None and ".." in old:

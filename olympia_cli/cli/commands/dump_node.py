@@ -12,10 +12,10 @@ from olympia_cli.cli.escape import visible
 from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.follow_key import Way
-    from olympia_cli.ops.node_dump import NodeDump
-    from olympia_cli.ops.node_keys import Wanted
-    from olympia_cli.ops.node_target import NodeBytes
+    from olympia_cli.ops.look.follow_key import Way
+    from olympia_cli.ops.look.node_dump import NodeDump
+    from olympia_cli.ops.look.node_keys import Wanted
+    from olympia_cli.ops.look.node_target import NodeBytes
 
 EXAMPLES = [
     "olympia dump-node",
@@ -62,7 +62,7 @@ def run(
     code is 40 when the file is damaged.
     """
     from olympia_cli.errors import InvalidOption
-    from olympia_cli.ops.node_keys import Wanted
+    from olympia_cli.ops.look.node_keys import Wanted
 
     session = Session(ctx)
     if key is not None and follow is not None:
@@ -75,11 +75,11 @@ def run(
         return
     wanted = None if key is None else Wanted.parse(key)
     if is_file:
-        from olympia_cli.ops.dump_node import dump_node
+        from olympia_cli.ops.look.dump_node import dump_node
 
         dump = dump_node(_read_file(target, stdin=target == "-" and not file))
     else:
-        from olympia_cli.ops.dump_node import read_target
+        from olympia_cli.ops.look.dump_node import read_target
 
         dump = read_target(session.catalog, target)
     whole = dump.pivot
@@ -129,7 +129,7 @@ def _end(dump: NodeDump, alone: bool) -> None:
 
 def _follow(session: Session, target: str, wanted: Wanted) -> None:
     from olympia_cli.errors import Damaged
-    from olympia_cli.ops.follow_key import follow_key
+    from olympia_cli.ops.look.follow_key import follow_key
 
     way = follow_key(session.catalog, target, wanted)
     _print_way(session, way)
@@ -170,7 +170,7 @@ def _print_way(session: Session, way: Way) -> None:
 def _read_file(path: str, *, stdin: bool) -> NodeBytes:
     from olympia_cli.errors import Damaged, InvalidOption, PathMissing, StorageDenied, StorageFailed
     from olympia_cli.format.paths import JAVA_WIDTH
-    from olympia_cli.ops.node_target import NodeBytes
+    from olympia_cli.ops.look.node_target import NodeBytes
 
     try:
         if stdin:

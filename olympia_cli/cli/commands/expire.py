@@ -24,9 +24,9 @@ from olympia_cli.cli.expire_render import (
 from olympia_cli.cli.params import DryRun, Message, Output, RetryFor, Yes, parse_seconds
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.expire_plan import Planner
-    from olympia_cli.ops.expire_values import ExpirePlan, Floors, PurgePlan
-    from olympia_cli.ops.retention import Policy
+    from olympia_cli.ops.expire.plan import Planner
+    from olympia_cli.ops.expire.retention import Policy
+    from olympia_cli.ops.expire.values import ExpirePlan, Floors, PurgePlan
     from olympia_cli.spark.engine import SparkEngine
 
 EXAMPLES = [
@@ -100,7 +100,7 @@ def run(
     """
     from olympia_cli.errors import InvalidOption, Refused
     from olympia_cli.names import parse_duration
-    from olympia_cli.ops.expire_values import Floors
+    from olympia_cli.ops.expire.values import Floors
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     given = {
@@ -167,9 +167,9 @@ def _make_plan(
     looking: bool,
 ) -> tuple[Planner, Policy, Any]:
     """A plan that Spark made is of use until the stack is closed."""
-    from olympia_cli.ops.expire_file import recompute
-    from olympia_cli.ops.expire_plan import Planner
-    from olympia_cli.ops.retention import read_policy
+    from olympia_cli.ops.expire.plan import Planner
+    from olympia_cli.ops.expire.plan_file import recompute
+    from olympia_cli.ops.expire.retention import read_policy
 
     with session.progress() as progress:
         planner = Planner(session.catalog, floors, probe=not looking, progress=progress)
@@ -200,7 +200,7 @@ def _expire(
 ) -> None:
     """Purge what has rested, then mark."""
     from olympia_cli.errors import CommitConflict, PartlyDone
-    from olympia_cli.ops import expire
+    from olympia_cli.ops.expire import expire
 
     show_plan(session, plan)
     version = plan.head
@@ -226,7 +226,7 @@ def _expire(
 def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: float) -> None:
     from olympia_cli.catalog.quarantine import read_quarantine
     from olympia_cli.catalog.snapshot import expired_before
-    from olympia_cli.ops import expire
+    from olympia_cli.ops.expire import expire
 
     head = session.snapshot()
     marks = read_quarantine(head.definition)
@@ -257,7 +257,7 @@ def _purge(
     message: str,
     seconds: float,
 ) -> None:
-    from olympia_cli.ops.expire_plan import Planner
+    from olympia_cli.ops.expire.plan import Planner
 
     with ExitStack() as stack:
         with session.progress() as progress:
@@ -282,7 +282,7 @@ def _do_purge(
     seconds: float,
 ) -> None:
     from olympia_cli.cli.escape import plural
-    from olympia_cli.ops import expire
+    from olympia_cli.ops.expire import expire
 
     show_purge(session, plan)
     version = planner.head.version
@@ -319,7 +319,7 @@ def _do_purge(
 
 
 def _read_plan(session: Session, path: str) -> Any:
-    from olympia_cli.ops.expire_file import decode_plan
+    from olympia_cli.ops.expire.plan_file import decode_plan
 
     with session.lines(path) as file:
         return decode_plan(file.read(), path)
@@ -331,7 +331,7 @@ def _write_plan(
     import shlex
 
     from olympia_cli.errors import InvalidOption
-    from olympia_cli.ops.expire_file import encode_plan
+    from olympia_cli.ops.expire.plan_file import encode_plan
 
     try:
         Path(path).write_text(encode_plan(planner, policy, floors, plan), encoding="utf-8")

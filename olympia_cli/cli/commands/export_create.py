@@ -67,7 +67,7 @@ def run(
     """
     from olympia_cli.errors import InvalidOption
     from olympia_cli.names import check_export_name, parse_reference
-    from olympia_cli.ops.export_note import Mode, resume_words, scope
+    from olympia_cli.ops.export.note import Mode, resume_words, scope
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     if mode not in list(Mode):
@@ -76,7 +76,7 @@ def run(
     wanted = scope(Mode(mode), depth, not no_definitions)
     reference = None if at is None else parse_reference(at)
     store = open_dest(dest, dest_profile)
-    from olympia_cli.ops.export import create_export
+    from olympia_cli.ops.export.export import create_export
 
     expires_at = parse_expires(expires, session.catalog.clock.now_millis())
     try:

@@ -33,7 +33,8 @@ def run(
     from olympia_cli.catalog.exports import location_of, read_exports
     from olympia_cli.cli.escape import plural
     from olympia_cli.errors import ExportNotFound, Refused
-    from olympia_cli.ops import export_drop
+    from olympia_cli.ops.export.drop import delete_files as delete
+    from olympia_cli.ops.export.drop import drop_export, plan_deletion
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     latest = session.catalog.begin().base
@@ -47,7 +48,7 @@ def run(
             raise Refused(f"the record of {name} cannot be read", hint="drop it without --delete-files")
         with session.progress() as progress:
             store = open_dest(location, dest_profile)
-            plan = export_drop.plan_deletion(store, record, latest.definition.id, progress)
+            plan = plan_deletion(store, record, latest.definition.id, progress)
     if record is not None and record.pin is not None:
         session.say("what it shares with the catalog goes with an expire, once no version needs it")
     if plan is None:
@@ -58,10 +59,10 @@ def run(
     version = latest.version
     if not dry_run:
         session.confirm(f"Forget the export {name}?" if plan is None else f"Delete the export {name}?", yes)
-        version = export_drop.drop_export(session.catalog, name, message, seconds)
+        version = drop_export(session.catalog, name, message, seconds)
         if plan is not None:
             with session.progress() as progress:
-                export_drop.delete_files(plan, progress)
+                delete(plan, progress)
     if session.output in (Output.JSON, Output.JSONL):
         deleted = plan.counted if plan is not None else None
         value = {

@@ -15,7 +15,7 @@ def run(ctx: typer.Context) -> None:
     One that is expired no longer keeps anything; its files stay where they are until somebody deletes them.
     """
     from olympia_cli.catalog.clock import SystemClock
-    from olympia_cli.ops.export_list import list_exports
+    from olympia_cli.ops.export.listing import list_exports
 
     session = Session(ctx)
     latest = session.snapshot()

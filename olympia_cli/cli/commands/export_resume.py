@@ -31,7 +31,7 @@ def run(
     """
     session, seconds = Session(ctx), parse_seconds(retry_for)
     store = open_dest(dest, dest_profile)
-    from olympia_cli.ops.export import resume_export
+    from olympia_cli.ops.export.export import resume_export
 
     with (
         whole_commands(session, dest_profile),

@@ -41,8 +41,8 @@ def run(
     from olympia_cli.catalog.exports import find_export
     from olympia_cli.cli.escape import plural
     from olympia_cli.errors import InvalidLocation, InvalidOption
-    from olympia_cli.ops.export_verify import note_of, verify_export
-    from olympia_cli.ops.findings import describe_finding
+    from olympia_cli.ops.export.verify import note_of, verify_export
+    from olympia_cli.ops.fsck.findings import describe_finding
 
     session = Session(ctx)
     if name is None and dest is None:

@@ -11,8 +11,8 @@ from olympia_cli.cli.params import At, DryRun, Message, Yes
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.clock import Clock
-    from olympia_cli.ops.fsck import Level, Report
-    from olympia_cli.ops.fsck_state import Verified
+    from olympia_cli.ops.fsck.fsck import Level, Report
+    from olympia_cli.ops.fsck.verified import Verified
 
 EXAMPLES = [
     "olympia fsck",
@@ -121,7 +121,7 @@ def run(
     for path in (report, bundle):
         _check_file(path)
     from olympia_cli.catalog.clock import SystemClock
-    from olympia_cli.ops.fsck import Level, fsck, note_last
+    from olympia_cli.ops.fsck.fsck import Level, fsck, note_last
 
     clock = SystemClock()
     data = _data_checks(session) if level is LevelWord.DATA else None
@@ -142,11 +142,11 @@ def run(
     note_last(session.store, found, clock, all_versions)
     found = with_commands(session, found)
     if report is not None:
-        from olympia_cli.ops.fsck_report import report_page
+        from olympia_cli.ops.fsck.page import report_page
 
         _write(report, report_page(found, session.store.uri, clock.now_millis()).encode())
     if bundle is not None:
-        from olympia_cli.ops.fsck_bundle import make_bundle
+        from olympia_cli.ops.fsck.bundle import make_bundle
 
         _write(bundle, make_bundle(session.store, found))
     if repair:
@@ -170,7 +170,7 @@ def _repair(
     from olympia_cli.cli.fsck_render import print_report, with_commands
     from olympia_cli.cli.fsck_repair import describe_repair, is_rows, repair
     from olympia_cli.cli.params import Output
-    from olympia_cli.ops.fsck import fsck, note_last
+    from olympia_cli.ops.fsck.fsck import fsck, note_last
 
     if session.output is not Output.JSON:
         print_report(session, found)
@@ -200,7 +200,7 @@ def _salvage(session: Session, found: Report, destination: str, dry_run: bool, m
     from olympia_cli.cli.fsck_render import print_report
     from olympia_cli.cli.fsck_repair import salvage
     from olympia_cli.cli.params import Output
-    from olympia_cli.ops.salvage import describe_salvage
+    from olympia_cli.ops.repair.salvage import describe_salvage
 
     if session.output is not Output.JSON:
         print_report(session, found)
@@ -211,7 +211,7 @@ def _salvage(session: Session, found: Report, destination: str, dry_run: bool, m
 
 
 def _verified(clock: Clock, age: float | None) -> Verified:
-    from olympia_cli.ops.fsck_state import Verified, state_home
+    from olympia_cli.ops.fsck.verified import Verified, state_home
 
     return Verified(state_home(), clock.now_millis(), None if age is None else int(age * 1000))
 

@@ -54,7 +54,7 @@ def run(
     from olympia_cli.cli.log_patch import patch_lines
     from olympia_cli.cli.log_render import print_log
     from olympia_cli.errors import InvalidOption
-    from olympia_cli.ops.log import LogEntry, log_between
+    from olympia_cli.ops.look.log import LogEntry, log_between
 
     if number is not None and number < 0:
         raise InvalidOption(f"-n {number} makes no sense", hint="give a number of versions")

@@ -23,7 +23,7 @@ def run(
 
     session, namespace = Session(ctx), NamespaceName(name)
     view = session.view(at, txn)
-    from olympia_cli.ops.describe import describe_object
+    from olympia_cli.ops.look.describe import describe_object
 
     found = view.namespace(namespace)
     render.record(session, describe_object(found, view.version), name=name)

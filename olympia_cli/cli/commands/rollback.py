@@ -31,7 +31,7 @@ def run(
     from olympia_cli.cli.log_patch import change_line
     from olympia_cli.errors import Damaged
     from olympia_cli.names import parse_reference
-    from olympia_cli.ops.diff import diff
+    from olympia_cli.ops.look.diff import diff
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     transaction = session.catalog.begin()

@@ -26,8 +26,8 @@ def run(
 
     The exit code says it too: 0 healthy, 51 needs attention, 50 the last fsck found damage, 40 it cannot be read.
     """
-    from olympia_cli.ops.status import prometheus as as_prometheus
-    from olympia_cli.ops.status import status
+    from olympia_cli.ops.look.status import prometheus as as_prometheus
+    from olympia_cli.ops.look.status import status
 
     session = Session(ctx)
     found = status(session.catalog, full)

@@ -25,7 +25,7 @@ def run(
     from olympia_cli.cli.log_text import age, short_location
     from olympia_cli.errors import TableNotFound
     from olympia_cli.names import TableName, parse_table
-    from olympia_cli.ops.history import describe_revision, history
+    from olympia_cli.ops.look.history import describe_revision, history
 
     session = Session(ctx)
     table = parse_table(name)

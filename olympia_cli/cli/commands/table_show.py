@@ -24,6 +24,6 @@ def run(
     session = Session(ctx)
     table = parse_table(name)
     view = session.view(at, txn)
-    from olympia_cli.ops.describe import describe_object
+    from olympia_cli.ops.look.describe import describe_object
 
     render.record(session, describe_object(view.table(table), view.version), name=str(table))

@@ -30,8 +30,7 @@ def run(
     """
     from olympia_cli.cli.escape import visible
     from olympia_cli.cli.log_text import age
-    from olympia_cli.names import NamespaceName, ObjectName
-    from olympia_cli.ops.describe import time_text
+    from olympia_cli.names import NamespaceName, ObjectName, time_text
 
     session = Session(ctx)
     snapshot = session.snapshot(reference)

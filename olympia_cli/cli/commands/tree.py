@@ -10,7 +10,7 @@ from olympia_cli.cli.escape import visible
 from olympia_cli.cli.params import At, Output
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.tree_shape import Shape, TreeNode
+    from olympia_cli.ops.look.tree import Shape, TreeNode
 
 EXAMPLES = [
     "olympia tree",
@@ -42,8 +42,8 @@ def run(
     """
     from olympia_cli.errors import InvalidOption
     from olympia_cli.names import parse_reference
-    from olympia_cli.ops.node_target import find_root
-    from olympia_cli.ops.tree_shape import tree_shape
+    from olympia_cli.ops.look.node_target import find_root
+    from olympia_cli.ops.look.tree import tree_shape
 
     for option, value in (("--depth", depth), ("--max-children", max_children)):
         if value is not None and value < 0:

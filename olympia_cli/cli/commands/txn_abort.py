@@ -25,7 +25,7 @@ def run(
     """
     from olympia_cli.catalog import distributed
     from olympia_cli.cli.escape import plural
-    from olympia_cli.ops.transactions import count_staged
+    from olympia_cli.ops.look.transactions import count_staged
 
     session = Session(ctx)
     found = distributed.look(session.store, id)

@@ -17,7 +17,7 @@ def run(
 ) -> None:
     """Show what a distributed transaction has staged."""
     from olympia_cli.cli.params import Output
-    from olympia_cli.ops.transactions import show_transaction
+    from olympia_cli.ops.look.transactions import show_transaction
 
     session = Session(ctx)
     shown = show_transaction(session.catalog, id)

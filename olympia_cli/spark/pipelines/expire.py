@@ -11,12 +11,12 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from olympia_cli.format.paths import FileKind
-from olympia_cli.ops.expire_files import TRANSACTION, Listed
-from olympia_cli.ops.expire_plan import SHOWN, Planner
-from olympia_cli.ops.expire_sweep import Sweep
-from olympia_cli.ops.expire_values import ExpirePlan, Kept, MarkPlan, PurgePlan
+from olympia_cli.ops.expire.files import TRANSACTION, Listed
+from olympia_cli.ops.expire.plan import SHOWN, Planner
+from olympia_cli.ops.expire.retention import Policy, explain_kept
+from olympia_cli.ops.expire.sweep import Sweep
+from olympia_cli.ops.expire.values import ExpirePlan, Kept, MarkPlan, PurgePlan
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.retention import Policy, explain_kept
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines.expire_files import Elsewhere

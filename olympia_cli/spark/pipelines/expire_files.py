@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from olympia_cli.format.paths import parse_transaction_path
-from olympia_cli.ops.expire_files import ROOT, TRANSACTION, Totals, delete_checked
-from olympia_cli.ops.expire_manifest import Doomed, Manifest, Part, encode_part, new_part_path
-from olympia_cli.ops.expire_plan import Planner
+from olympia_cli.ops.expire.files import ROOT, TRANSACTION, Totals, delete_checked
+from olympia_cli.ops.expire.manifest import Doomed, Manifest, Part, encode_part, new_part_path
+from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained

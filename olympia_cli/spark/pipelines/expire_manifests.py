@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from olympia_cli.errors import Damaged
 from olympia_cli.format.paths import check_pointer, parse_transaction_path
-from olympia_cli.ops.expire_leaving import unread
-from olympia_cli.ops.expire_manifest import Doomed, Part, check_deletable, decode_part, read_head
-from olympia_cli.ops.expire_sweep import own_version
+from olympia_cli.ops.expire.leaving import unread
+from olympia_cli.ops.expire.manifest import Doomed, Part, check_deletable, decode_part, read_head
+from olympia_cli.ops.expire.sweep import own_version
 from olympia_cli.spark.pipelines.live import keep
 from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
 

@@ -16,10 +16,10 @@ from olympia_cli.errors import OlympiaError, OutcomeUnknown, PathTaken
 from olympia_cli.format.node import Root
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import FileKind
-from olympia_cli.ops.export_checks import FileChecks, Problem, copy_failure, failure
-from olympia_cli.ops.export_copy import Counted, check_number, create_all, not_created, own_definition_file
-from olympia_cli.ops.export_engine import CheckCopy, Surveyed
-from olympia_cli.ops.export_note import Note
+from olympia_cli.ops.export.checks import FileChecks, Problem, copy_failure, failure
+from olympia_cli.ops.export.copy import Counted, check_number, create_all, not_created, own_definition_file
+from olympia_cli.ops.export.engine import CheckCopy, Surveyed
+from olympia_cli.ops.export.note import Note
 from olympia_cli.ops.progress import Progress
 from olympia_cli.spark.batches import batches
 from olympia_cli.spark.conditions import Conditions

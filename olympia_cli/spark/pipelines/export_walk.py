@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from olympia_cli.format.node import Root
-from olympia_cli.ops.export_checks import OTHER_LEVEL, Place, Problem, root_pointers, too_deep
-from olympia_cli.ops.export_copy import Counted
-from olympia_cli.ops.export_note import Scope
-from olympia_cli.ops.export_part import FILE, POINTER, WRONG, Asked, Part, Row, pointer_rows
-from olympia_cli.ops.export_walk import Order, Seen
+from olympia_cli.ops.export.checks import OTHER_LEVEL, Place, Problem, root_pointers, too_deep
+from olympia_cli.ops.export.copy import Counted
+from olympia_cli.ops.export.note import Scope
+from olympia_cli.ops.export.part import FILE, POINTER, WRONG, Asked, Part, Row, pointer_rows
+from olympia_cli.ops.export.walk import Order, Seen
 from olympia_cli.ops.progress import Progress
 from olympia_cli.spark.batches import arrow_schema
 from olympia_cli.spark.engine import SparkEngine

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 from olympia_cli.catalog.clock import Clock, SystemClock
 from olympia_cli.errors import Unsupported
 from olympia_cli.names import Reference
-from olympia_cli.ops.findings import finding
-from olympia_cli.ops.fsck import Level, Report, fsck, report_of
-from olympia_cli.ops.fsck_asked import wanted_root
-from olympia_cli.ops.fsck_chain import ROOTS_AT_ONCE, CatalogFile, list_versions
-from olympia_cli.ops.fsck_data import DataChecks
-from olympia_cli.ops.fsck_holders import Holder
-from olympia_cli.ops.fsck_listing import Listing, Sorting, find_quarantine
-from olympia_cli.ops.fsck_read import StoreFailure, Trouble
-from olympia_cli.ops.fsck_run import DATA, FULL, HINTS, LOOK_BACK, STRUCTURE, Run
-from olympia_cli.ops.fsck_verdict import Verdict
+from olympia_cli.ops.fsck.chain import ROOTS_AT_ONCE, CatalogFile, list_versions
+from olympia_cli.ops.fsck.data import DataChecks
+from olympia_cli.ops.fsck.findings import finding
+from olympia_cli.ops.fsck.fsck import Level, Report, fsck, report_of
+from olympia_cli.ops.fsck.holders import Holder
+from olympia_cli.ops.fsck.listing import Listing, Sorting, find_quarantine
+from olympia_cli.ops.fsck.run import DATA, FULL, HINTS, LOOK_BACK, STRUCTURE, Run
+from olympia_cli.ops.fsck.verdict import Verdict
+from olympia_cli.ops.fsck.wanted import wanted_root
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.walk.files import StoreFailure, Trouble
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines.cut import cut, with_losses
 from olympia_cli.spark.pipelines.fsck_listing import paths_frame, resting, sort_files, tally, unreached

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from olympia_cli.iceberg.data_parts import NO_METADATA, READ, Below, Floor, judge_size, look_into
 from olympia_cli.iceberg.files import TableFiles
-from olympia_cli.ops.findings import Finding
+from olympia_cli.ops.fsck.findings import Finding
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from olympia_cli.iceberg.data_findings import EACH, TABLES, DataFindings, Unseen
 from olympia_cli.iceberg.data_parts import UNSEEN, Floor
 from olympia_cli.names import TableName
-from olympia_cli.ops.findings import Finding
+from olympia_cli.ops.fsck.findings import Finding
 from olympia_cli.spark.pipelines.fsck_data_rows import BELOW, WRONG, as_text
 from olympia_cli.spark.pipelines.live import apart, keep
 

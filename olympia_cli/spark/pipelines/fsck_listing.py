@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from olympia_cli.ops.fsck_listing import CAN_REST, NAMED, Listing, Quarantine, Sorting, resting_files
-from olympia_cli.ops.fsck_read import Files
+from olympia_cli.ops.fsck.listing import CAN_REST, NAMED, Listing, Quarantine, Sorting, resting_files
+from olympia_cli.ops.walk.files import Files
 from olympia_cli.spark.batches import text
 from olympia_cli.spark.pipelines.cut import cut
 from olympia_cli.spark.pipelines.live import apart

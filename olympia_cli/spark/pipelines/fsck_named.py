@@ -15,9 +15,9 @@ from olympia_cli.errors import StoreError
 from olympia_cli.format.definitions import CLASSES
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import Kind
-from olympia_cli.ops.fsck_definitions import definition_trouble, parse_definition
-from olympia_cli.ops.fsck_read import Files, Trouble
-from olympia_cli.ops.fsck_versions import merge
+from olympia_cli.ops.fsck.definitions import definition_trouble, parse_definition
+from olympia_cli.ops.fsck.versions import merge
+from olympia_cli.ops.walk.files import Files, Trouble
 from olympia_cli.spark.batches import text
 from olympia_cli.spark.pipelines.cut import cut
 from olympia_cli.spark.pipelines.fsck_walk import failures, key_code

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.names import Kind, TableName
-from olympia_cli.ops.findings import Finding
-from olympia_cli.ops.fsck_definitions import MAX_UNVERIFIED, BadDefinition
-from olympia_cli.ops.fsck_holders import Holder
-from olympia_cli.ops.fsck_read import Trouble
-from olympia_cli.ops.fsck_run import Run
-from olympia_cli.ops.fsck_verdict import MOST_FINDINGS
+from olympia_cli.ops.fsck.definitions import MAX_UNVERIFIED, BadDefinition
+from olympia_cli.ops.fsck.findings import Finding
+from olympia_cli.ops.fsck.holders import Holder
+from olympia_cli.ops.fsck.run import Run
+from olympia_cli.ops.fsck.verdict import MOST_FINDINGS
+from olympia_cli.ops.walk.files import Trouble
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

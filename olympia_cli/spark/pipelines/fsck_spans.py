@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from olympia_cli.ops.fsck_versions import merge
+from olympia_cli.ops.fsck.versions import merge
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.spark.pipelines.cut import cut
 from olympia_cli.spark.pipelines.fsck_walk import together

@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import parse_root_path
-from olympia_cli.ops.findings import ranges
-from olympia_cli.ops.fsck_chain import ROOTS_AT_ONCE, CatalogFile, Chain, ChainReader, ReadRoot
-from olympia_cli.ops.fsck_node import NodeFacts, NodeRules
-from olympia_cli.ops.fsck_read import Files, StoreFailure
-from olympia_cli.ops.fsck_roots import RootChecks, RootsSeen
+from olympia_cli.ops.fsck.chain import ROOTS_AT_ONCE, CatalogFile, Chain, ChainReader, ReadRoot
+from olympia_cli.ops.fsck.findings import ranges
+from olympia_cli.ops.fsck.roots import RootChecks, RootsSeen
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.walk.facts import NodeFacts, NodeRules
+from olympia_cli.ops.walk.files import Files, StoreFailure
 from olympia_cli.spark.batches import text
 from olympia_cli.spark.pipelines.cut import cut
 from olympia_cli.spark.pipelines.live import apart

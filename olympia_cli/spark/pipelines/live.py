@@ -27,9 +27,9 @@ from olympia_cli.format.node_file import decode_node, decode_root
 from olympia_cli.format.paths import check_pointer, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind
-from olympia_cli.ops.expire_sweep import Sweep
+from olympia_cli.ops.expire.sweep import Sweep
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.reach import path_digest
+from olympia_cli.ops.walk.reach import path_digest
 from olympia_cli.spark.pipelines.place import PARTITIONS, CatalogPlace, rows_of
 from olympia_cli.tree.load import MAX_DEPTH
 

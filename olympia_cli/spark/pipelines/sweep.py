@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from olympia_cli.format.paths import FileKind
-from olympia_cli.ops.expire_sweep import Fate, Sweep, own_version
+from olympia_cli.ops.expire.sweep import Fate, Sweep, own_version
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines.expire_manifests import Reading, read_manifests

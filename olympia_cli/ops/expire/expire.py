@@ -1,0 +1,216 @@
+"""Taking old versions out of history, and later their files out of the store. Mark, undo and purge are commits, so the
+version log puts them in one order with everything else; only then are files touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.commit import Committed
+from olympia_cli.catalog.quarantine import read_quarantine
+from olympia_cli.catalog.references import at_version
+from olympia_cli.catalog.snapshot import Snapshot, expired_before
+from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.errors import CommitConflict, InvalidOption, OlympiaError, PartlyDone
+from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES
+from olympia_cli.format.actions import Action
+from olympia_cli.format.paths import OLDEST, parse_transaction_path
+from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
+from olympia_cli.names import time_text
+from olympia_cli.ops.expire.files import DELETED_AT_ONCE, Going
+from olympia_cli.ops.expire.manifest import Doomed, check_deletable, encode_manifest, new_manifest_path
+from olympia_cli.ops.expire.plan import Planner
+from olympia_cli.ops.expire.values import Floors, MarkPlan, PurgePlan
+from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.storage.protocol import Store
+
+T = ActionType
+LAST_EXPIRE = "ops/last-expire.json"
+
+_HARMLESS = ALTERS | CREATES | DROPS | EXPIRES | READS | RENAMES | {T.COMMIT_INFO, T.CATALOG_ALTER, T.CATALOG_COMPACT}
+"""Actions that make no file live again that was dead."""
+
+
+def mark(catalog: Catalog, plan: MarkPlan, message: str = "", *, retry_for: float = 60.0) -> Committed | None:
+    """Take versions out of history. Nothing is deleted.
+
+    1 the parts of the manifest, if it has any; 2 the manifest; 3 the commit, which makes `plan.oldest` the oldest
+    version that counts; 4 vn/oldest
+    """
+    if plan.is_empty:
+        return None
+    now = catalog.clock.now_millis()
+    manifest = plan.files.manifest(new_manifest_path(now), plan.oldest, plan.former_oldest)
+    transaction = catalog.begin()
+    catalog.store.create(manifest.path, encode_manifest(transaction.base.definition.id, manifest, time_text(now)))
+    payload = ExpireDef(oldest=plan.oldest, former_oldest=plan.former_oldest, manifest=manifest.path)
+    _do(transaction, T.CATALOG_EXPIRE_MARK, payload)
+    done = catalog.commit(transaction, message, retry_for=retry_for)
+    with contextlib.suppress(OlympiaError):
+        # it may lag, and the next expire writes it
+        _write_oldest(catalog)
+    return done
+
+
+def undo(catalog: Catalog, message: str = "", *, retry_for: float = 60.0) -> Committed | None:
+    """Bring back all versions that are in quarantine; None when there are none.
+
+    1 vn/oldest, which may lag and must not lead; 2 the commit; 3 vn/oldest, which another expire may have written
+    """
+    transaction = catalog.begin()
+    marks = read_quarantine(transaction.base.definition)
+    if not marks:
+        return None
+    target = marks[0].former_oldest
+    payload = ExpireDef(oldest=target)
+    _do(transaction, T.CATALOG_EXPIRE_UNDO, payload)
+    catalog.store.overwrite(OLDEST, str(target).encode())
+    try:
+        return catalog.commit(transaction, message, retry_for=retry_for)
+    finally:
+        with contextlib.suppress(OlympiaError):
+            _write_oldest(catalog)
+
+
+def purge(
+    catalog: Catalog,
+    plan: PurgePlan,
+    planned_at: int,
+    floors: Floors,
+    message: str = "",
+    *,
+    retry_for: float = 60.0,
+    progress: Progress = SILENT,
+) -> Committed | None:
+    """Delete what has rested in quarantine long enough. `planned_at` is the version that the plan was made on.
+
+    1 the commit: from here on versions below `plan.purged` cannot be brought back; 2 vn/oldest; 3 roots, one by one,
+    the oldest first; 4 all other files; 5 the parts of the manifests; 6 the manifests. What dies between is finished by
+    the next purge.
+    """
+    if plan.is_empty:
+        return None
+    store = catalog.store
+    done: Committed | None = None
+    files = plan.files
+    if plan.manifests:
+        transaction = catalog.begin()
+        payload = ExpireDef(
+            oldest=expired_before(transaction.base.definition),
+            purged=plan.purged,
+            manifests=plan.manifests,
+            unfinished=plan.unfinished,
+        )
+        _do(transaction, T.CATALOG_EXPIRE_PURGE, payload)
+        done = catalog.commit(transaction, message, retry_for=retry_for)
+    try:
+        if _revived(catalog.snapshot(), planned_at):
+            files = files.still_dead(Planner(catalog, floors, progress=progress), plan.purged)
+        _write_oldest(catalog)
+        _delete(store, files, plan.purged, progress)
+        if plan.parts:
+            store.delete_many(plan.parts)
+        store.delete_many((*plan.manifests, *plan.unfinished, *plan.abandoned))
+    except OlympiaError as error:
+        raise PartlyDone(
+            f"the versions below {plan.purged} are purged, but not all of their files are deleted: {error.message}",
+            hint="run expire purge again; it goes on where this one stopped",
+        ) from error
+    return done
+
+
+def _do(transaction: Transaction, type: ActionType, payload: ExpireDef) -> None:
+    try:
+        transaction.do(Action(type, None, b"", payload.SerializeToString()))
+    except InvalidOption as error:
+        raise CommitConflict(f"another expire was first: {error.message}", hint="run it again") from None
+
+
+def _delete(store: Store, files: Going, below: int, progress: Progress) -> None:
+    progress.phase("deleting", files.totals.files)
+    for root in files.roots():
+        # one by one: a reader that probes upwards from an old hint must never find a version whose successor is
+        # gone, or it would take it for the latest one
+        _delete_some(store, [root], below, progress)
+    # names of nodes and definitions are never used again, ids of transactions may be: so these are not left to others,
+    # who might come to it late
+    _delete_saves(store, files.saves(), below, progress)
+    files.delete_others(store, below, progress)
+
+
+def _delete_saves(store: Store, saves: Iterable[Doomed], below: int, progress: Progress) -> None:
+    batch: list[Doomed] = []
+    for _, together in groupby(saves, key=lambda file: _transaction(file.path)):
+        batch += together
+        if len(batch) >= DELETED_AT_ONCE:
+            _delete_transactions(store, batch, below, progress)
+            batch = []
+    _delete_transactions(store, batch, below, progress)
+
+
+def _delete_transactions(store: Store, saves: list[Doomed], below: int, progress: Progress) -> None:
+    """Delete all files of some transactions."""
+    # the last save says that the transaction is over; while it stands, those before it mean nothing
+    newest = {_transaction(file.path): file.path for file in sorted(saves, key=lambda file: _save(file.path))}
+    last = set(newest.values())
+    _delete_some(store, [file for file in saves if file.path not in last], below, progress)
+    _delete_some(store, [file for file in saves if file.path in last], below, progress)
+
+
+def _delete_some(store: Store, files: list[Doomed], below: int, progress: Progress) -> None:
+    if files:
+        check_deletable(files, below, store.uri)
+        store.delete_many([file.path for file in files])
+        progress.advance(len(files))
+
+
+def _transaction(path: str) -> str:
+    """What all files of a transaction have in common."""
+    return path.partition(".")[0]
+
+
+def _save(path: str) -> int:
+    """The number of a transaction's save; the hint to the last one counts for less than any."""
+    parsed = parse_transaction_path(path)
+    return -1 if parsed is None or parsed[1] is None else parsed[1]
+
+
+def _revived(head: Snapshot, planned_at: int) -> bool:
+    """Whether a commit since the plan may have made an old file live again: a rollback, a restore, an export, or
+    whatever this program does not know. So may those that are expired by now, which nobody can look at.
+    """
+    if planned_at + 1 < expired_before(head.definition):
+        return True
+    for version in range(planned_at + 1, head.version + 1):
+        actions = at_version(version, head).actions()
+        if not actions or any(action.type not in _HARMLESS for action in actions):
+            return True
+    return False
+
+
+def _write_oldest(catalog: Catalog) -> None:
+    """Let vn/oldest follow the catalog's definition. Others may move both meanwhile, so whoever writes looks again."""
+    written: int | None = None
+    while (oldest := expired_before(catalog.snapshot().definition)) != written:
+        catalog.store.overwrite(OLDEST, str(oldest).encode())
+        written = oldest
+
+
+def record_run(catalog: Catalog, values: dict[str, Any]) -> None:
+    """Note for `status` what ran last; not being allowed to is no error."""
+    document = {"finished_at": time_text(catalog.clock.now_millis()), **values}
+    with contextlib.suppress(OlympiaError):
+        catalog.store.write_hint(LAST_EXPIRE, json.dumps(document).encode())
+
+
+def describe_purge(plan: PurgePlan) -> dict[str, Any]:
+    return {
+        "versions": list(range(plan.former_purged, plan.purged)),
+        "files": plan.files.totals.describe(),
+        "bytes": plan.files.totals.bytes,
+    }

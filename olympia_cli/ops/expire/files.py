@@ -1,0 +1,127 @@
+"""Files that are to go: listed in this process, or counted in it and listed elsewhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from olympia_cli.format.paths import FileKind, parse_root_path
+from olympia_cli.ops.expire.manifest import Doomed, Manifest, check_deletable
+from olympia_cli.ops.progress import Progress
+from olympia_cli.storage.protocol import Store
+
+if TYPE_CHECKING:
+    from olympia_cli.ops.expire.plan import Planner
+
+DELETED_AT_ONCE = 10_000
+ROOT, TRANSACTION = FileKind.ROOT.value, FileKind.TRANSACTION.value
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """How many files of each kind there are, and how large they are together."""
+
+    kinds: Mapping[str, int]
+    bytes: int
+
+    @property
+    def files(self) -> int:
+        return sum(self.kinds.values())
+
+    def describe(self) -> dict[str, int]:
+        """How many files of each kind, under plural names."""
+        return {_plural(kind): self.kinds.get(kind.value, 0) for kind in _KINDS}
+
+
+_KINDS = (FileKind.ROOT, FileKind.NODE, FileKind.DEFINITION, FileKind.TRANSACTION, FileKind.TEMPORARY)
+
+
+def _plural(kind: FileKind) -> str:
+    return "temporaries" if kind is FileKind.TEMPORARY else kind.value + "s"
+
+
+class Going(Protocol):
+    """Files that are to go, wherever they are listed: what a plan counts, and what an expire does with them."""
+
+    @property
+    def totals(self) -> Totals: ...
+
+    def __iter__(self) -> Iterator[Doomed]:
+        """Each of them. Where there may be too many for one process, nothing that an expire does asks for it."""
+        ...
+
+    def manifest(self, path: str, oldest: int, former_oldest: int) -> Manifest:
+        """A manifest that names them. Its parts, if it has any, are written; itself it is not."""
+        ...
+
+    def roots(self) -> Iterator[Doomed]:
+        """Those that are roots, the oldest first."""
+        ...
+
+    def saves(self) -> Iterator[Doomed]:
+        """Those of distributed transactions, the files of each together."""
+        ...
+
+    def delete_others(self, store: Store, below: int, progress: Progress) -> None:
+        """Delete all that are neither; Damaged when one is not a file that a purge below this version deletes."""
+        ...
+
+    def still_dead(self, planner: Planner, purged: int) -> Going:
+        """Those that nothing needs which the planner sees, given that the versions from `purged` on can come back."""
+        ...
+
+
+class Listed(tuple[Doomed, ...]):
+    """Files that are listed in this process."""
+
+    @cached_property
+    def totals(self) -> Totals:
+        return Totals(Counter(file.kind for file in self), sum(file.bytes for file in self))
+
+    def manifest(self, path: str, oldest: int, former_oldest: int) -> Manifest:
+        return Manifest(path, oldest, former_oldest, self)
+
+    def roots(self) -> Iterator[Doomed]:
+        return iter(sorted((file for file in self if file.kind == ROOT), key=_order))
+
+    def saves(self) -> Iterator[Doomed]:
+        return iter(sorted((file for file in self if file.kind == TRANSACTION), key=_order))
+
+    def delete_others(self, store: Store, below: int, progress: Progress) -> None:
+        delete_checked(store, (file for file in self if file.kind not in (ROOT, TRANSACTION)), below, progress)
+
+    def still_dead(self, planner: Planner, purged: int) -> Listed:
+        planner.walk_from(purged)
+        return Listed(file for file in self if not planner.is_live(file.path))
+
+
+def delete_checked(store: Store, files: Iterable[Doomed], below: int, progress: Progress) -> int:
+    """Delete files in batches, each of which is looked at before; how many there were."""
+    files, deleted = iter(files), 0
+    while batch := list(islice(files, DELETED_AT_ONCE)):
+        check_deletable(batch, below, store.uri)
+        store.delete_many([file.path for file in batch])
+        progress.advance(len(batch))
+        deleted += len(batch)
+    return deleted
+
+
+def in_order(files: Iterable[Doomed]) -> Listed:
+    """Whatever leads to other files before those: roots, the oldest first, transactions, then nodes and definitions."""
+    return Listed(sorted(files, key=_order))
+
+
+def _order(file: Doomed) -> tuple[int, int, str]:
+    return _ORDER[file.kind], parse_root_path(file.path) or 0, file.path
+
+
+_ORDER = {
+    kind.value: at
+    for at, kind in enumerate(
+        (FileKind.ROOT, FileKind.TRANSACTION, FileKind.NODE, FileKind.DEFINITION, FileKind.TEMPORARY)
+    )
+}

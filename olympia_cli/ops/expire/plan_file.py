@@ -1,0 +1,125 @@
+"""An expire plan as a file: written, looked at, approved, and applied later, if the world has not moved against it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from olympia_cli.errors import InvalidOption, Refused
+from olympia_cli.names import time_text
+from olympia_cli.ops.expire.files import Listed
+from olympia_cli.ops.expire.manifest import Doomed, manifest_of
+from olympia_cli.ops.expire.plan import Planner
+from olympia_cli.ops.expire.retention import Policy
+from olympia_cli.ops.expire.values import ExpirePlan, Floors, PurgePlan
+
+FORMAT = 1
+MOVED = "make a new plan and look at it again"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a plan file says: the policy with its limits as points in time, and what it would take."""
+
+    catalog: str
+    policy: Policy
+    floors: Floors
+    oldest: int
+    former_oldest: int
+    marked: tuple[str, ...]
+    purged: int
+    manifests: tuple[str, ...]
+    unfinished: tuple[str, ...]
+    deleted: tuple[str, ...]
+
+
+def encode_plan(planner: Planner, policy: Policy, floors: Floors, plan: ExpirePlan) -> str:
+    document = {
+        "format": FORMAT,
+        "catalog": planner.store.uri,
+        "catalog_id": planner.definition.id,
+        "version": plan.head,
+        "created_at": time_text(planner.now),
+        "policy": asdict(policy),
+        "floors": asdict(floors),
+        "mark": {
+            "oldest": plan.mark.oldest,
+            "former_oldest": plan.mark.former_oldest,
+            "files": [asdict(file) for file in plan.mark.files],
+        },
+        "purge": {
+            "purged": plan.purge.purged,
+            "manifests": list(plan.purge.manifests),
+            "unfinished": list(plan.purge.unfinished),
+            "files": [asdict(file) for file in plan.purge.files],
+        },
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def decode_plan(text: str, name: str) -> Planned:
+    try:
+        found: Any = json.loads(text)
+        if found["format"] != FORMAT or int(found["policy"]["keep_last"]) < 1:
+            raise ValueError
+        policy, floors, mark, purge = found["policy"], found["floors"], found["mark"], found["purge"]
+        offline = bool(policy["offline"]) and bool(floors["offline"])
+        return Planned(
+            catalog=str(found["catalog_id"]),
+            policy=Policy(int(policy["keep_last"]), int(policy["cutoff_millis"]), str(policy["since"]), offline),
+            floors=Floors(int(floors["grace_millis"]), int(floors["quarantine_millis"]), offline),
+            oldest=int(mark["oldest"]),
+            former_oldest=int(mark["former_oldest"]),
+            marked=tuple(str(file["path"]) for file in mark["files"]),
+            purged=int(purge["purged"]),
+            manifests=tuple(str(path) for path in purge["manifests"]),
+            unfinished=tuple(str(path) for path in purge["unfinished"]),
+            deleted=tuple(str(file["path"]) for file in purge["files"]),
+        )
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        raise InvalidOption(f"{name!a} is not a plan of expire", hint="make one with expire --plan FILE") from None
+
+
+def recompute(planner: Planner, planned: Planned) -> ExpirePlan:
+    """The plan as it is today, with nothing in it that was not planned.
+
+    Refused when something that was to go would now be kept. New commits alone are no obstacle.
+    """
+    if planned.catalog != planner.definition.id:
+        raise Refused("the plan is of another catalog", hint="check the location")
+    if not planned.former_oldest <= planner.oldest <= planned.oldest:
+        raise Refused(f"the oldest version is {planner.oldest} by now", hint=MOVED)
+    today = planner.expire(planned.policy, not_beyond=planned.oldest)
+    if today.mark.oldest != planned.oldest:
+        first = today.mark.kept[0]
+        raise Refused(f"version {first.version} would now be kept: {first.detail}", hint=MOVED)
+    purge = today.purge
+    if not set(planned.manifests) <= set(purge.manifests) or planned.purged > purge.purged:
+        raise Refused("what was to be purged is no longer in quarantine", hint=MOVED)
+    unfinished = tuple(path for path in purge.unfinished if path in planned.unfinished)
+    leaving = {*planned.manifests, *unfinished}
+    return ExpirePlan(
+        today.head,
+        replace(today.mark, files=_still(planner, planned.marked, today.mark.files)),
+        PurgePlan(
+            purged=max(planned.purged, purge.former_purged),
+            former_purged=purge.former_purged,
+            # what has rested long enough only since the plan was made is left for the next run
+            manifests=planned.manifests,
+            unfinished=unfinished,
+            parts=tuple(path for path in purge.parts if manifest_of(path) in leaving),
+            files=_still(planner, planned.deleted, purge.files),
+            rescued=purge.rescued,
+            notes=purge.notes,
+        ),
+    )
+
+
+def _still(planner: Planner, planned: Sequence[str], today: Iterable[Doomed]) -> Listed:
+    wanted, today = set(planned), list(today)
+    kept = next((path for path in wanted.difference(file.path for file in today) if planner.is_live(path)), None)
+    if kept is not None:
+        raise Refused(f"{kept} was to go and would now be kept", hint=MOVED)
+    return Listed(file for file in today if file.path in wanted)

@@ -1,0 +1,286 @@
+"""Which versions a policy keeps. A version goes only if count and age both allow it, and from the old end only."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.errors import Damaged, InvalidReference, OlympiaError, PathMissing, Refused, StoreError
+from olympia_cli.format import definitions
+from olympia_cli.format.action_types import EXPIRES
+from olympia_cli.format.actions import decode_action
+from olympia_cli.format.node_file import decode_action_rows, decode_root
+from olympia_cli.format.paths import root_path
+from olympia_cli.format.pb.actions_pb2 import ActionType
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.names import parse_duration, parse_time
+from olympia_cli.ops.expire.values import Kept
+
+MAX_AGE, MIN_VERSIONS = "olympia.retention.max-version-age", "olympia.retention.min-versions"
+DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS = "7d", 3
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How many versions to keep at least, and since when: what was current at `cutoff_millis` or later stays."""
+
+    keep_last: int
+    cutoff_millis: int
+    since: str
+    """The age in words, for people."""
+    offline: bool = False
+    """No writer is running, so that no transaction needs the version that it began at."""
+
+
+def read_policy(
+    definition: CatalogDef,
+    now_millis: int,
+    *,
+    keep_last: int | None = None,
+    older_than: str | None = None,
+    offline: bool = False,
+) -> Policy:
+    """The catalog's retention, with what was asked for in its place. Refused when that is below what is safe."""
+    if keep_last is not None and keep_last < 1:
+        raise Refused("a policy that keeps no version at all is refused", hint="keep one at least: --keep-last 1")
+    age = older_than if older_than is not None else definition.properties.get(MAX_AGE, DEFAULT_MAX_AGE)
+    try:
+        cutoff, since = now_millis - parse_duration(age), f"less than {age} ago"
+    except InvalidReference:
+        if older_than is None:
+            raise _unreadable(MAX_AGE, age, "--older-than") from None
+        cutoff, since = parse_time(age), f"after {age}"
+    if older_than is not None and not offline and now_millis - cutoff < definition.txn_ttl_millis:
+        raise Refused(
+            f"versions younger than a transaction's lifetime ({_hours(definition.txn_ttl_millis)}) may be in use",
+            hint="choose a greater age, or say --offline when no writer is running",
+        )
+    if keep_last is None:
+        text = definition.properties.get(MIN_VERSIONS, str(DEFAULT_MIN_VERSIONS))
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
+            raise _unreadable(MIN_VERSIONS, text, "--keep-last")
+        keep_last = int(text)
+    return Policy(keep_last, cutoff, since, offline)
+
+
+def _unreadable(key: str, value: str, option: str) -> Refused:
+    """What somebody meant by it may have been to keep much more than the default does."""
+    return Refused(
+        f"the catalog's property {key} is {value[:60]!a}, which cannot be understood",
+        hint=f"correct it with catalog alter, or give {option}",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What decides about a version: when the next one came, until which it was the latest, and its lifetime.
+
+    A version that cannot be read has the values of its neighbours, those that keep it longer.
+    """
+
+    version: int
+    superseded_at_millis: int
+    txn_ttl_millis: int
+    superseded_on_store_millis: int = 0
+    """The same by the store's clock: a writer that sleeps before it commits has fixed its own time long before."""
+
+
+class Versions:
+    """The roots from the oldest version to the one before the latest, each read once.
+
+    `first_kept` goes through those that may go; `kept` gives the rest.
+    """
+
+    def __init__(
+        self,
+        head: Snapshot,
+        oldest: int,
+        known: Mapping[int, bytes] | None = None,
+        written: Mapping[int, int] | None = None,
+    ) -> None:
+        """`known` are roots that were read before, `written` when roots were written by the store's clock."""
+        self._written = written or {}
+        self._head = head
+        self._lifetimes = _Lifetimes(head)
+        self._waiting: deque[tuple[int, str, bytes | StoreError]] = deque()
+        self._stream = self._read(range(oldest, head.version), known or {})
+
+    def _read(self, numbers: range, known: Mapping[int, bytes]) -> Iterator[tuple[int, str, bytes | StoreError]]:
+        found = iter(self._head.store.read_many(root_path(number) for number in numbers if number not in known))
+        for number in numbers:
+            if number in known:
+                yield number, root_path(number), known[number]
+            else:
+                yield number, *next(found)
+
+    def first_kept(self, policy: Policy, limits: Limits) -> int:
+        """The oldest version that stays."""
+        for past in self.pasts():
+            if why_kept(past, policy, limits):
+                return past.version
+            self._waiting.popleft()
+        return self._head.version
+
+    def kept(self) -> Iterator[tuple[int, str, bytes]]:
+        """Version, path and bytes of the roots that stay, the oldest first; Damaged when one is missing."""
+        while self._waiting:
+            yield _whole(*self._waiting.popleft())
+        for number, path, data in self._stream:
+            yield _whole(number, path, data)
+        yield self._head.version, self._head.file.path, self._head.file.data
+
+    def pasts(self) -> Iterator[Past]:
+        """What decides about each version, as far as it is asked for."""
+        held: list[tuple[int, int]] = []
+        for number, path, data in self._stream:
+            self._waiting.append((number, path, data))
+            if isinstance(data, Exception) and not isinstance(data, PathMissing):
+                raise data
+            try:
+                root = decode_root(b"" if isinstance(data, Exception) else data, path)
+                created, lifetime = root.created_at_millis, self._lifetimes.of(root.catalog_def)
+            except Damaged:
+                held.append((number, self._lifetimes.longest))
+                continue
+            # what came before ended, at the latest, when this one began
+            yield from (self._past(waiting, created, ttl, number) for waiting, ttl in held)
+            held = [(number, lifetime)]
+        head = self._head
+        yield from (self._past(waiting, head.created_at_millis, ttl, head.version) for waiting, ttl in held)
+
+    def _past(self, version: int, superseded_at: int, ttl: int, successor: int) -> Past:
+        return Past(version, superseded_at, ttl, self._written.get(successor, 0))
+
+
+def _whole(version: int, path: str, data: bytes | StoreError) -> tuple[int, str, bytes]:
+    if isinstance(data, PathMissing):
+        raise Damaged(path, f"version {version} is missing")
+    if isinstance(data, Exception):
+        raise data
+    return version, path, data
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """From which version on all stay, whatever their age, and for whom."""
+
+    counted_from: int
+    """The first of the last so many."""
+    transactions_from: int
+    exports_from: int
+    plan_from: int
+    now_millis: int
+    store_now_millis: int
+
+    def explain(self, reason: str, policy: Policy) -> str:
+        return {
+            "keep-last": f"one of the last {policy.keep_last}",
+            "age": f"it was current {policy.since}",
+            "transaction": f"a live transaction began at version {self.transactions_from}",
+            "export": f"an export shares the files of version {self.exports_from}",
+            "plan": "the plan keeps it",
+        }.get(reason, "a transaction that began at it, or at an older kept version, may commit")
+
+
+def why_kept(past: Past, policy: Policy, limits: Limits) -> str:
+    """The first reason for which a version stays; nothing when it may go."""
+    if past.version >= limits.counted_from:
+        return "keep-last"
+    if past.superseded_at_millis > policy.cutoff_millis:
+        return "age"
+    for reason, version in (
+        ("transaction", limits.transactions_from),
+        ("export", limits.exports_from),
+        ("plan", limits.plan_from),
+    ):
+        if past.version >= version:
+            return reason
+    lifetime = past.txn_ttl_millis + HALF_AN_HOUR_MILLIS
+    in_use = (
+        past.superseded_at_millis + lifetime > limits.now_millis
+        or past.superseded_on_store_millis + lifetime > limits.store_now_millis
+    )
+    return "in-use" if in_use and not policy.offline else ""
+
+
+def explain_kept(created: Iterable[tuple[int, int]], policy: Policy, limits: Limits) -> Iterator[Kept]:
+    """The reason for each version that stays, given when each was created; the latest is the last of them."""
+    before: int | None = None
+    for version, millis in created:
+        if before is not None:
+            reason = why_kept(Past(before, millis, 0, 0), policy, limits) or "in-use"
+            yield Kept(before, reason, limits.explain(reason, policy))
+        before = version
+    if before is not None:
+        yield Kept(before, "latest", "the latest version")
+
+
+class Counted:
+    """The last versions, counted from the latest. Those that an expire committed itself do not count: they hold nothing
+    new, and would push out of history what the number is there to keep.
+    """
+
+    KNOWN_BYTES = 256 * 2**20
+
+    def __init__(self, head: Snapshot, oldest: int) -> None:
+        self._head = head
+        self._oldest = oldest
+        self._counted: list[int] = [] if _is_housekeeping(head.file.data, head.file.path) else [head.version]
+        self._next = head.version - 1
+        self.known: dict[int, bytes] = {}
+        """Roots that were read on the way, so that they need not be read again; so many as fit."""
+        self._room = self.KNOWN_BYTES
+
+    def first_of_last(self, number: int) -> int:
+        """The first of the last so many versions."""
+        while len(self._counted) < number and self._next >= self._oldest:
+            versions = range(self._next, max(self._next - min(number, 64), self._oldest - 1), -1)
+            found = self._head.store.read_many(root_path(version) for version in versions)
+            for version, (path, data) in zip(versions, found, strict=True):
+                if isinstance(data, bytes) and len(data) <= self._room:
+                    self.known[version] = data
+                    self._room -= len(data)
+                if not (isinstance(data, bytes) and _is_housekeeping(data, path)):
+                    self._counted.append(version)
+            self._next = versions[-1] - 1
+        if len(self._counted) >= number:
+            return self._counted[number - 1]
+        return self._oldest
+
+
+def _is_housekeeping(data: bytes, path: str) -> bool:
+    """Whether the version did nothing but what an expire does; one that cannot be read may have done more."""
+    try:
+        types = {decode_action(key, value, path).type for key, value in decode_action_rows(data, path)}
+    except Damaged:
+        return False
+    return bool(types & EXPIRES) and types <= EXPIRES | {ActionType.COMMIT_INFO}
+
+
+class _Lifetimes:
+    """The lifetime of transactions, by catalog definition: few versions change it, so few files are read."""
+
+    def __init__(self, head: Snapshot) -> None:
+        self._store = head.store
+        self.longest = head.definition.txn_ttl_millis
+        self._known = {head.root.catalog_def: self.longest}
+
+    def of(self, path: str) -> int:
+        if path not in self._known:
+            try:
+                found = definitions.decode(CatalogDef, self._store.read(path), path).txn_ttl_millis
+            except OlympiaError as error:
+                if not isinstance(error, Damaged | PathMissing):
+                    raise
+                found = self.longest
+            self._known[path] = found
+            self.longest = max(self.longest, found)
+        return self._known[path]
+
+
+def _hours(millis: int) -> str:
+    hours = millis / 3_600_000
+    return f"{hours / 24:g}d" if hours >= 48 else f"{hours:g}h"

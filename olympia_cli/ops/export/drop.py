@@ -1,0 +1,117 @@
+"""Forgetting an export; on request, and only where nothing else is with it, deleting its files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.exports import ExportRecord, read_exports
+from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PartlyDone, PathMissing, Refused
+from olympia_cli.format.actions import Action
+from olympia_cli.format.node_file import decode_root
+from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, root_path
+from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
+from olympia_cli.ops.export.copy import Counted
+from olympia_cli.ops.export.note import Mode, Note
+from olympia_cli.ops.export.verify import note_of
+from olympia_cli.ops.export.walk import Walk, sound
+from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.storage.protocol import FileInfo, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """All files of a full export, and nothing but these."""
+
+    dest: Store
+    version: int
+    walk: Walk
+    counted: Counted
+
+    def __contains__(self, path: str) -> bool:
+        return path in _OWN or path == root_path(self.version) or path in self.walk
+
+
+_OWN = (LATEST, OLDEST, EXPORT_NOTE)
+
+
+def drop_export(catalog: Catalog, name: str, message: str = "", retry_for: float = 60.0) -> int:
+    """Forget an export: the version that no longer records it. What it pinned goes with the next expire."""
+    transaction = catalog.begin()
+    definition = transaction.base.definition
+    exports = read_exports(definition)
+    if name not in exports:
+        raise ExportNotFound(f"there is no export {name!a}", hint="list the exports to see what there is")
+    # what the record says is for the log; one that cannot be read is dropped all the same
+    payload = ExportDef(name=name, location=definition.exported_snapshots[name], dropped=True)
+    if (record := exports[name]) is not None:
+        payload.version, payload.mode = record.version, record.mode
+    transaction.do(Action(ActionType.CATALOG_EXPORT, None, b"", payload.SerializeToString()))
+    return catalog.commit(transaction, message, retry_for=retry_for).version
+
+
+def plan_deletion(dest: Store, record: ExportRecord, catalog_id: str, progress: Progress = SILENT) -> Deletion:
+    """What deleting an export's files would delete; Refused unless the place holds just what the export wrote."""
+    if record.mode != Mode.FULL:
+        raise Refused(
+            f"{record.name} is a {record.mode} export: only the files of a full one are deleted",
+            hint="drop it without --delete-files, and delete what lies at its location yourself",
+        )
+    note = note_of(dest, record)
+    _check_owner(note, record, catalog_id, dest)
+    path = root_path(record.version)
+    progress.phase("looking at the export's files")
+    try:
+        root = decode_root(dest.read(path), path)
+        walk = Walk(path, root, note.scope, lambda paths, copied: dest.read_many(paths), skip=lambda definition: True)
+        for _ in sound(walk):
+            progress.advance()
+    except (Damaged, PathMissing) as error:
+        raise Refused(
+            f"it is not known what belongs to the export: {error.message}",
+            hint="drop it without --delete-files, and delete what lies at its location yourself",
+        ) from None
+    plan = Deletion(dest, record.version, walk, Counted())
+    counted = Counted()
+    for size in (file.size for file in _listed(plan)):
+        counted = counted.plus(size)
+    return Deletion(dest, record.version, walk, counted)
+
+
+def delete_files(plan: Deletion, progress: Progress = SILENT) -> None:
+    """Delete the files of an export that is dropped: its root first, so that it no longer opens, and the note last.
+
+    Nothing else records it by then, so whatever stops this is PartlyDone, which says where the files are.
+    """
+    progress.phase("deleting", plan.counted.files)
+    first, last = [root_path(plan.version), LATEST, OLDEST], [EXPORT_NOTE]
+    try:
+        # listed in full before anything is deleted: somebody may have begun to use it since
+        paths = [file.path for file in _listed(plan) if file.path not in first and file.path not in last]
+        for batch in (first, paths, last):
+            plan.dest.delete_many(batch)
+            progress.advance(len(batch))
+    except OlympiaError as error:
+        raise PartlyDone(
+            f"the export is dropped, but files are left at {plan.dest.uri}: {error.message}",
+            hint="look at what is there, and delete it yourself once nobody needs it",
+        ) from error
+
+
+def _listed(plan: Deletion) -> Iterator[FileInfo]:
+    for file in plan.dest.list():
+        if file.path not in plan:
+            raise Refused(
+                f"{plan.dest.uri} holds files that the export did not write, such as {file.path!a}",
+                hint="somebody uses it: drop it without --delete-files",
+            )
+        yield file
+
+
+def _check_owner(note: Note, record: ExportRecord, catalog_id: str, dest: Store) -> None:
+    if note.catalog != catalog_id or note.name != record.name:
+        raise Refused(
+            f"{dest.uri} does not say that it is the export {record.name} of this catalog",
+            hint="drop it without --delete-files, and delete what lies at its location yourself",
+        )

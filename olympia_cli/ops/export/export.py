@@ -1,0 +1,264 @@
+"""Exporting a version to another place, and going on with an export that was interrupted."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
+from olympia_cli.catalog.exports import root_uri
+from olympia_cli.catalog.references import at_version
+from olympia_cli.catalog.snapshot import Snapshot, expired_before
+from olympia_cli.errors import (
+    CommitConflict,
+    Damaged,
+    ExportExists,
+    ExportNotFound,
+    InvalidLocation,
+    InvalidOption,
+    LocationNotEmpty,
+    PathMissing,
+    PathTaken,
+    TransactionExpired,
+    VersionNotFound,
+)
+from olympia_cli.format.actions import Action
+from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, new_definition_path, new_node_path, root_path
+from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
+from olympia_cli.names import Kind, Reference, check_export_name, time_text
+from olympia_cli.ops.export.copy import (
+    Counted,
+    check_alone,
+    create_all,
+    exported_root,
+    own_definition,
+    same_root,
+)
+from olympia_cli.ops.export.engine import LOCAL, ExportEngine
+from olympia_cli.ops.export.note import Mode, Note, Scope, new_note, read_note, resume_words
+from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.storage.exclusive import check_exclusive_create
+from olympia_cli.storage.protocol import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """An export that is complete and recorded. `version` is the catalog's once it is."""
+
+    note: Note
+    location: str
+    counted: Counted
+    version: int
+
+
+def describe_exported(done: Exported) -> dict[str, Any]:
+    """What `export create` and `export resume` print."""
+    note = done.note
+    return {
+        "name": note.name,
+        "mode": note.scope.mode.value,
+        "at_version": note.version,
+        "location": done.location,
+        "root": root_uri(done.location, note.version),
+        "files": done.counted.files,
+        "bytes": done.counted.bytes,
+        "expires_at": None if note.expires_at_millis is None else time_text(note.expires_at_millis),
+        "version": done.version,
+    }
+
+
+def create_export(
+    catalog: Catalog,
+    dest: Store,
+    name: str,
+    scope: Scope,
+    *,
+    at: Reference | None = None,
+    expires_at_millis: int | None = None,
+    message: str = "",
+    retry_for: float = 60.0,
+    progress: Progress = SILENT,
+    engine: ExportEngine = LOCAL,
+) -> Exported:
+    """Export a version. In this order, so that what is interrupted is never recorded and never opens as a catalog:
+
+    1 refuse what cannot be, before anything is written
+    2 the note at the destination, created exclusively: from now on it is this export's
+    3 nodes and definitions, in parallel; all that was copied is read back
+    4 the hints, and the root last: a full export opens as a catalog
+    5 the pin, where files are shared, and the record: a commit of its own
+    """
+    check_export_name(name)
+    latest = catalog.begin().base
+    if name in latest.definition.exported_snapshots:
+        raise ExportExists(f"there is an export {name} already")
+    if expires_at_millis is not None and expires_at_millis <= catalog.clock.now_millis():
+        raise InvalidOption("the export would have expired before it is made", hint="choose a time to come")
+    check_apart(catalog.store.uri, dest.uri)
+    snapshot = latest if at is None else catalog.snapshot(at)
+    _check_kept(snapshot.version, latest)
+    _check_empty(dest)
+    check_exclusive_create(dest)
+    own = own_definition(snapshot.definition) if scope.mode is Mode.FULL else None
+    note = new_note(
+        catalog=snapshot.definition.id,
+        source=catalog.store.uri,
+        name=name,
+        version=snapshot.version,
+        scope=scope,
+        expires_at_millis=expires_at_millis,
+        definition=None if own is None else new_definition_path(Kind.CATALOG, None),
+    )
+    try:
+        dest.create(EXPORT_NOTE, note.encode())
+    except PathTaken:
+        raise LocationNotEmpty(f"another process exports to {dest.uri}") from None
+    return _export(catalog, snapshot, dest, note, True, message, retry_for, progress, engine)
+
+
+def resume_export(
+    catalog: Catalog,
+    dest: Store,
+    name: str,
+    *,
+    message: str = "",
+    retry_for: float = 60.0,
+    progress: Progress = SILENT,
+    engine: ExportEngine = LOCAL,
+) -> Exported:
+    """Go on with an export that was interrupted: only what is missing is copied. One that is recorded is checked."""
+    check_export_name(name)
+    note = read_note(dest)
+    latest = catalog.begin().base
+    if note is None:
+        raise ExportNotFound(f"there is no export at {dest.uri} to go on with", hint="begin one with: export create")
+    if note.name != name or note.catalog != latest.definition.id:
+        whose = f"the export {note.name}" if note.catalog == latest.definition.id else "an export of another catalog"
+        raise LocationNotEmpty(f"{dest.uri} holds {whose}, not {name}", hint="name the place of this export")
+    if name in latest.definition.exported_snapshots:
+        if latest.definition.exported_snapshots[name] != root_uri(dest.uri, note.version):
+            raise ExportExists(f"there is an export {name} at another place already")
+        progress.phase("checking the copy")
+        path = root_path(note.version)
+        return Exported(note, dest.uri, engine.check(path, dest.read(path), note, dest, progress), latest.version)
+    if note.expires_at_millis is not None and note.expires_at_millis <= catalog.clock.now_millis():
+        raise InvalidOption("the export has expired before it was complete", hint="begin it anew at another place")
+    _check_kept(note.version, latest)
+    snapshot = at_version(note.version, latest)
+    return _export(catalog, snapshot, dest, note, False, message, retry_for, progress, engine)
+
+
+def check_apart(source: str, dest: str) -> None:
+    """Raise unless a catalog and the place that a copy of it goes to lie outside each other."""
+    if "://" not in source and "://" not in dest:
+        # links, bind mounts and filesystems that do not care about case: only the system knows what is the same
+        inside, around = _is_below(dest, source), _is_below(source, dest)
+    else:
+        # a catalog below the destination shows in its listing
+        inside, around = f"{dest}/".startswith(f"{source.rstrip('/')}/") and dest != source, False
+    if inside or around:
+        what = "lies inside the catalog" if inside else "holds the catalog"
+        raise InvalidLocation(f"the destination {dest} {what} {source}", hint="choose a place of its own")
+
+
+def _is_below(path: str, folder: str) -> bool:
+    """Whether a path is the folder or leads below it."""
+    here = os.path.realpath(path)
+    while True:
+        try:
+            if os.path.samefile(here, folder):
+                return True
+        except OSError:
+            pass  # not there yet
+        above = os.path.dirname(here)
+        if above == here:
+            return False
+        here = above
+
+
+def _check_kept(version: int, latest: Snapshot) -> None:
+    oldest = expired_before(latest.definition)
+    if version < oldest:
+        raise VersionNotFound(f"version {version} does not exist any more: the oldest is {oldest}", hint="")
+
+
+def _check_empty(dest: Store) -> None:
+    for file in dest.list():
+        note = read_note(dest)
+        if note is not None:
+            raise LocationNotEmpty(
+                f"{dest.uri} holds the export {note.name!a} of version {note.version}",
+                hint=f"choose an empty folder or prefix, or go on with: {resume_words(note.name, dest.uri)}",
+            )
+        raise LocationNotEmpty(f"{dest.uri} is not empty: it holds {file.path!a}")
+
+
+def _export(
+    catalog: Catalog,
+    snapshot: Snapshot,
+    dest: Store,
+    note: Note,
+    fresh: bool,
+    message: str,
+    retry_for: float,
+    progress: Progress,
+    engine: ExportEngine,
+) -> Exported:
+    """Steps 3 to 5."""
+    progress.phase("copying")
+    try:
+        check = engine.copy(snapshot, note, dest, fresh, progress)
+        data = exported_root(snapshot, note)
+    except Damaged as error:
+        # an expire deletes files of versions that no longer count
+        _check_kept(note.version, catalog.snapshot())
+        raise Damaged(error.path, error.reason, hint="nothing was recorded; export a version that is whole") from None
+    path = snapshot.file.path
+    counted = check(path, data)
+    _write_root(dest, note, path, data)
+    version = _record(catalog, dest, note, snapshot.file.data, message, retry_for)
+    return Exported(note, dest.uri, counted, version)
+
+
+def _write_root(dest: Store, note: Note, path: str, data: bytes) -> None:
+    """Step 4. A root that is there already stays: others may have committed on it since."""
+    check_alone(dest, note.version)
+    try:
+        if same_root(dest.read(path), data, path):
+            return
+    except PathMissing:
+        pass
+    if note.scope.mode is Mode.FULL:
+        for hint in (OLDEST, LATEST):
+            dest.overwrite(hint, str(note.version).encode())
+    create_all(dest, {path: data}, note)
+    check_alone(dest, note.version)
+
+
+def _record(catalog: Catalog, dest: Store, note: Note, root: bytes, message: str, retry_for: float) -> int:
+    """Step 5: the version that records the export."""
+    transaction = catalog.begin()
+    uri = root_uri(dest.uri, note.version)
+    exports = transaction.base.definition.exported_snapshots
+    if note.name in exports:
+        if exports[note.name] == uri:
+            return transaction.base.version
+        raise ExportExists(f"there is an export {note.name} at another place already")
+    payload = ExportDef(name=note.name, location=uri, mode=note.scope.mode, version=note.version)
+    payload.expires_at_millis = note.expires_at_millis or 0
+    if note.scope.shares:
+        # until the record stands, the pin is protected by its age alone, like any file that no root refers to yet
+        payload.pin = new_node_path()
+        catalog.store.create(payload.pin, root)
+        latest = transaction.began_at_millis + HALF_AN_HOUR_MILLIS
+        transaction.expires_at_millis = min(transaction.expires_at_millis, latest)
+    transaction.do(Action(ActionType.CATALOG_EXPORT, None, b"", payload.SerializeToString()))
+    again = f"the copy is complete, go on with: {resume_words(note.name, dest.uri)}"
+    try:
+        return catalog.commit(transaction, message, retry_for=retry_for).version
+    except TransactionExpired as error:
+        raise TransactionExpired(error.message, hint=again) from error
+    except CommitConflict as error:
+        raise CommitConflict(error.message, hint=again) from error

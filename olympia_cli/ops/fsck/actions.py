@@ -1,0 +1,184 @@
+"""What the log says where files no longer do: which objects a version changed, and what their definitions held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import cast
+
+from google.protobuf.message import DecodeError
+
+from olympia_cli.catalog.draft import Draft
+from olympia_cli.catalog.protection import keep_protection
+from olympia_cli.catalog.redo import redo
+from olympia_cli.errors import Damaged, OlympiaError
+from olympia_cli.format import definitions
+from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, RENAMES, RESTORES, renamed
+from olympia_cli.format.actions import Action, decode_action
+from olympia_cli.format.definitions import CLASSES
+from olympia_cli.format.keys import KeyCodec
+from olympia_cli.format.node_file import DIGEST_KEY, decode_action_rows
+from olympia_cli.format.pb.actions_pb2 import ActionType, RollbackDef
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.names import Kind, NamespaceName, ObjectName
+from olympia_cli.ops.fsck.chain import ChainReader
+
+
+def read_actions(data: bytes, path: str) -> tuple[Action, ...] | None:
+    """The actions of a root; None when they cannot be read."""
+    try:
+        return tuple(decode_action(key, value, path) for key, value in decode_action_rows(data, path))
+    except Exception:
+        # what a decoder stumbles over is damage, and told elsewhere
+        return None
+
+
+def follow_names(names: set[ObjectName], actions: Iterable[Action]) -> set[ObjectName]:
+    """The names after actions; what does not concern them changes nothing."""
+    for action in actions:
+        if action.name is None:
+            continue
+        if action.type in CREATES or action.type in RESTORES or action.type in ALTERS:
+            names.add(action.name)
+        elif action.type in DROPS:
+            names.discard(action.name)
+            if isinstance(action.name, NamespaceName):
+                names = {one for one in names if one.namespace != action.name.namespace}
+        elif action.type in RENAMES:
+            names.discard(action.name)
+            names.add(renamed(action))
+    return names
+
+
+def disproved(
+    reader: ChainReader,
+    versions: Sequence[int],
+    unverified: dict[int, tuple[str, Kind, str]],
+    first: dict[int, int],
+    keys: KeyCodec,
+) -> Iterator[int]:
+    """Definitions without a digest that differ from all that the log says was written for their objects.
+
+    A cut at the end of a field leaves a message that can be parsed and has no digest any more; the log still has the
+    whole of it. Where a part of the log cannot be read, that of the `first` version with the definition decides. Where
+    another program committed too, it may have written the definition, and nothing is said.
+    """
+    wanted: dict[ObjectName, list[int]] = {}
+    for number, (_, _, key) in unverified.items():
+        # a key that no object can have names nothing, and is told as such
+        with suppress(Damaged):
+            wanted.setdefault(keys.decode(key, ""), []).append(number)
+    written: dict[int, dict[int, set[bytes]]] = {number: {} for number in unverified}
+    sure = True
+    for found in reader.roots(versions):
+        actions = read_actions(found.data, found.path) if found.root is not None and found.data is not None else None
+        if actions is None:
+            sure = False
+            continue
+        if not _ours(found.data, actions):
+            return
+        for action in actions:
+            if action.name is None or not action.definition:
+                continue
+            names = [action.name, renamed(action)] if action.type in RENAMES else [action.name]
+            for number in (number for name in names for number in wanted.get(name, ())):
+                bodies = written[number].setdefault(found.version, set())
+                bodies.add(_plain(action.kind, action.definition))
+    expected: dict[int, set[bytes]] = {}
+    for number, logged in written.items():
+        if sure:
+            expected[number] = {one for bodies in logged.values() for one in bodies}
+        else:
+            expected[number] = logged.get(first.get(number, -1), set())
+    paths = {unverified[number][0]: number for number in unverified if expected[number]}
+    for path, data in reader.files.read_many(paths):
+        number = paths[path]
+        if isinstance(data, bytes) and _plain(unverified[number][1], data) not in expected[number]:
+            yield number
+
+
+def disproved_catalogs(reader: ChainReader, versions: Sequence[int]) -> Iterator[str]:
+    """Catalog definitions without a digest that are not what the log leads to.
+
+    What the catalog was is followed from version to version: by definitions that have a digest, and by the actions
+    where they have none.
+    """
+    states: dict[int, CatalogDef | None] = {}
+    state: CatalogDef | None = None
+    told: set[str] = set()
+    for found in reader.roots(versions):
+        actions = read_actions(found.data, found.path) if found.data is not None else None
+        if found.root is None or actions is None:
+            state = None
+            continue
+        if not _ours(found.data, actions):
+            return
+        catalog = reader.catalog(found.root.catalog_def)
+        state = _after(found.version, state, actions, states)
+        if catalog.definition is not None and catalog.verified:
+            state = _bare(catalog.definition)
+        elif catalog.definition is not None and state is not None and _bare(catalog.definition) != state:
+            if found.root.catalog_def not in told:
+                yield found.root.catalog_def
+            told.add(found.root.catalog_def)
+        states[found.version] = state
+
+
+def _ours(data: bytes | None, actions: Iterable[Action]) -> bool:
+    """Whether this program wrote a root."""
+    return data is not None and DIGEST_KEY in data and any(one.type == ActionType.COMMIT_INFO for one in actions)
+
+
+def _after(
+    version: int, state: CatalogDef | None, actions: Iterable[Action], states: dict[int, CatalogDef | None]
+) -> CatalogDef | None:
+    """The catalog definition after the actions of a version; None when they do not tell."""
+    for action in actions:
+        if action.name is not None:
+            continue
+        if action.type in (ActionType.CATALOG_CREATE, ActionType.CATALOG_ALTER):
+            found = action.parse_definition()
+            state = _bare(found) if isinstance(found, CatalogDef) else None
+        elif action.type == ActionType.CATALOG_REPAIR:
+            state = None
+        elif action.type == ActionType.CATALOG_ROLLBACK:
+            target = states.get(action.parse_payload(RollbackDef).to_version)
+            state = keep_protection(target, state) if target is not None and state is not None else None
+        elif (action.type == ActionType.CATALOG_EXPORT or action.type in EXPIRES) and state is not None:
+            draft = _Draft(state, version - 1)
+            try:
+                redo(action, cast(Draft, draft))
+                state = draft.catalog
+            except OlympiaError:
+                state = None
+    return state
+
+
+class _Draft:
+    """As much of a draft as the catalog's own actions look at."""
+
+    def __init__(self, definition: CatalogDef, version: int) -> None:
+        self._definition = definition
+        self.base = SimpleNamespace(version=version)
+
+    @property
+    def catalog(self) -> CatalogDef:
+        return _bare(self._definition)
+
+    def put_catalog(self, definition: CatalogDef) -> None:
+        self._definition = definition
+
+
+def _bare(definition: CatalogDef) -> CatalogDef:
+    copy = CatalogDef()
+    copy.CopyFrom(definition)
+    copy.ClearField("integrity")
+    return copy
+
+
+def _plain(kind: Kind, data: bytes) -> bytes:
+    try:
+        return definitions.body(CLASSES[kind].FromString(data))
+    except DecodeError:
+        return data

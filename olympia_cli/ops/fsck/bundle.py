@@ -1,0 +1,207 @@
+"""A zip file for whoever helps: the report and the structure of the node files, without any name that people gave.
+
+Names, locations, users, messages and values of properties are replaced by pseudonyms: the same name gives the same
+pseudonym within a bundle, so that the parts fit together, and nothing leads back, because the salt is thrown away. No
+file of the catalog goes in as it is.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import secrets
+import zipfile
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import Any
+
+from olympia_cli import __version__
+from olympia_cli.errors import Damaged, OlympiaError
+from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
+from olympia_cli.format.node_file import CREATED_AT_MILLIS, N_KEYS, PREVIOUS_ROOT, ROLLBACK_FROM_ROOT
+from olympia_cli.format.paths import FileKind, file_kind, parse_root_path
+from olympia_cli.format.salvage import Salvage, salvage
+from olympia_cli.names import ObjectName
+from olympia_cli.ops.fsck.findings import CODES, Finding, describe_finding
+from olympia_cli.ops.fsck.fsck import Report, describe_report
+from olympia_cli.storage.protocol import Store
+
+MOST_FILES = 500
+"""So many node files are looked into: those of the findings, then roots from the newest on, then what they point to."""
+
+_README = """This is what olympia fsck saw of a catalog.
+
+report.json   the findings
+structure.jsonl   a line for each node file that was looked into: its system rows, its keys and pointers, its problems
+files.json   how many files of each kind there are, and how large they are
+
+Names of namespaces, tables and views, locations, users, messages and the values of properties are not in it. They are
+replaced by pseudonyms such as name-3f9a2c1e, which stand for the same name everywhere in this file and cannot be turned
+back.
+"""
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_SYSTEM = frozenset({CREATED_AT_MILLIS, N_KEYS, PREVIOUS_ROOT, ROLLBACK_FROM_ROOT, CATALOG_DEF})
+
+
+_NUMBERS = frozenset({"F101", "F113", "F114", "F204", "F211"})
+"""The codes whose messages quote nothing but numbers."""
+
+
+def make_bundle(store: Store, report: Report) -> bytes:
+    """The bytes of the zip file."""
+    redact = _Redact()
+    files, kinds = _list(store)
+    keys = _codec(store, files)
+    document = describe_report(report)
+    document["findings"] = [redact.finding(one) for one in report.findings]
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("README.txt", _README)
+        archive.writestr("report.json", json.dumps({"program": f"olympia {__version__}", **document}, indent=1))
+        archive.writestr("files.json", json.dumps(kinds, indent=1))
+        lines = (json.dumps(one) for one in _structure(store, report, files, keys, redact))
+        archive.writestr("structure.jsonl", "\n".join(lines) + "\n")
+    return out.getvalue()
+
+
+class _Redact:
+    """Stable pseudonyms for one bundle."""
+
+    def __init__(self) -> None:
+        self._salt = secrets.token_bytes(16)
+
+    def word(self, text: str, what: str = "name") -> str:
+        if not text:
+            return ""
+        return f"{what}-{blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=4, key=self._salt).hexdigest()}"
+
+    def path(self, path: str) -> str:
+        """A path of the format without what people see in it; anything else is a pseudonym."""
+        kind = file_kind(path)
+        if kind is FileKind.DEFINITION:
+            folder, _, name = path.rpartition("/")
+            uuid = _UUID.match(name)
+            if uuid:
+                return f"{folder}/{uuid[0]}.binpb"
+        if kind is FileKind.UNKNOWN or path.startswith("def/dtxn/"):
+            return self.word(path, "path")
+        return path if kind is not FileKind.TEMPORARY else self.word(path, "temporary")
+
+    def object(self, name: ObjectName) -> dict[str, str]:
+        return {
+            "type": name.kind.word,
+            "namespace": self.word(name.namespace),
+            "name": self.word(name.name or name.namespace),
+        }
+
+    def finding(self, found: Finding) -> dict[str, Any]:
+        """A finding: its message may quote anything, so only what is made of the format's own words is kept."""
+        described = describe_finding(found)
+        described["path"] = self.path(found.path) if found.path not in ("", "vn/") else found.path
+        described["message"] = self.message(found)
+        described["objects"] = [self.object(one) for one in found.objects]
+        described["hint"] = ""
+        return described
+
+    def message(self, found: Finding) -> str:
+        numbers = re.findall(r"\b[0-9][0-9,]*\b", found.message) if found.code in _NUMBERS else []
+        return CODES.get(found.code, "") + (f" ({', '.join(numbers[:8])})" if numbers else "")
+
+
+def _list(store: Store) -> tuple[list[str], dict[str, dict[str, int]]]:
+    kinds: dict[str, dict[str, int]] = {}
+    roots: list[str] = []
+    for file in store.list(temporary=True):
+        kind = file_kind(file.path)
+        counted = kinds.setdefault(kind.value, {"files": 0, "bytes": 0, "empty": 0})
+        counted["files"] += 1
+        counted["bytes"] += file.size
+        counted["empty"] += not file.size
+        if kind is FileKind.ROOT:
+            roots.append(file.path)
+    roots.sort(key=lambda path: parse_root_path(path) or 0, reverse=True)
+    return roots, kinds
+
+
+def _codec(store: Store, roots: Iterable[str]) -> KeyCodec | None:
+    """The name sizes, from the newest root that says them."""
+    for path in list(roots)[:20]:
+        try:
+            sizes = salvage(store.read(path)).sizes
+        except OlympiaError:
+            continue
+        if sizes is not None:
+            return KeyCodec(sizes.namespace, sizes.table, sizes.view)
+    return None
+
+
+def _structure(
+    store: Store, report: Report, roots: list[str], keys: KeyCodec | None, redact: _Redact
+) -> Iterator[dict[str, Any]]:
+    hit = [one.path for one in report.findings if file_kind(one.path) in (FileKind.NODE, FileKind.ROOT)]
+    waiting = list(dict.fromkeys([*hit, *roots[: MOST_FILES // 4]]))
+    seen = set(waiting)
+    at = 0
+    while at < len(waiting) and at < MOST_FILES:
+        batch, at = waiting[at : min(at + 64, MOST_FILES)], min(at + 64, MOST_FILES)
+        for path, data in store.read_many(batch):
+            if isinstance(data, Exception):
+                yield {"path": redact.path(path), "error": type(data).__name__}
+                continue
+            found = salvage(data)
+            children = [cell for _, _, cell in found.rows if isinstance(cell, str)]
+            more = [one for one in children if file_kind(one) is FileKind.NODE and one not in seen]
+            seen.update(more)
+            waiting += more
+            yield _node(path, len(data), found, keys, redact)
+
+
+def _node(path: str, size: int, found: Salvage, keys: KeyCodec | None, redact: _Redact) -> dict[str, Any]:
+    system: dict[str, str] = {}
+    rows: list[dict[str, Any]] = []
+    actions = 0
+    pivot = False
+    left: int | None = None
+    for key, value, child in found.rows:
+        if not pivot and isinstance(key, str):
+            if key in _SYSTEM and isinstance(value, str):
+                system[key] = value if value.isdigit() and len(value) < 20 else redact.path(value)
+            continue
+        if key is None and not pivot:
+            pivot = True
+            count = system.get(N_KEYS, "")
+            left = int(count) if count.isdigit() else None
+            rows.append({"key": None, "value": None, "pnode": _cell(child, redact)})
+        elif left is None or left > 0:
+            left = None if left is None else left - 1
+            rows.append({"key": _key(key, keys, redact), "value": _cell(value, redact), "pnode": _cell(child, redact)})
+        else:
+            actions += 1
+    return {
+        "path": redact.path(path),
+        "bytes": size,
+        "system": system,
+        "rows": rows,
+        "action_rows": actions,
+        "digest": found.digest is not None,
+        "record_batches": found.batches,
+        "problems": [
+            {"offset": one.offset, "batch": one.batch, "row": one.row, "what": redact.word(one.message, "problem")}
+            for one in found.problems
+        ],
+    }
+
+
+def _cell(value: Any, redact: _Redact) -> str | None:
+    return redact.path(value) if isinstance(value, str) else None if value is None else "lost"
+
+
+def _key(key: Any, keys: KeyCodec | None, redact: _Redact) -> Any:
+    if not isinstance(key, str):
+        return None if key is None else "lost"
+    try:
+        name = keys.decode(key, "") if keys is not None else None
+    except Damaged:
+        name = None
+    return redact.word(key, "key") if name is None else redact.object(name)

@@ -1,0 +1,270 @@
+"""Which versions there are, and their roots as a chain: each names the one before it, and all are of one catalog."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from olympia_cli.catalog.snapshot import check_supported
+from olympia_cli.errors import Damaged, PathMissing, StoreError, Unsupported
+from olympia_cli.format.node import Root, Sizes
+from olympia_cli.format.node_file import decode_root
+from olympia_cli.format.paths import (
+    JAVA_WIDTH,
+    WIDTH,
+    check_pointer,
+    parse_root_path,
+    root_path,
+)
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.ops.fsck.definitions import check_catalog_definition
+from olympia_cli.ops.fsck.findings import Finding, finding
+from olympia_cli.ops.walk.files import Files, Trouble, node_trouble
+from olympia_cli.storage.protocol import Store
+
+ROOTS_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRoot:
+    """A version's root as far as it could be read."""
+
+    version: int
+    path: str
+    data: bytes | None
+    root: Root | None
+    trouble: Trouble | None
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogFile:
+    """A catalog definition: what it says and whether it has a digest, or what is wrong with it."""
+
+    definition: CatalogDef | None
+    trouble: Trouble | None
+    verified: bool = False
+
+
+@dataclass(slots=True)
+class Chain:
+    """The versions that exist and that count, and what the newest one that can be read says of the catalog."""
+
+    existing: list[int]
+    width: int
+    oldest: int = 0
+    reference: CatalogDef | None = None
+    reference_version: int | None = None
+    sizes: Sizes | None = None
+    findings: list[Finding] = field(default_factory=list)
+    ahead: dict[int, ReadRoot] = field(default_factory=dict)
+    """Roots that were read before their turn."""
+    catalogs: dict[str, CatalogFile] = field(default_factory=dict)
+
+    @property
+    def java(self) -> bool:
+        return self.width == JAVA_WIDTH
+
+    @property
+    def latest(self) -> int:
+        return self.existing[-1]
+
+    @property
+    def kept(self) -> list[int]:
+        """The versions that count and exist."""
+        return [version for version in self.existing if version >= self.oldest]
+
+    def path(self, version: int) -> str:
+        return root_path(version, self.width)
+
+
+def list_versions(store: Store) -> tuple[list[int], int]:
+    """The versions that have a root, and the width of their names. The Java SDK's count where there are no others."""
+    found: dict[int, set[int]] = {WIDTH: set(), JAVA_WIDTH: set()}
+    for file in store.list("vn/"):
+        version = parse_root_path(file.path)
+        if version is not None:
+            found[len(file.path) - len("vn/")].add(version)
+    width = WIDTH if found[WIDTH] or not found[JAVA_WIDTH] else JAVA_WIDTH
+    # beyond 32 bits no reader of ours can go, and no path can be made
+    return sorted(version for version in found[width] if version < 2**WIDTH), width
+
+
+class ChainReader:
+    """Reads roots and catalog definitions, each once."""
+
+    def __init__(self, files: Files, chain: Chain) -> None:
+        self.files = files
+        self.chain = chain
+
+    def roots(self, versions: Sequence[int]) -> Iterator[ReadRoot]:
+        """The roots of versions, in that order."""
+        for start in range(0, len(versions), ROOTS_AT_ONCE):
+            batch = versions[start : start + ROOTS_AT_ONCE]
+            paths = {self.chain.path(version): version for version in batch if version not in self.chain.ahead}
+            read = {paths[path]: self._decode(paths[path], path, data) for path, data in self.files.read_many(paths)}
+            for version in batch:
+                yield read[version] if version in read else self.chain.ahead.pop(version)
+            if self.files.out_of_time:
+                return
+
+    def _decode(self, version: int, path: str, data: bytes | StoreError) -> ReadRoot:
+        if isinstance(data, Exception):
+            return ReadRoot(version, path, None, None, node_trouble(data))
+        try:
+            root = decode_root(data, path, self.chain.java)
+        except Exception as error:
+            # what a decoder stumbles over is damage, whatever it says
+            return ReadRoot(version, path, data, None, node_trouble(error, data))
+        return ReadRoot(version, path, data, root, None)
+
+    def catalog(self, path: str) -> CatalogFile:
+        """A catalog definition by its path; most versions share one."""
+        found = self.chain.catalogs.get(path)
+        if found is None:
+            found = self.chain.catalogs[path] = self._read_catalog(path)
+        return found
+
+    def _read_catalog(self, path: str) -> CatalogFile:
+        try:
+            check_pointer(path, path)
+        except Damaged as error:
+            return CatalogFile(None, Trouble("F212", error.reason))
+        data = self.files.read(path)
+        if isinstance(data, PathMissing):
+            return CatalogFile(None, Trouble("F307", "the catalog definition is missing"))
+        if isinstance(data, Exception):
+            return CatalogFile(None, Trouble("F307", f"the catalog definition cannot be read: {data}"))
+        found = check_catalog_definition(data, path)
+        if isinstance(found, Trouble):
+            return CatalogFile(None, Trouble("F307", f"the catalog definition is damaged: {found.reason}"))
+        definition, verified = found
+        try:
+            check_supported(definition, path)
+        except Unsupported as error:
+            if verified:
+                raise  # nothing is wrong with it: a newer program wrote it
+            return CatalogFile(None, Trouble("F307", error.message))
+        except Damaged as error:
+            return CatalogFile(None, Trouble("F307", error.reason))
+        return CatalogFile(definition, None, verified)
+
+    def find_reference(self) -> None:
+        """The newest version that can be read, and that most of a few others agree with, says what the catalog is."""
+        chain = self.chain
+        found = self._newest_readable()
+        if found is None:
+            return
+        spread = len(chain.existing) - 1
+        sample = {chain.existing[spread * part // 4] for part in range(5)} | {found.version}
+        votes: Counter[tuple[str, Sizes]] = Counter()
+        agree: dict[tuple[str, Sizes], ReadRoot] = {}
+        for one in self._ahead(sorted(sample)):
+            definition = self._consistent(one)
+            if definition is not None:
+                what = (definition.id, sizes_of(definition))
+                votes[what] += 1
+                agree[what] = one
+        most = max(votes.values())
+        newest = (definition := self._consistent(found)) is not None and votes[
+            definition.id, sizes_of(definition)
+        ] == most
+        if not newest:
+            winner = max((what for what in votes if votes[what] == most), key=lambda what: agree[what].version)
+            found = agree[winner]
+        chain.reference, chain.reference_version = self._consistent(found), found.version
+        assert chain.reference is not None
+        chain.sizes = sizes_of(chain.reference)
+
+    def _newest_readable(self) -> ReadRoot | None:
+        versions = list(reversed(self.chain.existing[-1000:]))
+        for at in (0, *range(1, len(versions), ROOTS_AT_ONCE)):
+            for found in self._ahead(versions[at : at + ROOTS_AT_ONCE] if at else versions[:1]):
+                if self._consistent(found) is not None:
+                    return found
+                if found.root is not None and self.chain.sizes is None:
+                    self.chain.sizes = found.root.sizes
+            if self.files.out_of_time:
+                break
+        return None
+
+    def _ahead(self, versions: Sequence[int]) -> list[ReadRoot]:
+        """Roots before their turn; they are not read again."""
+        found = list(self.roots(versions))
+        self.chain.ahead |= {one.version: one for one in found}
+        return found
+
+    def _consistent(self, found: ReadRoot) -> CatalogDef | None:
+        """The catalog definition of a version, if the root does not contradict it."""
+        if found.root is None:
+            return None
+        definition = self.catalog(found.root.catalog_def).definition
+        if definition is None or (found.root.sizes is not None and found.root.sizes != sizes_of(definition)):
+            return None
+        return definition
+
+
+def sizes_of(definition: CatalogDef) -> Sizes:
+    return Sizes(
+        definition.order,
+        definition.namespace_name_max_size_bytes,
+        definition.table_name_max_size_bytes,
+        definition.view_name_max_size_bytes,
+    )
+
+
+def check_root(chain: Chain, found: ReadRoot) -> Iterator[Finding]:
+    """What a root says of itself and of the version before it."""
+    version, here = found.version, [(found.version, found.version)]
+    if found.root is None:
+        assert found.trouble is not None
+        yield finding(
+            found.trouble.code, found.path, f"the root of version {version}: {found.trouble.reason}", versions=here
+        )
+        return
+    root = found.root
+    previous = chain.path(version - 1) if version else None
+    lenient = chain.java and (root.previous_root is None or parse_root_path(root.previous_root) is None)
+    if root.previous_root != previous and not lenient:
+        wanted = f"version {version - 1}" if version else "no version"
+        said = _said(root.previous_root)
+        reason = f"the root of version {version} names {said} as the one before it, not {wanted}"
+        yield finding("F104", found.path, reason, versions=here)
+    if root.rollback_from_root is not None and parse_root_path(root.rollback_from_root) is None:
+        reason = f"the root of version {version} says that it rolled back from {root.rollback_from_root[:100]!a}"
+        yield finding("F104", found.path, reason, versions=here)
+
+
+def _said(path: str | None) -> str:
+    if path is None:
+        return "none"
+    version = parse_root_path(path)
+    return f"{path[:100]!a}" if version is None else f"version {version}"
+
+
+def check_times(found: ReadRoot, before: ReadRoot | None) -> Iterator[Finding]:
+    if found.root is not None and before is not None and before.root is not None:
+        back = before.root.created_at_millis - found.root.created_at_millis
+        if back > 0:
+            reason = f"version {found.version} is {back:,} ms older than version {before.version}"
+            yield finding("F116", found.path, reason, versions=[(found.version, found.version)])
+
+
+def check_catalog(chain: Chain, found: ReadRoot, catalog: CatalogFile) -> Iterator[Finding]:
+    """Whether a root and its catalog definition are of this catalog."""
+    if found.root is None:
+        return
+    here = [(found.version, found.version)]
+    if catalog.definition is None:
+        return
+    if chain.reference is not None and catalog.definition.id != chain.reference.id:
+        reason = (
+            f"version {found.version} has the catalog id {catalog.definition.id[:60]!a}, not {chain.reference.id!a}"
+        )
+        yield finding("F105", found.path, reason, versions=here)
+    if found.root.sizes is not None and found.root.sizes != sizes_of(catalog.definition):
+        reason = f"its sizes are not those of the catalog definition {found.root.catalog_def}"
+        yield finding("F105", found.path, reason, versions=here)
+    elif chain.sizes is not None and sizes_of(catalog.definition) != chain.sizes:
+        reason = f"version {found.version} has other sizes than version {chain.reference_version}"
+        yield finding("F105", found.path, reason, versions=here)

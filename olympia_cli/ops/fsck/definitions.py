@@ -1,0 +1,234 @@
+"""The definitions that trees name: each is read once, and known by a small number from then on."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from google.protobuf.message import DecodeError
+
+from olympia_cli.errors import Damaged, OlympiaError, PathMissing
+from olympia_cli.format.definitions import CLASSES, Definition, Digest, check_digest
+from olympia_cli.format.keys import KeyCodec
+from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
+from olympia_cli.names import Kind, TableName
+from olympia_cli.ops.fsck.verified import Verified
+from olympia_cli.ops.walk.files import Files, Trouble
+from olympia_cli.ops.walk.reach import path_digest
+
+AT_ONCE = 8192
+NO_ID = 0
+MAX_UNVERIFIED = 10_000
+"""Of definitions without a digest so many are remembered, to compare them with the actions that wrote them."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadDefinition:
+    """A definition that is not whole."""
+
+    path: str
+    trouble: Trouble
+
+
+def definition_trouble(error: Exception) -> Trouble:
+    """What it means that a definition could not be read."""
+    if isinstance(error, PathMissing):
+        return Trouble("F301", "it is missing")
+    reason = error.message if isinstance(error, OlympiaError) else str(error)
+    return Trouble("F205", f"it cannot be read: {reason}")
+
+
+def parse_definition(cls: type[Definition], data: bytes, path: str) -> tuple[Definition, bool] | Trouble:
+    """The definition and whether its digest was there and right, or what is wrong with it."""
+    if not data:
+        return Trouble("F302", "it is empty")
+    try:
+        definition = cls.FromString(data)
+        known = bool(definition.id)
+        digest = check_digest(definition, data, path)
+    except (DecodeError, ValueError, RecursionError, MemoryError):
+        return Trouble("F303", f"it is not a {cls.__name__}")
+    if digest is Digest.MISMATCH:
+        return Trouble("F304", "its content is not what its digest says")
+    if not known:
+        return Trouble("F302", "it has no id")
+    return definition, digest is Digest.VERIFIED
+
+
+class Definitions:
+    """Every definition that was met: its number, the number of its object's id, and which ones are bad."""
+
+    def __init__(self, files: Files, keys: KeyCodec | None, verified: Verified | None, data: bool) -> None:
+        self._files = files
+        self._keys = keys
+        self._verified = verified
+        self._data = data
+        self._numbers: dict[bytes, int] = {}
+        self._ids: dict[bytes, int] = {}
+        self._kinds = array("B")
+        self._waiting: list[tuple[str, int, Kind, str]] = []
+        self.id_of = array("I")
+        self.bad: dict[int, BadDefinition] = {}
+        self.more_bad: dict[str, tuple[int, set[int]]] = {}
+        """How many more of a code there are that nobody names, and the nodes that do name them."""
+        self.doubtful: set[int] = set()
+        """Definitions that only damaged nodes name."""
+        self.unread = array("B")
+        """1 where a definition was not read: it was found whole before, or time ran out."""
+        self.read_count = self.skipped = self.without_digest = 0
+        self.unverified: dict[int, tuple[str, Kind, str]] = {}
+        self._locations: set[bytes] = set()
+        self.by_location: dict[bytes, array[int]] = {}
+        self.by_table: dict[bytes, array[int]] = {}
+
+    def __contains__(self, path: str) -> bool:
+        return path_digest(path) in self._numbers
+
+    def __len__(self) -> int:
+        return len(self.id_of)
+
+    def number(self, path: str) -> int | None:
+        return self._numbers.get(path_digest(path))
+
+    @property
+    def ids(self) -> int:
+        """How many numbers of ids there are, `NO_ID` included."""
+        return len(self._ids) + 1
+
+    def id_number(self, id: str) -> int:
+        return self._ids.setdefault(_id_digest(id), len(self._ids) + 1)
+
+    @property
+    def full(self) -> bool:
+        return len(self._waiting) >= AT_ONCE
+
+    def note(self, path: str, kind: Kind, key: str, doubtful: bool = False) -> int:
+        """The number of the definition at a path, which is read later unless it is known."""
+        digest = path_digest(path)
+        number = self._numbers.get(digest)
+        if number is not None and self._kinds[number] != kind:
+            # keys of two kinds name one file, so at least one of them is wrong: it is judged as either
+            digest = path_digest(f"{kind.word} {path}")
+            number = self._numbers.get(digest)
+        if number is None:
+            number = self._numbers[digest] = len(self.id_of)
+            self.id_of.append(NO_ID)
+            self._kinds.append(kind)
+            self.unread.append(1)
+            self._waiting.append((path, number, kind, key))
+            if doubtful:
+                self.doubtful.add(number)
+        elif not doubtful and self.doubtful:
+            self.doubtful.discard(number)
+        return number
+
+    def known(self, path: str, kind: Kind) -> int:
+        """The number of a definition that is not to be read here."""
+        number = self.note(path, kind, "")
+        self._waiting.clear()
+        self.unread[number] = 0
+        return number
+
+    def set_id(self, number: int, digest: bytes) -> None:
+        self.id_of[number] = self._ids.setdefault(digest, len(self._ids) + 1)
+
+    def note_table(self, number: int, location: str, key: str) -> None:
+        """The definition of a table with metadata."""
+        self.by_location.setdefault(_id_digest(location), array("I")).append(number)
+        self.by_table.setdefault(_id_digest(key), array("I")).append(number)
+
+    def read(self) -> Iterator[tuple[TableName, TableDef]]:
+        """Read what is waiting. At the level of data each table comes out, once for each metadata location."""
+        waiting, self._waiting = self._waiting, []
+        if self._verified is not None:
+            waiting = [one for one in waiting if not self._known(*one)]
+        for start in range(0, len(waiting), 1024):
+            if self._files.out_of_time:
+                return
+            batch = waiting[start : start + 1024]
+            read = self._files.read_many([path for path, *_ in batch])
+            for (path, number, kind, key), (_, data) in zip(batch, read, strict=True):
+                self.unread[number] = 0
+                self.read_count += 1
+                self._files.progress.advance()
+                table = self._take(path, data, number, kind, key)
+                if table is not None:
+                    yield table
+
+    def _known(self, path: str, number: int, kind: Kind, key: str) -> bool:
+        """Whether the definition was found whole before. Table data is looked at anew, so tables are read then."""
+        assert self._verified is not None
+        if self._data and kind is Kind.TABLE:
+            return False
+        id = self._verified.find(path)
+        if id is None:
+            return False
+        self.set_id(number, id)
+        self.skipped += 1
+        return True
+
+    def _take(
+        self, path: str, data: bytes | Exception, number: int, kind: Kind, key: str
+    ) -> tuple[TableName, TableDef] | None:
+        if isinstance(data, Exception):
+            self.bad[number] = BadDefinition(path, definition_trouble(data))
+            return None
+        found = parse_definition(CLASSES[kind], data, path)
+        if isinstance(found, Trouble):
+            self.bad[number] = BadDefinition(path, found)
+            return None
+        definition, verified = found
+        digest = _id_digest(definition.id)
+        self.set_id(number, digest)
+        if not verified:
+            self.without_digest += 1
+            if len(self.unverified) < MAX_UNVERIFIED:
+                self.unverified[number] = (path, kind, key)
+        elif self._verified is not None:
+            self._verified.add(path, digest)
+        if self._data and isinstance(definition, TableDef) and definition.iceberg_metadata_location:
+            return self._table(definition, number, key)
+        return None
+
+    def _table(self, definition: TableDef, number: int, key: str) -> tuple[TableName, TableDef] | None:
+        location = _id_digest(definition.iceberg_metadata_location)
+        self.note_table(number, definition.iceberg_metadata_location, key)
+        if location in self._locations or self._keys is None:
+            return None
+        self._locations.add(location)
+        try:
+            name = self._keys.decode(key, "")
+        except Damaged:
+            return None
+        return (name, definition) if isinstance(name, TableName) else None
+
+    def at_location(self, location: str) -> array[int]:
+        return self.by_location.get(_id_digest(location), array("I"))
+
+    def of_table(self, key: str) -> array[int]:
+        return self.by_table.get(_id_digest(key), array("I"))
+
+
+def _id_digest(id: str) -> bytes:
+    return blake2b(id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def check_catalog_definition(data: bytes, path: str) -> tuple[CatalogDef, bool] | Trouble:
+    """The catalog definition, or what is wrong with it; all of it is F307."""
+    found = parse_definition(CatalogDef, data, path)
+    if isinstance(found, Trouble):
+        return Trouble("F307", found.reason)
+    definition, verified = found
+    assert isinstance(definition, CatalogDef)
+    sizes = (
+        definition.namespace_name_max_size_bytes,
+        definition.table_name_max_size_bytes,
+        definition.view_name_max_size_bytes,
+    )
+    if not 3 <= definition.order <= 2**20:
+        return Trouble("F307", f"its order is {definition.order}, and no tree has that")
+    if not all(1 <= size <= 2**16 for size in sizes):
+        return Trouble("F307", "its name sizes are out of range")
+    return definition, verified

@@ -1,0 +1,117 @@
+"""What is wrong with hints, and which versions are missing.
+
+fsck lists vn/ instead of probing it: readers stop at a gap, and a gap hides all that is behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
+from olympia_cli.catalog.versions import parse_hint
+from olympia_cli.errors import CatalogNotFound, PathMissing
+from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind
+from olympia_cli.ops.fsck.chain import Chain
+from olympia_cli.ops.fsck.findings import Finding, finding
+from olympia_cli.ops.walk.files import Files
+from olympia_cli.storage.protocol import Store
+
+MANY = 100
+"""Of a long gap only the ends are asked for again."""
+
+REPAIR, SALVAGE = "fsck --repair", "fsck --salvage DEST"
+
+
+def no_version(store: Store) -> Finding:
+    """What it means that there is no root at all: no catalog, or one that lost all of its roots."""
+    for file in store.list():
+        kind = file_kind(file.path)
+        # an init that did not finish leaves a catalog definition and no more
+        if kind in (FileKind.HINT, FileKind.NODE, FileKind.TRANSACTION, FileKind.OPERATION) or (
+            kind is FileKind.DEFINITION and not file.path.startswith("def/catalog/")
+        ):
+            return finding("F103", "vn/", f"there is no root, but other files such as {file.path}", hint=SALVAGE)
+    raise CatalogNotFound(f"there is no catalog at {store.uri}", hint="check the location, or create one with init")
+
+
+def read_hint(files: Files, path: str) -> bytes | None:
+    """The bytes of a hint, None when it is missing; the store's failure passes."""
+    data = files.read(path)
+    if isinstance(data, PathMissing):
+        return None
+    if isinstance(data, Exception):
+        raise data
+    return data
+
+
+def check_latest(files: Files, hint: bytes | None, latest: int) -> Iterator[Finding]:
+    """vn/latest only tells where to begin, so all that can be wrong with it is a warning."""
+    if hint is None:
+        yield finding("F111", LATEST, f"it is missing; the latest version is {latest}", hint=REPAIR)
+        return
+    said = parse_hint(hint)
+    if said is None:
+        yield finding("F112", LATEST, f"it holds {hint[:40]!a}, not a version number", hint=REPAIR)
+    elif said < latest:
+        # writers may have committed since it was read
+        again = read_hint(files, LATEST)
+        if again == hint:
+            yield finding("F113", LATEST, f"it says {said}, and the latest version is {latest}", hint=REPAIR)
+    elif said > latest:
+        reason = f"it says {said}, and the latest root is that of version {latest}: a root may have been lost"
+        yield finding("F114", LATEST, reason, hint=REPAIR)
+
+
+def settle_oldest(chain: Chain, hint: bytes | None) -> Iterator[Finding]:
+    """Decide which version is the oldest that counts: the catalog says it where an expire has run, else the hint."""
+    said = None if hint is None else parse_hint(hint)
+    if hint is not None and said is None:
+        yield finding("F115", OLDEST, f"it holds {hint[:40]!a}, not a version number", hint=REPAIR)
+    marked: int | None = None
+    if chain.reference is not None and EXPIRE_OLDEST in chain.reference.properties:
+        marked = expired_before(chain.reference)
+    lowest, latest = chain.existing[0], chain.latest
+    for value, path in ((marked, chain.path(chain.reference_version or 0)), (said, OLDEST)):
+        if value is not None and value > latest:
+            reason = f"the oldest version is said to be {value}, and the latest is {latest}"
+            yield finding("F102", path, reason, hint=REPAIR)
+    if marked is not None and said is not None and marked < said <= latest:
+        yield finding("F117", OLDEST, f"it says {said}, and the catalog says {marked}", hint=REPAIR)
+    if marked is not None and marked <= latest:
+        chain.oldest = marked
+    elif said is not None and said <= latest:
+        chain.oldest = said
+        if marked is None and said - 1 in chain.existing and chain.reference_version == latest:
+            # readers believe it all the same, so what is before it does not count
+            reason = f"it says {said}, but no expire ran, and version {said - 1} is there"
+            yield finding("F117", OLDEST, reason, hint=REPAIR)
+    elif hint is not None or marked is not None:
+        chain.oldest = lowest  # what should say it says nothing sensible
+    else:
+        chain.oldest = 0
+
+
+def check_gaps(store: Store, chain: Chain) -> Iterator[Finding]:
+    """Versions that are missing among those that count."""
+    edges = [chain.oldest - 1, *chain.kept]
+    added: list[int] = []
+    for before, after in pairwise(edges):
+        if after == before + 1:
+            continue
+        first, last = before + 1, after - 1
+        # a version may have been committed while the names were listed, in an order that is not that of versions
+        asked: Iterable[int] = range(first, last + 1) if last - first < MANY else (first, last)
+        there = [version for version in asked if store.exists(chain.path(version))]
+        added += there
+        first, last = first + (first in there), last - (last in there)
+        if first <= last:
+            yield from _gap(chain, first, last)
+    if added:
+        chain.existing = sorted({*chain.existing, *added})
+
+
+def _gap(chain: Chain, first: int, last: int) -> Iterator[Finding]:
+    which = f"version {first} is" if first == last else f"versions {first} to {last} are"
+    behind = f"; readers may stop there and not see version {chain.latest}" if first > chain.oldest else ""
+    yield finding("F101", chain.path(first), f"{which} missing{behind}", versions=[(first, last)], hint=SALVAGE)

@@ -1,0 +1,196 @@
+"""What a listing shows beside what versions reach: orphans, leftovers, unknown files, writes in progress, quarantine.
+
+All of it is information. A million of one kind become twenty findings and a sum.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import insort
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from olympia_cli.errors import Damaged, OlympiaError
+from olympia_cli.format.paths import FileKind, check_pointer, file_kind, parse_root_path, parse_transaction_path
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.ops.expire.manifest import decode_manifest, named_files
+from olympia_cli.ops.fsck.definitions import BadDefinition, Definitions
+from olympia_cli.ops.fsck.findings import Finding, finding
+from olympia_cli.ops.fsck.graph import Graph, read_node
+from olympia_cli.ops.walk.files import Files, Trouble
+from olympia_cli.ops.walk.reach import path_digest
+
+NAMED = 20
+"""So many files of one code are findings of their own."""
+
+QUARANTINE = "olympia.expire.quarantine"
+_CODES = {
+    "F901": "nothing leads to it; expire removes it when it is old enough",
+    "F902": "a root from before the oldest version",
+    "F903": "not a file of the format",
+    "F905": "a write in progress that was left behind",
+}
+
+
+@dataclass(slots=True)
+class Tally:
+    """Files of one code: the first few in the order of their names, the rest as a sum."""
+
+    code: str
+    named: list[tuple[str, int]] = field(default_factory=list)
+    files: int = 0
+    bytes: int = 0
+
+    def add(self, path: str, size: int) -> None:
+        insort(self.named, (path, size))
+        if len(self.named) > NAMED:
+            self.files += 1
+            self.bytes += self.named.pop()[1]
+
+    def findings(self, remark: str = "") -> Iterator[Finding]:
+        for path, size in self.named:
+            yield finding(self.code, path, f"{_CODES[self.code]} ({size:,} bytes){remark}")
+        if self.files:
+            yield finding(self.code, "", f"{self.files:,} files more like these ({self.bytes:,} bytes){remark}")
+
+
+@dataclass(slots=True)
+class Quarantine:
+    """The files that rest until a purge, by the digests of their paths, and what is wrong with the manifests."""
+
+    paths: set[bytes] = field(default_factory=set)
+    manifests: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    files: int = 0
+    bytes: int = 0
+
+    def __contains__(self, path: str) -> bool:
+        return path_digest(path) in self.paths
+
+    def not_read(self, manifest: str, reason: str) -> None:
+        self.findings.append(finding("F906", manifest, f"a manifest of the quarantine cannot be read: {reason}"))
+
+
+def read_quarantine(files: Files, catalog: CatalogDef | None) -> Quarantine:
+    """What the manifests of the quarantine name. One that cannot be read protects nothing and costs nothing."""
+    found = find_quarantine(catalog)
+    for path in found.manifests:
+        resting = resting_files(files, path)
+        if isinstance(resting, str):
+            found.not_read(path, resting)
+        else:
+            found.paths.update(map(path_digest, resting))
+    return found
+
+
+def find_quarantine(catalog: CatalogDef | None) -> Quarantine:
+    """The manifests of the quarantine, and nothing of what they name."""
+    found = Quarantine()
+    text = catalog.properties.get(QUARANTINE, "") if catalog is not None else ""
+    try:
+        marks = json.loads(text) if text else []
+        found.manifests = [check_pointer(str(mark["manifest"]), "") for mark in marks]
+    except Exception:
+        found.findings.append(finding("F906", "", "the list of what is in quarantine cannot be read"))
+    return found
+
+
+def resting_files(files: Files, manifest: str) -> list[str] | str:
+    """The files that a manifest names, or why it cannot be read."""
+    data = files.read(manifest)
+    if isinstance(data, Exception):
+        return str(data)
+    try:
+        return [file.path for file in named_files(decode_manifest(data, manifest), files.read_many)]
+    except Damaged as error:
+        return "it is not a manifest" if error.path == manifest else error.message
+    except OlympiaError as error:
+        return str(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Sorting:
+    """What a file is, by its name, if nothing leads to it. A plain value: files can be sorted anywhere.
+
+    `saved` are the transactions that have a save: the hint to a save that is gone leads nowhere.
+    """
+
+    saved: frozenset[str]
+    oldest: int
+    width: int
+
+    def sort(self, path: str) -> tuple[str, bool] | None:
+        """The code of a file, and whether being reached makes it none; None for what is always as it should be."""
+        kind = file_kind(path)
+        if kind in (FileKind.HINT, FileKind.OPERATION):
+            return None
+        if kind is FileKind.TRANSACTION:
+            parsed = parse_transaction_path(path)
+            return ("F901", True) if parsed is not None and parsed[0] not in self.saved else None
+        if kind is FileKind.ROOT and len(path) - len("vn/") == self.width:
+            version = parse_root_path(path)
+            return ("F902", False) if version is not None and version < self.oldest else None
+        if kind is FileKind.TEMPORARY:
+            return "F905", False
+        return "F903" if kind in (FileKind.UNKNOWN, FileKind.ROOT) else "F901", True
+
+
+CAN_REST = ("F901", "F902")
+"""What may be in quarantine."""
+
+
+class Listing:
+    """Goes through all files of a store, and sorts those that nothing reaches."""
+
+    def __init__(self, sorting: Sorting, reached: Callable[[str], bool], quarantine: Quarantine) -> None:
+        self._sort = sorting.sort
+        self._reached = reached
+        self.quarantine = quarantine
+        self.tallies = {code: Tally(code) for code in _CODES}
+        self.orphans: list[tuple[str, int]] = []
+
+    def take(self, path: str, size: int) -> None:
+        found = self._sort(path)
+        if found is None:
+            return
+        code, unless_reached = found
+        if unless_reached and self._reached(path):
+            return
+        if code in CAN_REST and path in self.quarantine:
+            self.quarantine.files += 1
+            self.quarantine.bytes += size
+        elif code == "F901":
+            self.orphans.append((path, size))
+        else:
+            self.tallies[code].add(path, size)
+
+    def findings(self, damaged: bool) -> Iterator[Finding]:
+        """`damaged` says that not all of what leads to files could be read."""
+        for path, size in self.orphans:
+            if not self._reached(path):
+                self.tallies["F901"].add(path, size)
+        remark = "; not all that could lead to it can be read" if damaged else ""
+        for code, tally in self.tallies.items():
+            yield from tally.findings(remark if code == "F901" else "")
+        yield from self.quarantine.findings
+        if self.quarantine.files:
+            files, size = self.quarantine.files, self.quarantine.bytes
+            reason = f"{files:,} files rest until a purge ({size:,} bytes)"
+            yield finding("F906", ", ".join(self.quarantine.manifests[:3]), reason, hint="expire purge")
+
+
+def look_for(files: Files, graph: Graph, definitions: Definitions, numbers: set[int], java: bool) -> None:
+    """Definitions that were found whole before and that the listing does not show: are they gone?"""
+    if not numbers:
+        return
+    for path, names in zip(graph.paths, graph.names, strict=True):
+        node = read_node(files, path, java) if not numbers.isdisjoint(names) else None
+        if node is None:
+            continue
+        for value in node.values:
+            number = definitions.number(value) if value is not None else None
+            if value is None or number is None or number not in numbers:
+                continue
+            numbers.discard(number)
+            if not files.store.exists(value):
+                definitions.bad[number] = BadDefinition(value, Trouble("F301", "it is missing"))

@@ -1,0 +1,63 @@
+"""What others did while fsck was reading: an expire, a commit or an abort may have settled what looks like damage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from olympia_cli.ops.fsck.chain import Chain, ChainReader, list_versions
+from olympia_cli.ops.fsck.findings import Finding, Severity
+from olympia_cli.ops.fsck.hints import settle_oldest
+from olympia_cli.ops.fsck.holders import exports, transactions
+from olympia_cli.ops.fsck.versions import without
+from olympia_cli.ops.walk.files import Files
+
+_HELD = frozenset({"F501", "F502", "F503"})
+
+
+def still_so(files: Files, chain: Chain, findings: list[Finding], now: int, all_versions: bool) -> list[Finding]:
+    """The findings without those that are no longer so. Nothing is read when there is no error."""
+    errors = [one for one in findings if one.severity is Severity.ERROR]
+    if not errors:
+        return findings
+    later = _look_again(files, chain)
+    if later.oldest > chain.oldest:
+        findings = [kept for one in findings if (kept := _kept(one, chain, later.oldest)) is not None]
+    if all_versions and any(one.code in _HELD for one in findings):
+        findings = _still_held(files, later, findings, now)
+    return findings
+
+
+def _look_again(files: Files, chain: Chain) -> Chain:
+    """The catalog as it is now; as it was when no version came since."""
+    existing, width = list_versions(files.store)
+    if not existing or existing[-1] <= chain.latest:
+        return chain
+    later = Chain(existing, width)
+    ChainReader(files, later).find_reference()
+    for _ in settle_oldest(later, None):
+        pass
+    return later
+
+
+def _kept(found: Finding, chain: Chain, oldest: int) -> Finding | None:
+    """The finding for the versions that still count; None when an expire took all of them."""
+    if not found.versions or found.severity is not Severity.ERROR:
+        return found
+    if found.code == "F101":
+        return found if found.versions[-1][1] >= oldest else None
+    versions = without(found.versions, chain.existing, ((0, oldest - 1),))
+    return replace(found, versions=versions) if versions else None
+
+
+def _still_held(files: Files, later: Chain, findings: list[Finding], now: int) -> list[Finding]:
+    """The findings about transactions and exports that are still there."""
+    held = [] if later.java else [transactions(files, set(later.existing), now)]
+    if later.reference is not None:
+        held.append(exports(files, later.reference, later.path(later.reference_version or 0), now))
+    live = [one.who for found in held for one in found.holders]
+    told = {one.message for found in held for one in found.findings}
+    return [
+        one
+        for one in findings
+        if one.code not in _HELD or one.message in told or any(who in one.message for who in live)
+    ]

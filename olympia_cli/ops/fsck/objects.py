@@ -1,0 +1,224 @@
+"""Which objects damage hits. Only here files are read again, and only when something is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from olympia_cli.errors import Damaged, InvalidName
+from olympia_cli.format.keys import KeyCodec
+from olympia_cli.format.node import Node
+from olympia_cli.names import ObjectName
+from olympia_cli.ops.fsck.actions import follow_names, read_actions
+from olympia_cli.ops.fsck.graph import NOWHERE, Graph, read_node
+from olympia_cli.ops.fsck.versions import Ranges, inside
+from olympia_cli.ops.walk.files import Files, rest_of_node
+
+MOST_NODES = 2000
+"""So many nodes are read, at most, to name what one damaged file hits."""
+
+MOST_IN_ALL = 20_000
+"""And so many for all of them: where everything is damaged, more names help nobody."""
+
+MOST_HOLDERS = 16
+MOST_NAMING = 64
+TRIES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """Objects, in key order, and a remark on where they are known from."""
+
+    objects: tuple[ObjectName, ...] = ()
+    remark: str = ""
+
+
+class Objects:
+    """Names objects by the files that hold their keys."""
+
+    def __init__(
+        self, files: Files, graph: Graph, keys: KeyCodec | None, java: bool, root_path: Callable[[int], str]
+    ) -> None:
+        self._files = files
+        self._graph = graph
+        self._keys = keys
+        self._java = java
+        self._root_path = root_path
+        self._nodes: dict[str, Node | None] = {}
+        self._left = MOST_IN_ALL
+
+    def of_node(self, path: str, versions: Ranges, candidates: Sequence[int]) -> Hit:
+        """The objects in the node at a path, and below it when it is damaged.
+
+        What the file itself no longer says an older or newer version may: `candidates` are versions that exist.
+        """
+        data = self._files.read(path)
+        node = self._node(path)
+        if node is not None:
+            return Hit(self._named(node.keys))
+        found: set[str] = set()
+        complete = False
+        if isinstance(data, bytes):
+            rest = rest_of_node(data, self._keys)
+            complete = rest.complete
+            found.update(key for key, _ in rest.entries)
+            for child in rest.children:
+                found.update(self._below(child))
+        if complete:
+            return Hit(self._named(sorted(found)))
+        low, high = self._bounds(path)
+        for version in _nearest(versions, candidates):
+            root = self._root_path(version)
+            keys = self._in_range(root, low, high, avoid=path) if root != path else None
+            if keys is None:
+                continue
+            objects = set(self._named(found.union(keys)))
+            first = versions[0][0] if versions else version
+            if version < first <= version + TRIES:
+                objects = self._logged(objects, range(version + 1, first + 1), low, high)
+                return Hit(self._ordered(objects), f"the objects are those of v{version} and of the log since")
+            return Hit(self._ordered(objects), f"the objects are those of v{version}")
+        remark = f"the keys between {self._shown(low)} and {self._shown(high)}" if low or high else ""
+        return Hit(self._named(sorted(found)), remark)
+
+    def _logged(self, objects: set[ObjectName], versions: range, low: str | None, high: str | None) -> set[ObjectName]:
+        """The objects of a range of keys after versions, as far as their logs tell."""
+        for version in versions:
+            path = self._root_path(version)
+            data = self._files.read(path)
+            actions = read_actions(data, path) if isinstance(data, bytes) else None
+            objects = follow_names(objects, actions or ())
+        return {one for one in objects if self._between(one, low, high)}
+
+    def _between(self, name: ObjectName, low: str | None, high: str | None) -> bool:
+        key = self._key(name)
+        return (low is None or key > low) and (high is None or key < high)
+
+    def _key(self, name: ObjectName) -> str:
+        try:
+            return self._keys.encode(name) if self._keys is not None else ""
+        except InvalidName:
+            return ""
+
+    def _ordered(self, objects: Iterable[ObjectName]) -> tuple[ObjectName, ...]:
+        return tuple(sorted(objects, key=self._key))
+
+    def of_definition(self, path: str, holders: Iterable[int], most: int = MOST_HOLDERS) -> Hit:
+        """The objects whose definition is at a path, from the nodes that name it."""
+        found = {key for _, key, value in self.entries(holders, most) if value == path}
+        return Hit(self._named(sorted(found)))
+
+    def entries(self, nodes: Iterable[int], most: int = MOST_NAMING) -> Iterator[tuple[int, str, str]]:
+        """Node number, key and definition path of all that stands in the first of these nodes by name, as far as they
+        can be read."""
+        for number in sorted(nodes, key=self._graph.paths.__getitem__)[:most]:
+            path = self._graph.paths[number]
+            node = self._node(path)
+            if node is not None:
+                found: Iterable[tuple[str, str | None]] = zip(node.keys, node.values, strict=True)
+            else:
+                data = self._files.read(path)
+                found = rest_of_node(data, self._keys).entries if isinstance(data, bytes) else ()
+            for key, value in found:
+                if value is not None:
+                    yield number, key, value
+
+    def reached(self, root: int) -> list[int]:
+        """The nodes of the tree below a node, by the graph alone."""
+        seen, waiting = {root}, [root]
+        while waiting:
+            for child in self._graph.children[waiting.pop()]:
+                if child != NOWHERE and child not in seen:
+                    seen.add(child)
+                    waiting.append(child)
+        return sorted(seen)
+
+    def name(self, key: str) -> ObjectName | None:
+        try:
+            return self._keys.decode(key, "") if self._keys is not None else None
+        except Damaged:
+            return None
+
+    def _named(self, keys: Iterable[str]) -> tuple[ObjectName, ...]:
+        return tuple(name for key in keys if (name := self.name(key)) is not None)
+
+    def _shown(self, key: str | None) -> str:
+        name = None if key is None else self.name(key)
+        if name is not None:
+            return f"{name.kind.word} {name}"
+        return "the beginning or end" if key is None else ascii(key.strip()[:60])
+
+    def _node(self, path: str) -> Node | None:
+        if path not in self._nodes:
+            if self._left <= 0:
+                return None
+            self._left -= 1
+            while len(self._nodes) >= 256:
+                self._nodes.pop(next(iter(self._nodes)))
+            self._nodes[path] = read_node(self._files, path, self._java)
+        return self._nodes[path]
+
+    def _below(self, path: str) -> Iterator[str]:
+        """All keys of a subtree, as far as it can be read."""
+        seen, waiting = {path}, [path]
+        while waiting and len(seen) <= MOST_NODES:
+            node = self._node(waiting.pop())
+            if node is None:
+                continue
+            yield from node.keys
+            for child in node.children:
+                if isinstance(child, str) and child not in seen:
+                    seen.add(child)
+                    waiting.append(child)
+
+    def _bounds(self, path: str) -> tuple[str | None, str | None]:
+        """The keys around the pointers that lead to a node, up to the root."""
+        graph = self._graph
+        low: str | None = None
+        high: str | None = None
+        seen: set[int] = set()
+        number = graph.numbers.get(path)
+        while number is not None and number not in seen and (low is None or high is None):
+            seen.add(number)
+            above = (at for at, children in enumerate(graph.children) if number in children)
+            parent = min(above, key=graph.paths.__getitem__, default=None)
+            node = self._node(graph.paths[parent]) if parent is not None else None
+            if node is None or graph.paths[number] not in node.children:
+                break
+            at = node.children.index(graph.paths[number])
+            if low is None and at:
+                low = node.keys[at - 1]
+            if high is None and at < len(node.keys):
+                high = node.keys[at]
+            number = parent
+        return low, high
+
+    def _in_range(self, root: str, low: str | None, high: str | None, avoid: str) -> list[str] | None:
+        """The keys of a version between two keys; None when not all of them can be read."""
+        found: list[str] = []
+        seen, waiting = {root}, [root]
+        while waiting:
+            path = waiting.pop()
+            node = self._node(path) if path != avoid and len(seen) <= MOST_NODES else None
+            if node is None:
+                return None
+            found += [key for key in node.keys if (low is None or key > low) and (high is None or key < high)]
+            for at, child in enumerate(node.children):
+                before = high is not None and at > 0 and node.keys[at - 1] >= high
+                behind = low is not None and at < len(node.keys) and node.keys[at] <= low
+                if not before and not behind and isinstance(child, str) and child not in seen:
+                    seen.add(child)
+                    waiting.append(child)
+        return found
+
+
+def _nearest(versions: Ranges, candidates: Sequence[int]) -> list[int]:
+    """Versions that are not hit, the most telling first: the one before the damage, newer ones, ever older ones."""
+    free = [version for version in candidates if not inside(version, versions)]
+    if not free:
+        return []
+    last = versions[-1][1] if versions else -1
+    newer = [version for version in free if version > last][-2:]
+    older = [version for version in free if version <= last]
+    steps = [older[-(1 << at)] for at in range(TRIES) if 1 << at <= len(older)]
+    return [*steps[:1], *reversed(newer), *steps[1:]]

@@ -1,0 +1,308 @@
+"""From what is wrong with files to findings: which versions and objects each hits, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from olympia_cli.format.definitions import CLASSES
+from olympia_cli.format.paths import FileKind, file_kind
+from olympia_cli.names import ObjectName, TableName
+from olympia_cli.ops.fsck.definitions import NO_ID, parse_definition
+from olympia_cli.ops.fsck.findings import Finding, Severity, finding, ranges
+from olympia_cli.ops.fsck.hints import REPAIR, SALVAGE
+from olympia_cli.ops.fsck.objects import MOST_HOLDERS, MOST_NAMING, Hit, Objects
+from olympia_cli.ops.fsck.versions import Radius, Ranges, VersionChecks, inside, merge, without
+from olympia_cli.ops.walk.files import Trouble
+
+if TYPE_CHECKING:
+    from olympia_cli.ops.fsck.run import Run
+
+MOST_FINDINGS = 1000
+"""Of one code; what is beyond that is summed up in one more."""
+
+MOST_EXPLAINED = 100
+"""For so many damaged files the objects are looked up one by one."""
+
+_HIDES_KEYS = frozenset({"F201", "F202", "F203", "F204", "F205", "F206", "F207", "F208", "F212", "F213"})
+_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+
+
+@dataclass(slots=True)
+class _Group:
+    """One thing that is wrong with one file, in all versions that reach these nodes."""
+
+    reason: str
+    nodes: set[int] = field(default_factory=set)
+
+
+class Verdict:
+    """What a run has found so far. Asking it changes nothing, so a run may go on and ask again."""
+
+    def __init__(self, run: Run, asked: Sequence[int]) -> None:
+        self._run = run
+        self._asked = asked
+        self._graph = run.graph
+        self._groups = self._grouped()
+        self._holders = self._naming()
+        bad = {node for group in self._groups.values() for node in group.nodes}
+        bad.update(node for nodes in self._holders.values() for node in nodes)
+        if run.definitions is not None:
+            bad.update(node for _, nodes in run.definitions.more_bad.values() for node in nodes)
+        who = {node: [one.who for one in holders] for node, holders in run.holders.items()}
+        versions = {number: version for version, number in run.roots.items()}
+        self._radius = Radius(self._graph, versions, who, bad)
+        self._codes = {one.who: one.code for holders in run.holders.values() for one in holders}
+        self._objects = Objects(run.files, self._graph, run.keys, run.chain.java, run.chain.path)
+        self._versions = [version for version in sorted(run.roots) if version not in run.seen.unreadable]
+
+    @property
+    def hides_files(self) -> bool:
+        """Whether something that could lead to files cannot be read."""
+        return bool(self._run.seen.unreadable) or any(code in _HIDES_KEYS for code, _ in self._groups)
+
+    def findings(self, objects: bool) -> list[Finding]:
+        """All of them; `objects` says whether files are read again to name what is hit."""
+        run = self._run
+        found = [*run.findings, *run.seen.findings, *self._data(run.extra)]
+        found += self._catalogs()
+        found += self._nodes(objects)
+        found += self._definitions(objects)
+        if run.depth and not run.files.stopped:
+            found += self._whole_versions(objects)
+        found += self._without_digest()
+        return found
+
+    def last_sound(self, findings: Iterable[Finding]) -> int | None:
+        """The newest version looked at that no error hits."""
+        if self._run.files.stopped:
+            return None
+        hit = merge(one for found in findings if found.severity is Severity.ERROR for one in found.versions)
+        looked = self._versions if self._run.depth else self._asked
+        return next((version for version in reversed(looked) if not inside(version, hit)), None)
+
+    def with_hints(self, findings: Sequence[Finding]) -> list[Finding]:
+        """The findings in order of importance, each with what to do next."""
+        newest, sound = self._run.chain.latest, self.last_sound(findings)
+        gap = any(found.code == "F101" and found.versions[0][0] > self._run.chain.oldest for found in findings)
+        out = []
+        for found in findings:
+            if found.severity is Severity.ERROR and not found.hint:
+                if inside(newest, found.versions):
+                    back = f"rollback v{sound}" if sound is not None else REPAIR
+                    # a commit could end up in the gap, where it would join what does not belong together
+                    found = replace(found, hint=SALVAGE if gap else back)
+                elif file_kind(found.path) in (FileKind.NODE, FileKind.ROOT) and found.code != "F201":
+                    found = replace(found, hint=f"dump-node {found.path}")
+            out.append(found)
+        return sorted(out, key=lambda one: (_ORDER[one.severity], one.code, one.path == "", one.path, one.message))
+
+    # Nodes
+
+    def _grouped(self) -> dict[tuple[str, str], _Group]:
+        groups: dict[tuple[str, str], _Group] = {}
+        for mark in self._graph.marks:
+            if mark.trouble.code == "F201" and mark.node in self._graph.doubtful:
+                continue
+            group = groups.setdefault((mark.trouble.code, mark.path), _Group(mark.trouble.reason))
+            group.nodes.add(mark.node)
+        return groups
+
+    def _nodes(self, objects: bool) -> Iterator[Finding]:
+        counts: dict[str, int] = {}
+        rest: dict[str, set[int]] = {}
+        for (code, path), group in sorted(self._groups.items()):
+            counts[code] = counts.get(code, 0) + 1
+            if counts[code] > MOST_FINDINGS:
+                rest.setdefault(code, set()).update(group.nodes)
+                continue
+            versions = self._radius.versions(group.nodes)
+            hit = Hit()
+            if objects and counts[code] <= MOST_EXPLAINED:
+                hit = self._objects.of_node(path, versions, self._run.chain.kept)
+            yield self._finding(code, path, group.reason, group.nodes, hit)
+        for code, nodes in rest.items():
+            yield self._finding(code, "", f"{counts[code] - MOST_FINDINGS:,} files more like these", nodes, Hit())
+
+    def _finding(self, code: str, path: str, reason: str, nodes: Iterable[int], hit: Hit) -> Finding:
+        """A finding for versions, or for what else holds the nodes when no version does."""
+        nodes = list(nodes)
+        versions, who = self._radius.versions(nodes), self._radius.holders(nodes)
+        message = f"{reason}; {hit.remark}" if hit.remark else reason
+        if who and not versions:
+            code = self._codes[who[0]]
+            message = f"{', '.join(who[:3])}: {message}"
+        elif who:
+            message += f"; {', '.join(who[:3])} too"
+        return finding(code, path, message, versions=versions, objects=hit.objects)
+
+    # Definitions
+
+    def _naming(self) -> dict[int, list[int]]:
+        """The nodes that name each bad definition."""
+        definitions = self._run.definitions
+        bad = definitions.bad.keys() if definitions is not None else set()
+        found: dict[int, list[int]] = {}
+        if bad:
+            for node, names in enumerate(self._graph.names):
+                for number in bad & set(names):
+                    found.setdefault(number, []).append(node)
+        return found
+
+    def _definitions(self, objects: bool) -> Iterator[Finding]:
+        definitions = self._run.definitions
+        if definitions is None:
+            return
+        counts: dict[str, int] = {}
+        rest = {code: (count, set(nodes)) for code, (count, nodes) in definitions.more_bad.items()}
+        for number, bad in sorted(definitions.bad.items(), key=lambda one: one[1].path):
+            code = bad.trouble.code
+            if code == "F301" and number in definitions.doubtful:
+                continue
+            counts[code] = counts.get(code, 0) + 1
+            nodes = self._holders.get(number, [])
+            if counts[code] > MOST_FINDINGS:
+                count, known = rest.get(code, (0, set()))
+                known.update(nodes)
+                rest[code] = (count + 1, known)
+                continue
+            hit = Hit()
+            if objects:
+                few = MOST_HOLDERS if counts[code] <= MOST_EXPLAINED else 1
+                hit = self._objects.of_definition(bad.path, nodes, few)
+            yield self._finding(code, bad.path, bad.trouble.reason, nodes, hit)
+        for code, (count, held) in rest.items():
+            yield self._finding(code, "", f"{count:,} files more like these", held, Hit())
+
+    def _catalogs(self) -> Iterator[Finding]:
+        for path, versions in self._run.seen.bad_catalogs.items():
+            trouble = self._run.chain.catalogs[path].trouble or Trouble("F307", "")
+            yield finding(trouble.code, path, trouble.reason, versions=ranges(versions))
+
+    def _data(self, found: Iterable[Finding]) -> Iterator[Finding]:
+        """Findings about table data, with the versions that have the table with that metadata."""
+        definitions, keys = self._run.definitions, self._run.keys
+        for one in found:
+            if one.versions or definitions is None or keys is None or not one.path:
+                yield one
+                continue
+            numbers = set(definitions.at_location(one.path))
+            if not numbers:
+                tables = [name for name in one.objects if isinstance(name, TableName)]
+                numbers = {number for name in tables for number in definitions.of_table(keys.encode(name))}
+            nodes = [node for node, names in enumerate(self._graph.names) if not numbers.isdisjoint(names)]
+            roots = {number: version for version, number in self._run.roots.items()}
+            yield replace(one, versions=Radius(self._graph, roots, {}, nodes).versions(nodes))
+
+    # Whole versions
+
+    def _whole_versions(self, objects: bool) -> Iterator[Finding]:
+        run = self._run
+        catalog_id = run.chain.reference.id if run.chain.reference is not None else ""
+        checks = VersionChecks(self._graph, run.definitions, catalog_id)
+        checks.run([run.roots[version] for version in self._versions])
+        end = len(self._versions)
+        for count, (node, spans) in enumerate(checks.twice.all(end)):
+            path = self._graph.paths[node]
+            hit = self._objects.of_node(path, (), ()) if objects and count < MOST_EXPLAINED else Hit()
+            reason = "more than one pointer leads to it in one version"
+            yield finding("F214", path, reason, versions=self._spans(spans), objects=hit.objects)
+        hidden = self._radius.versions(
+            node for (code, _), group in self._groups.items() if code in _HIDES_KEYS for node in group.nodes
+        )
+        names = list(self._graph.namespaces)
+        for namespace, spans in checks.homeless.all(end):
+            # where a part of the tree cannot be read the namespace may well be in it
+            versions = without(self._spans(spans), self._versions, hidden)
+            if versions:
+                yield self._homeless(namespace, names[namespace], versions)
+        yield from self._same_ids(checks, end)
+
+    def _spans(self, spans: Iterable[tuple[int, int]]) -> Ranges:
+        return ranges(version for first, end in spans for version in self._versions[first:end])
+
+    def _homeless(self, namespace: int, name: str, versions: Ranges) -> Finding:
+        nodes = self._objects.reached(self._run.roots[versions[-1][1]])
+        nodes = [node for node in nodes if namespace in self._graph.needs[node]]
+        path, found = "", []
+        for node, key, _ in self._objects.entries(nodes):
+            one = self._objects.name(key)
+            if one is not None and one.namespace == name and one.name:
+                path = path or self._graph.paths[node]
+                found.append(one)
+        reason = f"the namespace {name!a} of these objects does not exist"
+        return finding("F306", path, reason, versions=versions, objects=found)
+
+    def _same_ids(self, checks: VersionChecks, end: int) -> Iterator[Finding]:
+        definitions = self._run.definitions
+        same = list(checks.same_id.all(end))
+        if definitions is None or not same:
+            return
+        wanted = {id for id, _ in same[:MOST_EXPLAINED]} - {NO_ID}
+        numbers: dict[int, set[int]] = {}
+        for number, id in enumerate(definitions.id_of):
+            if id in wanted:
+                numbers.setdefault(id, set()).add(number)
+        for id, spans in same[:MOST_FINDINGS]:
+            told = self._same_id([self._spans([span]) for span in spans], numbers.get(id, set()))
+            if told is not None:
+                yield told
+        if len(same) > MOST_FINDINGS:
+            versions = merge(one for _, spans in same[MOST_FINDINGS:] for one in self._spans(spans))
+            yield finding("F305", "", f"{len(same) - MOST_FINDINGS:,} ids more like these", versions=versions)
+
+    def _same_id(self, spans: list[Ranges], numbers: set[int]) -> Finding | None:
+        """Objects of one id; None when it is one object whose key is there twice, which is told as such."""
+        if not numbers:
+            return finding("F305", "", _SAME_ID, versions=merge(one for span in spans for one in span))
+        hit: list[tuple[int, int]] = []
+        names: dict[ObjectName, str] = {}
+        total = 0
+        for looked, span in enumerate(reversed(spans)):
+            count, found = self._with_ids(span[-1][1], numbers) if looked < MOST_EXPLAINED else (2, {})
+            if count < 2:
+                count, found = self._with_ids(span[0][0], numbers)
+            if count > 1:
+                hit += span
+                total, names = max(total, count), names or found
+        if not hit:
+            return None
+        path = next(iter(names.values()), "")
+        id = self._id(path, next(iter(names))) if names else ""
+        reason = f"{total:,} objects of one version have the id {id!a}" if len(names) > 1 else _SAME_ID
+        return finding("F305", path, reason, versions=merge(hit), objects=names, objects_total=max(total, len(names)))
+
+    def _with_ids(self, version: int, numbers: set[int]) -> tuple[int, dict[ObjectName, str]]:
+        """How many objects of a version have these definitions, or one of them the catalog's id; and who they are."""
+        definitions = self._run.definitions
+        assert definitions is not None
+        nodes = self._objects.reached(self._run.roots[version])
+        nodes = [node for node in nodes if not numbers.isdisjoint(self._graph.names[node])]
+        total = sum(number in numbers for node in nodes for number in self._graph.names[node])
+        found: dict[ObjectName, str] = {}
+        for _, key, value in self._objects.entries(nodes):
+            name = self._objects.name(key)
+            if name is not None and definitions.number(value) in numbers:
+                found.setdefault(name, value)
+        if len(nodes) <= MOST_NAMING:
+            # one object can be there twice, but not have the catalog's id and be there twice
+            total = len(found) if total > 1 else 2
+        return total, found
+
+    def _id(self, path: str, name: ObjectName) -> str:
+        data = self._run.files.read(path)
+        parsed = parse_definition(CLASSES[name.kind], data, path) if isinstance(data, bytes) else None
+        return parsed[0].id if isinstance(parsed, tuple) else ""
+
+    def _without_digest(self) -> Iterator[Finding]:
+        run = self._run
+        count = run.seen.without_digest + self._graph.without_digest
+        count += run.definitions.without_digest if run.definitions is not None else 0
+        count += sum(one.definition is not None and not one.verified for one in run.chain.catalogs.values())
+        if count:
+            files = "1 file has" if count == 1 else f"{count:,} files have"
+            yield finding("F904", "", f"{files} no digest, so only what they hold could be checked")
+
+
+_SAME_ID = "an object has the id of the catalog, or of another object"

@@ -1,0 +1,193 @@
+"""What depends on a whole version, and which versions a node or a definition belongs to. Nothing is read here."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from olympia_cli.ops.fsck.definitions import NO_ID, Definitions
+from olympia_cli.ops.fsck.findings import ranges
+from olympia_cli.ops.fsck.graph import NOWHERE, Graph
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+class Spans:
+    """From when to when something held, while versions go by."""
+
+    def __init__(self) -> None:
+        self._since: dict[int, int] = {}
+        self._over: dict[int, list[tuple[int, int]]] = {}
+
+    def holds(self, key: int, at: int) -> None:
+        self._since.setdefault(key, at)
+
+    def ends(self, key: int, at: int) -> None:
+        since = self._since.pop(key, None)
+        if since is not None and since < at:
+            self._over.setdefault(key, []).append((since, at))
+
+    def all(self, end: int) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+        """Each key with its spans of places, the end of a span not included."""
+        for key in list(self._since):
+            self.ends(key, end)
+        yield from sorted(self._over.items())
+
+
+class VersionChecks:
+    """Goes from version to version and counts how often each node and each id is there.
+
+    A node counts what it holds once, when the first parent in the version leads to it. So between neighbours only the
+    nodes that differ are looked at.
+    """
+
+    def __init__(self, graph: Graph, definitions: Definitions | None, catalog_id: str) -> None:
+        self._graph = graph
+        self._definitions = definitions
+        self._parents = array("I", bytes(4 * len(graph.paths)))
+        self._has = array("I", bytes(4 * len(graph.namespaces)))
+        self._needs = array("I", bytes(4 * len(graph.namespaces)))
+        catalog = definitions.id_number(catalog_id) if definitions is not None and catalog_id else NO_ID
+        self._ids = array("I", bytes(4 * (definitions.ids if definitions is not None else 1)))
+        if catalog:
+            self._ids[catalog] = 1
+        self._touched: tuple[set[int], set[int], set[int]] = (set(), set(), set())
+        self.twice, self.homeless, self.same_id = Spans(), Spans(), Spans()
+
+    def run(self, roots: Sequence[int]) -> None:
+        """Go through versions, given by the numbers of their roots, in order."""
+        before: int | None = None
+        for at, root in enumerate(roots):
+            self._change(root, 1)
+            if before is not None:
+                self._change(before, -1)
+            before = root
+            nodes, namespaces, ids = self._touched
+            for node in nodes:
+                (self.twice.holds if self._parents[node] > 1 else self.twice.ends)(node, at)
+            for namespace in namespaces:
+                homeless = self._needs[namespace] and not self._has[namespace]
+                (self.homeless.holds if homeless else self.homeless.ends)(namespace, at)
+            for id in ids:
+                (self.same_id.holds if self._ids[id] > 1 else self.same_id.ends)(id, at)
+            self._touched = (set(), set(), set())
+
+    def _change(self, root: int, by: int) -> None:
+        """Count one parent more, or one less, and what that brings to life or to its end."""
+        parents, children, touched = self._parents, self._graph.children, self._touched[0]
+        waiting = [root]
+        while waiting:
+            node = waiting.pop()
+            count = parents[node]
+            parents[node] = count + by
+            if count > 1 or count + by > 1:
+                touched.add(node)
+            if count + by == 0 or count == 0:
+                self._count(node, by)
+                # what a damaged node leads to may lead back to it
+                if node not in self._graph.unreadable:
+                    waiting.extend(child for child in children[node] if child != NOWHERE)
+
+    def _count(self, node: int, by: int) -> None:
+        graph = self._graph
+        _, namespaces, ids = self._touched
+        for namespace in graph.has[node]:
+            self._has[namespace] += by
+            namespaces.add(namespace)
+        for namespace in graph.needs[node]:
+            self._needs[namespace] += by
+            namespaces.add(namespace)
+        if self._definitions is not None:
+            id_of, counts = self._definitions.id_of, self._ids
+            for definition in graph.names[node]:
+                id = id_of[definition]
+                if id != NO_ID:
+                    count = counts[id]
+                    counts[id] = count + by
+                    if count > 1 or count + by > 1:
+                        ids.add(id)
+
+
+class Radius:
+    """Which versions, and which other holders of a tree, reach nodes: the edges walked backwards, once for all."""
+
+    def __init__(
+        self, graph: Graph, roots: dict[int, int], holders: dict[int, list[str]], bad: Collection[int]
+    ) -> None:
+        """`roots` has the version of each root, `holders` what else begins at a node: a transaction, an export."""
+        self._ranges: dict[int, Ranges] = {}
+        self._held: dict[int, frozenset[str]] = {}
+        wanted = set(bad)
+        parents: dict[int, list[int]] = {}
+        # upwards from the bad nodes, one sweep a level: trees are flat, and nothing is kept for sound nodes
+        level = set(wanted)
+        while level:
+            above: set[int] = set()
+            for parent, children in enumerate(graph.children):
+                if children and not level.isdisjoint(children):
+                    for child in level.intersection(children):
+                        parents.setdefault(child, []).append(parent)
+                    above.add(parent)
+            for parent, child in graph.cut:
+                if child in level:
+                    parents.setdefault(child, []).append(parent)
+                    above.add(parent)
+            level = above - wanted
+            wanted |= level
+        for node in _parents_first(wanted, parents):
+            above_it = [one for parent in parents.get(node, ()) for one in self._ranges.get(parent, ())]
+            if node in roots:
+                above_it.append((roots[node], roots[node]))
+            self._ranges[node] = merge(above_it)
+            held = {name for parent in parents.get(node, ()) for name in self._held.get(parent, ())}
+            self._held[node] = frozenset(held.union(holders.get(node, ())))
+
+    def versions(self, nodes: Iterable[int]) -> Ranges:
+        return merge(one for node in nodes for one in self._ranges.get(node, ()))
+
+    def holders(self, nodes: Iterable[int]) -> list[str]:
+        return sorted({name for node in nodes for name in self._held.get(node, ())})
+
+
+def _parents_first(nodes: set[int], parents: dict[int, list[int]]) -> Iterator[int]:
+    """The nodes so that parents come before their children; of a cycle, as far as there is an order.
+
+    The nodes of a cycle come twice, so that what reaches one of them reaches all.
+    """
+    missing = {node: len(parents.get(node, ())) for node in nodes}
+    children: dict[int, list[int]] = {}
+    for child, above in parents.items():
+        for parent in above:
+            children.setdefault(parent, []).append(child)
+    ready = [node for node, count in missing.items() if not count]
+    while ready:
+        node = ready.pop()
+        del missing[node]
+        yield node
+        for child in children.get(node, ()):
+            missing[child] -= 1
+            if not missing[child]:
+                ready.append(child)
+    rest = sorted(missing)
+    for _ in range(min(len(rest), 8) + 1 if rest else 0):
+        yield from rest
+
+
+def merge(spans: Iterable[tuple[int, int]]) -> Ranges:
+    """Closed ranges, in any order and overlapping, as ascending ones that do not touch."""
+    out: list[tuple[int, int]] = []
+    for first, last in sorted(spans):
+        if out and first <= out[-1][1] + 1:
+            out[-1] = (out[-1][0], max(out[-1][1], last))
+        else:
+            out.append((first, last))
+    return tuple(out)
+
+
+def without(spans: Ranges, versions: Sequence[int], hit: Ranges) -> Ranges:
+    """The versions of a list that lie in some ranges and not in others."""
+    return ranges(version for version in versions if inside(version, spans) and not inside(version, hit))
+
+
+def inside(version: int, spans: Ranges) -> bool:
+    return any(first <= version <= last for first, last in spans)

@@ -1,0 +1,164 @@
+"""Objects and actions as plain values: what the JSON output holds, and what tables are made from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition
+from olympia_cli.format.action_types import ALTERS, RENAMES, RESTORES, renamed
+from olympia_cli.format.actions import Action
+from olympia_cli.format.definitions import Definition
+from olympia_cli.format.pb.actions_pb2 import (
+    ActionType,
+    AlterDef,
+    ExpireDef,
+    ExportDef,
+    NamespaceDropDef,
+    NamespaceSetPropertiesDef,
+    NamespaceUnsetPropertiesDef,
+    RepairDef,
+    RestoreDef,
+    RollbackDef,
+)
+from olympia_cli.format.pb.objects_pb2 import IsolationLevel, TableDef, TableFormat, ViewDef, ViewFormat
+from olympia_cli.names import ObjectName, TableName, ViewName
+
+T = ActionType
+
+
+def describe_name(name: ObjectName | None) -> dict[str, Any]:
+    """The object of an action or a change: for a namespace both names are its own."""
+    if name is None:
+        return {"object": "catalog", "namespace": None, "name": None}
+    return {"object": name.kind.word, "namespace": name.namespace, "name": name.name or name.namespace}
+
+
+def describe_action(action: Action) -> dict[str, Any]:
+    """An action of the log."""
+    return {"type": action.type_name, **describe_name(action.name), "detail": action_detail(action)}
+
+
+def action_detail(action: Action) -> dict[str, Any]:
+    """What an action says beyond its type and object."""
+    detail: dict[str, Any] = {}
+    if action.id:
+        detail["id"] = action.id
+    if action.type == T.NAMESPACE_ALTER_SET_PROPERTIES:
+        detail["set"] = list(action.parse_payload(NamespaceSetPropertiesDef).keys)
+    elif action.type == T.NAMESPACE_ALTER_UNSET_PROPERTIES:
+        detail["unset"] = list(action.parse_payload(NamespaceUnsetPropertiesDef).keys)
+    elif action.type in ALTERS or action.type == T.CATALOG_ALTER:
+        change = action.parse_payload(AlterDef)
+        for key, values in (
+            ("set", change.set_properties),
+            ("unset", change.unset_properties),
+            ("fields", change.fields),
+        ):
+            if values:
+                detail[key] = list(values)
+    elif action.type in RENAMES:
+        new = renamed(action)
+        detail["to"] = {"namespace": new.namespace, "name": new.name or new.namespace}
+    elif action.type in RESTORES:
+        detail["from_version"] = action.parse_payload(RestoreDef).from_version
+    elif action.type == T.NAMESPACE_DROP:
+        detail["cascade"] = action.parse_payload(NamespaceDropDef).cascade
+    elif action.type == T.CATALOG_ROLLBACK:
+        rollback = action.parse_payload(RollbackDef)
+        detail |= {"from_version": rollback.from_version, "to_version": rollback.to_version}
+    elif action.type == T.CATALOG_EXPORT:
+        export = action.parse_payload(ExportDef)
+        detail |= {"export": export.name, "location": export.location, "at_version": export.version}
+        detail |= {"mode": export.mode or None, "dropped": export.dropped}
+    elif action.type in (T.CATALOG_EXPIRE_MARK, T.CATALOG_EXPIRE_UNDO, T.CATALOG_EXPIRE_PURGE):
+        expire = action.parse_payload(ExpireDef)
+        if action.type == T.CATALOG_EXPIRE_PURGE:
+            detail |= {"oldest": expire.oldest, "purged": expire.purged}
+        else:
+            detail |= {"oldest": expire.oldest, "former_oldest": expire.former_oldest}
+    elif action.type == T.CATALOG_REPAIR:
+        repair = action.parse_payload(RepairDef)
+        detail |= {"description": repair.description, "lost_keys": len(repair.lost_keys)}
+    definition = action.parse_definition()
+    if isinstance(definition, TableDef) and definition.iceberg_metadata_location:
+        detail["metadata_location"] = definition.iceberg_metadata_location
+    return detail
+
+
+def describe_object(found: CatalogObject[ObjectDefinition], version: int | None) -> dict[str, Any]:
+    """A namespace, table or view as `show` prints it."""
+    name, definition = found.name, found.definition
+    shown: dict[str, Any] = {}
+    if isinstance(name, TableName | ViewName):
+        shown["namespace"] = name.namespace
+        shown["name"] = name.name
+    else:
+        shown["name"] = name.namespace
+    shown["id"] = definition.id
+    if isinstance(definition, TableDef):
+        shown["format"] = _enum(TableFormat, definition.table_format)
+        shown["metadata_location"] = definition.iceberg_metadata_location or None
+        shown["previous_metadata_location"] = definition.iceberg_previous_metadata_location or None
+    if isinstance(definition, ViewDef):
+        shown |= _describe_view(definition)
+    shown["properties"] = dict(sorted(definition.properties.items()))
+    shown["definition"] = found.path or None
+    shown["version"] = version
+    return shown
+
+
+def describe_definition(definition: Definition) -> dict[str, Any]:
+    """All fields of a definition that have a value, as plain values; for patches and for damaged catalogs."""
+    shown: dict[str, Any] = {}
+    for field, value in definition.ListFields():
+        if field.name == "integrity":
+            continue
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            shown[field.name] = dict(sorted(value.items()))
+        elif field.name == "substrait_read_rel":
+            shown[field.name] = f"{len(value)} bytes"
+        elif field.name == "schema":
+            shown[field.name] = [_column(column) for column in value.columns]
+        elif field.name == "referenced_object_full_names":
+            shown[field.name] = [{"namespace": one.namespace_name, "name": one.name} for one in value]
+        elif field.enum_type is not None:
+            shown[field.name] = field.enum_type.values_by_number[value].name.lower()
+        else:
+            shown[field.name] = value
+    return shown
+
+
+def isolation_word(level: IsolationLevel) -> str:
+    return _enum(IsolationLevel, level)
+
+
+def _describe_view(definition: ViewDef) -> dict[str, Any]:
+    return {
+        "format": _enum(ViewFormat, definition.view_format),
+        "schema_binding": definition.schema_binding,
+        "schema": [_column(column) for column in definition.schema.columns],
+        "default_namespace": definition.default_namespace_name or None,
+        "referenced_objects": [
+            {"namespace": one.namespace_name, "name": one.name} for one in definition.referenced_object_full_names
+        ],
+        "plan_bytes": len(definition.substrait_read_rel),
+    }
+
+
+def _column(column: Any) -> dict[str, Any]:
+    return {
+        "id": column.id,
+        "name": column.name,
+        "type": column.type_name if hasattr(column, "type_name") else _data_type(column),
+        "nullable": column.nullable,
+    }
+
+
+def _data_type(column: Any) -> str:
+    from olympia_cli.format.pb.objects_pb2 import DataType
+
+    return _enum(DataType, column.type)
+
+
+def _enum(enum: Any, value: int) -> str:
+    return str(enum.Name(value)).lower() if value in enum.values() else str(value)

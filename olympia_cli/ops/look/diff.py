@@ -1,0 +1,128 @@
+"""What was created, altered, renamed and dropped between two versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot, read_object
+from olympia_cli.errors import Damaged, PathMissing
+from olympia_cli.format.paths import check_pointer
+from olympia_cli.names import ObjectName
+from olympia_cli.ops.look.describe import describe_definition
+from olympia_cli.tree.diff import diff as tree_diff
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectChange:
+    """One object that differs. `name` is its newer name; `old_name` differs from it only when it was renamed."""
+
+    change: str
+    name: ObjectName
+    old_name: ObjectName
+    old: CatalogObject[ObjectDefinition] | None
+    new: CatalogObject[ObjectDefinition] | None
+
+    @property
+    def id(self) -> str:
+        found = self.new or self.old
+        return found.id if found is not None else ""
+
+    def fields(self) -> dict[str, tuple[Any, Any]]:
+        """The fields and properties that differ: old value, new value; None for absent."""
+        if self.old is None or self.new is None:
+            return {}
+        return changed_fields(self.old.definition, self.new.definition)
+
+
+def diff(old: Snapshot, new: Snapshot) -> Iterator[ObjectChange]:
+    """The changes from one version to another, in the order of names. Subtrees that both share are not read.
+
+    An object that vanishes under one name and appears under another with the same id was renamed.
+    """
+    gone: dict[ObjectName, str] = {}
+    come: dict[ObjectName, str] = {}
+    both: dict[ObjectName, tuple[str, str]] = {}
+    for change in tree_diff(old.reader, old.root.node, new.reader, new.root.node):
+        name = new.keys.decode(change.key, new.file.path)
+        if change.old is not None and change.new is not None:
+            both[name] = (change.old, change.new)
+        elif change.old is not None:
+            gone[name] = change.old
+        elif change.new is not None:
+            come[name] = change.new
+    wanted = [*gone.items(), *come.items()]
+    wanted += [(name, path) for name, paths in both.items() for path in paths]
+    objects = dict(zip(wanted, _read(old, wanted), strict=True))
+    dropped = {(name.kind, objects[name, path].id): name for name, path in gone.items()}
+    found: list[ObjectChange] = []
+    for name, path in come.items():
+        present = objects[name, path]
+        former = dropped.pop((name.kind, present.id), None) if present.id else None
+        if former is None:
+            found.append(ObjectChange("created", name, name, None, present))
+        else:
+            found.append(ObjectChange("renamed", name, former, objects[former, gone[former]], present))
+    for former in dropped.values():
+        found.append(ObjectChange("dropped", former, former, objects[former, gone[former]], None))
+    for name, (before, after) in both.items():
+        older, newer = objects[name, before], objects[name, after]
+        if older.id != newer.id:
+            found.append(ObjectChange("dropped", name, name, older, None))
+            found.append(ObjectChange("created", name, name, None, newer))
+        elif changed_fields(older.definition, newer.definition):
+            found.append(ObjectChange("altered", name, name, older, newer))
+    yield from sorted(
+        found, key=lambda one: (one.name.kind, one.name.namespace, one.name.name, one.change != "dropped")
+    )
+
+
+def changed_fields(old: Any, new: Any) -> dict[str, tuple[Any, Any]]:
+    """Fields of two definitions that differ, properties one by one."""
+    before, after = describe_definition(old), describe_definition(new)
+    changed: dict[str, tuple[Any, Any]] = {}
+    for name in dict.fromkeys((*before, *after)):
+        a, b = before.get(name), after.get(name)
+        if a == b:
+            continue
+        if isinstance(a or b, dict) and name in ("properties", "exported_snapshots"):
+            older, newer = a or {}, b or {}
+            for key in sorted({*older, *newer}):
+                if older.get(key) != newer.get(key):
+                    changed[f"{name}.{key}"] = (older.get(key), newer.get(key))
+        else:
+            changed[name] = (a, b)
+    return changed
+
+
+def _read(snapshot: Snapshot, wanted: Iterable[tuple[ObjectName, str]]) -> Iterator[CatalogObject[ObjectDefinition]]:
+    wanted = list(wanted)
+    for _, path in wanted:
+        check_pointer(path, snapshot.file.path)
+    for (name, path), (_, data) in zip(wanted, snapshot.store.read_many(path for _, path in wanted), strict=True):
+        if isinstance(data, PathMissing):
+            raise Damaged(path, f"the definition of {name.kind.word} {name} is missing") from None
+        if isinstance(data, Exception):
+            raise data
+        yield read_object(name, path, data)
+
+
+def describe_change(change: ObjectChange) -> dict[str, Any]:
+    """A change as JSON has it."""
+    detail: dict[str, Any] = {}
+    if change.change == "renamed":
+        detail["from"] = {
+            "namespace": change.old_name.namespace,
+            "name": change.old_name.name or change.old_name.namespace,
+        }
+    if fields := change.fields():
+        detail["fields"] = {key: {"from": old, "to": new} for key, (old, new) in fields.items()}
+    return {
+        "change": change.change,
+        "type": change.name.kind.word,
+        "namespace": change.name.namespace,
+        "name": change.name.name or change.name.namespace,
+        "id": change.id,
+        "detail": detail,
+    }

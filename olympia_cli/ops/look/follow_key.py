@@ -1,0 +1,170 @@
+"""The way from a root down to a key, through nodes that may be damaged: what can be read is used, and said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.snapshot import read_object
+from olympia_cli.errors import Damaged, PathMissing
+from olympia_cli.format.keys import KeyCodec, utf16_units
+from olympia_cli.format.paths import check_pointer
+from olympia_cli.names import ObjectName
+from olympia_cli.ops.look.describe import describe_name, describe_object
+from olympia_cli.ops.look.dump_node import catalog_sizes, dump_node
+from olympia_cli.ops.look.node_dump import NodeDump, PivotRow, describe_problem
+from olympia_cli.ops.look.node_keys import Wanted
+from olympia_cli.ops.look.node_target import NodeBytes, find_node
+from olympia_cli.storage.protocol import Store
+from olympia_cli.tree.load import MAX_DEPTH
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A node on the way: the row that is the key, or whose child is next, and the row behind it."""
+
+    dump: NodeDump
+    taken: PivotRow | None
+    behind: PivotRow | None
+    found: bool
+
+    def describe(self) -> dict[str, Any]:
+        rows = [row for row in (self.taken, self.behind) if row is not None]
+        return {
+            "path": self.dump.path,
+            "kind": self.dump.kind,
+            "bytes": self.dump.size,
+            "keys": self.dump.keys,
+            "taken": self.taken.at if self.taken is not None else None,
+            "found": self.found,
+            "pivot": [row.describe() for row in rows],
+            "digest": self.dump.digest,
+            "problems": [describe_problem(problem) for problem in self.dump.problems],
+        }
+
+
+@dataclass(slots=True)
+class Way:
+    """The nodes from the root to where the key is or would be."""
+
+    version: int | None
+    key: str
+    name: ObjectName | None
+    steps: list[Step] = field(default_factory=list)
+    value: str | None = None
+    definition: dict[str, Any] | None = None
+    broken: list[tuple[str, str]] = field(default_factory=list)
+    """Files that could not even be read, and why."""
+    stopped: str = ""
+
+    @property
+    def found(self) -> bool:
+        return bool(self.steps) and self.steps[-1].found and self.value is not None
+
+    @property
+    def damaged(self) -> list[tuple[str, str]]:
+        """What is wrong on the way: a path and a reason for each file."""
+        return [(step.dump.path, step.dump.summary()) for step in self.steps if step.dump.problems] + self.broken
+
+    def describe(self) -> dict[str, Any]:
+        named: dict[str, Any] = {"object": None, "namespace": None, "name": None}
+        if self.name is not None:
+            named = describe_name(self.name)
+        return {
+            "version": self.version,
+            "key": self.key,
+            **named,
+            "found": self.found,
+            "value": self.value,
+            "definition": self.definition,
+            "nodes": [step.describe() for step in self.steps],
+            "problems": [{"path": path, "message": reason} for path, reason in self.damaged],
+        }
+
+
+def follow_key(catalog: Catalog, target: str, wanted: Wanted) -> Way:
+    """The way from a node, usually a root, to what is wanted; of several meanings the first that is there."""
+    file = find_node(catalog, target)
+    sizes = catalog_sizes(catalog.store, file)
+    top = dump_node(file, sizes)
+    if sizes is None and wanted.raw is None:
+        raise Damaged(file.path, "the sizes of names are not known, so no key can be made", hint="give the key itself")
+    codec = KeyCodec(0, 0, 0) if sizes is None else KeyCodec(sizes.namespace, sizes.table, sizes.view, java=file.java)
+    ways = []
+    for key, name in wanted.keys(codec):
+        # of the Java SDK's keys it makes characters again, which can be printed
+        whole = key.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        way = _follow(catalog.store, top, whole, name)
+        if way.found:
+            _read_definition(catalog.store, way)
+            return way
+        ways.append(way)
+    return ways[0]
+
+
+def _follow(store: Store, top: NodeDump, key: str, name: ObjectName | None) -> Way:
+    way = Way(top.version, key, name)
+    dump = top
+    while True:
+        step = _step(dump, key)
+        way.steps.append(step)
+        if step.found:
+            assert step.taken is not None
+            way.value = step.taken.value
+            way.name = way.name or step.taken.name
+            if "value" in step.taken.lost:
+                way.stopped = "the key is here, but its value cannot be read"
+            return way
+        if step.taken is None:
+            way.stopped = "no row of this node can be read"
+            return way
+        child = step.taken.pnode
+        if child is None:
+            if "pnode" in step.taken.lost:
+                way.stopped = "the pointer to the next node cannot be read"
+            return way
+        if len(way.steps) > MAX_DEPTH or any(child == before.dump.path for before in way.steps):
+            way.broken.append((dump.path, "its pointers lead in a circle"))
+            return way
+        try:
+            data = store.read(check_pointer(child, dump.path))
+        except PathMissing:
+            way.broken.append((child, "a node of the tree is missing"))
+            return way
+        except Damaged as error:
+            way.broken.append((error.path, error.reason))
+            return way
+        dump = dump_node(NodeBytes(child, data, top.java), top.sizes)
+
+
+def _step(dump: NodeDump, key: str) -> Step:
+    """Where the key is in the node: the last row at or before it."""
+    wanted = utf16_units(key) if dump.java else key
+    taken: PivotRow | None = None
+    for row in dump.pivot:
+        if row.key is None:
+            if row.at == 0:
+                taken = row
+            continue
+        own = utf16_units(row.key) if dump.java else row.key
+        if own == wanted:
+            return Step(dump, row, None, True)
+        if own < wanted:
+            taken = row
+    behind = None
+    if taken is not None:
+        behind = next((row for row in dump.pivot if row.at == taken.at + 1), None)
+    return Step(dump, taken, behind, False)
+
+
+def _read_definition(store: Store, way: Way) -> None:
+    assert way.value is not None
+    try:
+        data = store.read(check_pointer(way.value, way.steps[-1].dump.path))
+        if way.name is not None:
+            way.definition = describe_object(read_object(way.name, way.value, data), way.version)
+    except PathMissing:
+        way.broken.append((way.value, "the definition is missing"))
+    except Damaged as error:
+        way.broken.append((error.path, error.reason))

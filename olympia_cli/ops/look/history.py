@@ -1,0 +1,123 @@
+"""The revisions of one object, by its id, through renames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from olympia_cli.catalog.lineage import living_name
+from olympia_cli.catalog.references import at_version, oldest_version
+from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
+from olympia_cli.format.action_types import RENAMES, RESTORES, renamed
+from olympia_cli.format.actions import Action
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, time_text
+from olympia_cli.ops.look.describe import describe_object
+from olympia_cli.ops.look.diff import changed_fields
+from olympia_cli.ops.look.log import LogEntry, log
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A version that changed the object: what it was called and looked like after it, None when it was gone."""
+
+    entry: LogEntry
+    change: str
+    name: ObjectName
+    found: CatalogObject[ObjectDefinition] | None
+    fields: dict[str, tuple[Any, Any]]
+
+
+def history(latest: Snapshot, name: ObjectName) -> Iterator[Revision]:
+    """The object's revisions, newest first, back to its creation or to the oldest version.
+
+    An object that is not there any more is followed from the version that dropped it.
+    """
+    current: ObjectName | None = name
+    newer: CatalogObject[ObjectDefinition] | None = latest.get(name)
+    newer_entry: LogEntry | None = None
+    id = newer.id if newer is not None else None
+    for entry in log(latest, oldest_version(latest)):
+        if entry.snapshot is None:
+            continue  # what it did shows as what the next version did
+        found = entry.snapshot.get(current) if current is not None else None
+        if found is not None and id is not None and found.id != id:
+            found = None
+        if found is not None and id is None:
+            id = found.id
+        if newer_entry is not None:
+            revision = _revision(newer_entry, newer, found)
+            if revision is not None:
+                yield revision
+        newer, newer_entry = found, entry
+        if current is None:
+            continue
+        if entry.rollback_to is not None and entry.version > 0:
+            current = _before_rollback(id, current, entry, latest)
+        else:
+            current = _before(current, entry.changes)
+    if newer_entry is not None and newer is not None:
+        yield Revision(newer_entry, "created" if newer_entry.version == 0 else "oldest", newer.name, newer, {})
+
+
+def _revision(
+    entry: LogEntry,
+    newer: CatalogObject[ObjectDefinition] | None,
+    older: CatalogObject[ObjectDefinition] | None,
+) -> Revision | None:
+    if newer is None and older is None:
+        return None
+    if newer is None:
+        assert older is not None
+        return Revision(entry, "dropped", older.name, None, {})
+    if older is None:
+        restored = any(action.type in RESTORES and action.name == newer.name for action in entry.changes)
+        change = "rolled back" if entry.rollback_to is not None else "restored" if restored else "created"
+        return Revision(entry, change, newer.name, newer, {})
+    fields = changed_fields(older.definition, newer.definition)
+    if entry.rollback_to is not None and (fields or newer.name != older.name):
+        return Revision(entry, "rolled back", newer.name, newer, fields)
+    if newer.name != older.name:
+        return Revision(entry, "renamed", newer.name, newer, fields)
+    return Revision(entry, "altered", newer.name, newer, fields) if fields else None
+
+
+def _before_rollback(id: str | None, name: ObjectName, entry: LogEntry, latest: Snapshot) -> ObjectName:
+    """What the object was called in the version that a rollback left."""
+    if id is None or entry.rollback_to is None:
+        return name
+    left = at_version(entry.version - 1, latest)
+    return living_name(id, name, entry.rollback_to, left, ()) or name
+
+
+def _before(name: ObjectName, actions: tuple[Action, ...]) -> ObjectName:
+    """What the object was called before a version's actions."""
+    for action in reversed(actions):
+        if action.type not in RENAMES or action.name is None:
+            continue
+        new = renamed(action)
+        if new == name:
+            name = action.name
+        elif isinstance(action.name, NamespaceName) and new.namespace == name.namespace:
+            old = action.name.namespace
+            name = TableName(old, name.name) if name.kind is Kind.TABLE else ViewName(old, name.name)
+    return name
+
+
+def describe_revision(revision: Revision) -> dict[str, Any]:
+    entry = revision.entry
+    shown: dict[str, Any] = {
+        "version": entry.version,
+        "created_at": time_text(entry.created_at_millis or 0),
+        "change": revision.change,
+        "namespace": revision.name.namespace,
+        "name": revision.name.name,
+        "by": entry.by or None,
+        "message": entry.message or None,
+        "undone_by": entry.undone_by,
+        "fields": {key: {"from": old, "to": new} for key, (old, new) in revision.fields.items()},
+    }
+    if revision.found is not None:
+        described = describe_object(revision.found, entry.version)
+        shown |= {key: described.get(key) for key in ("id", "metadata_location", "properties", "definition")}
+    return shown

@@ -1,0 +1,117 @@
+"""What can be said of one node file, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from olympia_cli.format.node import Sizes
+from olympia_cli.format.paths import parse_root_path
+from olympia_cli.format.salvage import Problem
+from olympia_cli.names import ObjectName
+from olympia_cli.ops.look.describe import describe_name
+
+Digest = Literal["verified", "mismatch", "absent"]
+
+
+@dataclass(frozen=True, slots=True)
+class PivotRow:
+    """A row of the pivot table. `lost` names the columns that are NULL here only because they cannot be read."""
+
+    at: int
+    key: str | None
+    value: str | None
+    pnode: str | None
+    name: ObjectName | None = None
+    lost: tuple[str, ...] = ()
+
+    @property
+    def object(self) -> str:
+        """What the key stands for, as a person reads it."""
+        if self.name is not None:
+            return f"{self.name.kind.word} {self.name}"
+        return "NULL" if self.key is None and "key" not in self.lost else "?"
+
+    def describe(self) -> dict[str, Any]:
+        named: dict[str, Any] = {"object": None, "namespace": None, "name": None}
+        if self.name is not None:
+            named = describe_name(self.name)
+        row = {"key": self.key, "value": self.value, "pnode": self.pnode, **named}
+        return {**row, "lost": list(self.lost)} if self.lost else row
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRow:
+    """A row of the action log: its key, and the action as the log describes it."""
+
+    key: str
+    action: dict[str, Any]
+
+
+@dataclass(slots=True)
+class NodeDump:
+    """All that can be said of a node file."""
+
+    path: str
+    size: int
+    java: bool = False
+    kind: Literal["root", "node"] = "node"
+    system: dict[str, str] = field(default_factory=dict)
+    sizes: Sizes | None = None
+    pivot: list[PivotRow] = field(default_factory=list)
+    actions: list[ActionRow] = field(default_factory=list)
+    digest: Digest = "absent"
+    actions_digest: Digest = "absent"
+    problems: list[Problem] = field(default_factory=list)
+    unsupported: str = ""
+
+    @property
+    def version(self) -> int | None:
+        """The version that the file is the root of, by its name, wherever the file is."""
+        return parse_root_path("vn/" + self.path.rpartition("/")[2])
+
+    @property
+    def keys(self) -> int:
+        return sum(row.at > 0 for row in self.pivot)
+
+    @property
+    def children(self) -> int:
+        return sum(row.pnode is not None for row in self.pivot)
+
+    @property
+    def missing_rows(self) -> int:
+        """Rows of the table that are NULL and not stored; the seed's table has as many rows as the order says."""
+        return max(0, self.sizes.order - len(self.pivot)) if self.sizes is not None and self.pivot else 0
+
+    def describe(self) -> dict[str, Any]:
+        """The JSON document."""
+        return {
+            "path": self.path,
+            "kind": self.kind,
+            "version": self.version,
+            "bytes": self.size,
+            "order": self.sizes.order if self.sizes is not None else None,
+            "system": self.system,
+            "pivot": [row.describe() for row in self.pivot],
+            "buffer": [],
+            "actions": [row.action for row in self.actions],
+            "digest": self.digest,
+            "actions_digest": self.actions_digest,
+            "problems": [describe_problem(problem) for problem in self.problems],
+        }
+
+    def summary(self) -> str:
+        """What is wrong, in one line."""
+        if self.unsupported:
+            return self.unsupported
+        more = len(self.problems) - 1
+        return f"{self.problems[0]}" + (f", and {more} more problem{'s' * (more > 1)}" if more > 0 else "")
+
+
+def describe_problem(problem: Problem) -> dict[str, Any]:
+    return {
+        "message": problem.message,
+        "offset": problem.offset,
+        "batch": problem.batch,
+        "row": problem.row,
+    }

@@ -1,0 +1,247 @@
+"""What the latest version holds, put together from all that can be read: its own tree, older versions, the log."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from olympia_cli.errors import Damaged
+from olympia_cli.format import definitions
+from olympia_cli.format.definitions import CLASSES
+from olympia_cli.format.keys import KeyCodec, kind_of_key
+from olympia_cli.format.pb.objects_pb2 import NamespaceDef
+from olympia_cli.names import Kind, NamespaceName, ObjectName
+from olympia_cli.ops.look.node_keys import compact_key
+from olympia_cli.ops.repair.files import Files
+from olympia_cli.ops.repair.history import Filled, History, Value
+from olympia_cli.ops.repair.tree import Hole, take_apart
+
+
+@dataclass(frozen=True, slots=True)
+class LostRange:
+    """Keys between two objects (None is no bound) of which not all is known.
+
+    `as_of` is the version that what is there now comes from; None when no version has them.
+    """
+
+    after: ObjectName | None
+    before: ObjectName | None
+    path: str
+    reason: str
+    as_of: int | None
+
+    def __str__(self) -> str:
+        if self.after is None and self.before is None:
+            span = "all of the catalog"
+        else:
+            first = "the beginning" if self.after is None else f"{self.after.kind.word} {self.after}"
+            last = "the end" if self.before is None else f"{self.before.kind.word} {self.before}"
+            span = f"what lies between {first} and {last}"
+        if self.as_of is None:
+            return f"{span}: no version has it whole"
+        return f"{span}: as of v{self.as_of}, what changed there since may be lost"
+
+
+@dataclass(slots=True)
+class Content:
+    """A version's content: for each key the path of its definition, or a definition to be written."""
+
+    entries: dict[str, Value] = field(default_factory=dict)
+    damage: list[str] = field(default_factory=list)
+    """What is wrong with the version, file by file."""
+    notes: list[str] = field(default_factory=list)
+    """What was found again, and where."""
+    lost: list[ObjectName] = field(default_factory=list)
+    lost_keys: list[str] = field(default_factory=list)
+    lost_ranges: list[LostRange] = field(default_factory=list)
+    recreated: list[NamespaceName] = field(default_factory=list)
+    stale: list[ObjectName] = field(default_factory=list)
+    """Objects that are there as an older version has them."""
+    unmended: list[str] = field(default_factory=list)
+    holes: list[Hole] = field(default_factory=list)
+    """The ranges that `lost_ranges` are about."""
+
+
+def put_together(files: Files, versions: Sequence[int], codec: KeyCodec, order: int) -> Content:
+    """The content of the newest of the versions."""
+    return _PutTogether(files, versions, codec).run(order)
+
+
+class _PutTogether:
+    def __init__(self, files: Files, versions: Sequence[int], codec: KeyCodec) -> None:
+        self._files = files
+        self._head = max(versions)
+        self._codec = codec
+        self._history = History(files, versions, codec)
+        self._content = Content()
+
+    def run(self, order: int) -> Content:
+        content = self._content
+        taken = take_apart(self._files, self._files.root(self._head).top, self._codec, order)
+        content.entries = dict(taken.entries)
+        content.damage += [f"{hole.path}: {hole.reason}" for hole in taken.holes]
+        content.damage += taken.problems
+        for key in taken.illegal:
+            content.damage.append(f"the key {compact_key(key)[:80]!a} is none that an object can have")
+            content.lost_keys.append(key)
+        for filled in self._history.fill(taken.holes):
+            self._take(filled)
+        self._find_definitions()
+        self._check_ids()
+        self._add_namespaces()
+        content.entries = dict(sorted(content.entries.items()))
+        return content
+
+    def _take(self, filled: Filled) -> None:
+        """Take what stood in a hole."""
+        content, hole = self._content, filled.hole
+        rows = self._sound(hole.rows)
+        if filled.exact:
+            result = {key: self._same(key, value, rows) for key, value in filled.entries.items()}
+            content.notes.append(f"{hole.path}: {_keys(len(result))} as v{filled.as_of} and the log have them")
+        else:
+            # the log does not say all, so the rows that can still be read are the newest there is
+            result = {**filled.entries, **rows}
+            content.stale += [self._name(key) for key in filled.entries if key not in rows]
+            content.lost += [self._name(key) for key in hole.rows if key not in result]
+            content.holes.append(hole)
+            content.lost_ranges.append(
+                LostRange(
+                    self._bound(hole.start.removesuffix("\0")),
+                    self._bound(hole.end),
+                    hole.path,
+                    hole.reason,
+                    filled.as_of,
+                )
+            )
+            origin = "from what can be read of it" if filled.as_of is None else f"as of v{filled.as_of}"
+            content.notes.append(f"{hole.path}: {_keys(len(result))} {origin}")
+        content.entries.update(result)
+
+    def _sound(self, rows: dict[str, str | None]) -> dict[str, str]:
+        """The rows whose definitions can be read."""
+        named = {key: value for key, value in rows.items() if value is not None}
+        wanted = [(kind_of_key(key, ""), value) for key, value in named.items()]
+        checked = zip(named.items(), self._files.ids(wanted), strict=True)
+        return {key: value for (key, value), (_, _, reason) in checked if not reason}
+
+    def _same(self, key: str, value: Value, rows: dict[str, str]) -> Value:
+        """The file that holds a definition of the log already, where a row names it."""
+        path = rows.get(key)
+        if path is None or isinstance(value, str):
+            return value
+        found = self._files.definition(kind_of_key(key, ""), path)
+        return path if not isinstance(found, str) and definitions.body(found) == value else value
+
+    def _find_definitions(self) -> None:
+        """Look for definitions that cannot be read; what has none anywhere is lost."""
+        content = self._content
+        paths = [(key, value) for key, value in content.entries.items() if isinstance(value, str)]
+        checked = self._files.ids((kind_of_key(key, ""), path) for key, path in paths)
+        dangling = {}
+        for (key, _), (path, _, reason) in zip(paths, checked, strict=True):
+            if reason:
+                dangling[key] = self._name(key)
+                content.damage.append(f"{path}: {reason}")
+        self._compare_with_log({key: path for key, path in paths if path in self._files.unverified})
+        if not dangling:
+            return
+        found = self._history.definitions(dangling)
+        for key, name in dangling.items():
+            if key not in found:
+                del content.entries[key]
+                content.lost.append(name)
+                continue
+            one = found[key]
+            content.entries[key] = one.value
+            if one.exact:
+                content.notes.append(f"{name.kind.word} {name}: its definition as the log of v{one.version} has it")
+            else:
+                content.stale.append(name)
+                content.notes.append(f"{name.kind.word} {name}: as of v{one.version}")
+
+    def _compare_with_log(self, unverified: dict[str, str]) -> None:
+        """Hold definitions without a digest against the log: one that was cut where a field ends still parses."""
+        content = self._content
+        names = {key: self._name(key) for key in unverified}
+        for key, one in self._history.definitions(names, log_only=True).items() if names else ():
+            path, name = unverified[key], names[key]
+            found = self._files.definition(name.kind, path)
+            if isinstance(found, str) or isinstance(one.value, str):
+                continue
+            there = definitions.body(found)
+            cut = one.value.startswith(there) and len(there) < len(one.value)
+            # where a version does not say what it did, the definition may be newer than the log
+            if there == one.value or not (one.exact or cut):
+                continue
+            content.damage.append(f"{path}: it is not what the log of v{one.version} says")
+            content.notes.append(f"{name.kind.word} {name}: its definition as the log of v{one.version} has it")
+            content.entries[key] = one.value
+
+    def _add_namespaces(self) -> None:
+        """Make namespaces that tables or views are in and that are not there: so nothing in them is lost."""
+        content = self._content
+        names = [self._name(key) for key in content.entries]
+        there = {name.namespace for name in names if isinstance(name, NamespaceName)}
+        needed = {name.namespace for name in names} - there
+        for namespace in sorted(needed):
+            name = NamespaceName(namespace)
+            definition = NamespaceDef(id=str(uuid.uuid4()))
+            content.entries[self._codec.encode(name)] = definitions.body(definition)
+            content.recreated.append(name)
+            content.notes.append(f"namespace {name}: made anew, without properties, because tables or views are in it")
+            if name in content.lost:
+                content.lost.remove(name)
+            else:
+                content.damage.append(f"namespace {name} is not there, but tables or views are in it")
+
+    def _check_ids(self) -> None:
+        """Report ids that two objects have; where one of them comes from an older version, it was renamed since."""
+        stale = set(self._content.stale)
+        seen: dict[str, str] = {}
+        keys = list(self._content.entries.items())
+        known = {path: id for path, id, _ in self._files.ids(_paths(keys))}
+        for key, value in keys:
+            id = known[value] if isinstance(value, str) else _id(key, value)
+            if id in seen:
+                one, other = self._name(seen[id]), self._name(key)
+                if one in stale or other in stale:
+                    former, now = (one, other) if one in stale and other not in stale else (other, one)
+                    self._forget(former, now)
+                    seen[id] = self._codec.encode(now)
+                    continue
+                self._content.unmended.append(
+                    f"{one.kind.word} {one} and {other.kind.word} {other} have the same id {id}: drop one of them and "
+                    "register it again"
+                )
+            seen.setdefault(id, key)
+
+    def _forget(self, former: ObjectName, now: ObjectName) -> None:
+        content = self._content
+        del content.entries[self._codec.encode(former)]
+        content.stale.remove(former)
+        content.notes.append(f"{former.kind.word} {former} is {now.kind.word} {now} by now")
+
+    def _name(self, key: str) -> ObjectName:
+        return self._codec.decode(key, "")
+
+    def _bound(self, key: str | None) -> ObjectName | None:
+        if not key:
+            return None
+        try:
+            return self._codec.decode(key, "")
+        except Damaged:
+            return None
+
+
+def _paths(keys: Iterable[tuple[str, Value]]) -> Iterable[tuple[Kind, str]]:
+    return ((kind_of_key(key, ""), value) for key, value in keys if isinstance(value, str))
+
+
+def _id(key: str, content: bytes) -> str:
+    return CLASSES[kind_of_key(key, "")].FromString(content).id
+
+
+def _keys(number: int) -> str:
+    return "1 key" if number == 1 else f"{number:,} keys"

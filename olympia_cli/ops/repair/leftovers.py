@@ -1,0 +1,200 @@
+"""Files that nothing readable points to: nodes, and definitions. What they say is doubtful, but may be all there is."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from urllib.parse import unquote
+
+from google.protobuf.message import DecodeError
+
+from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
+from olympia_cli.errors import Damaged, InvalidName
+from olympia_cli.format import definitions
+from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
+from olympia_cli.format.node import Node
+from olympia_cli.format.node_file import CREATED_AT_MILLIS
+from olympia_cli.format.paths import DEFINITION_FOLDERS, FileKind, file_kind, parse_root_path
+from olympia_cli.format.pb.objects_pb2 import DistributedTransactionDef, NamespaceDef
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.ops.look.dump_node import dump_node
+from olympia_cli.ops.look.node_target import NodeBytes
+from olympia_cli.ops.repair.files import Files, ReadNode, outside
+from olympia_cli.ops.walk.reach import path_digest
+
+LOST_AND_FOUND = "lost+found"
+_FOLDERS = {folder: kind for kind, folder in DEFINITION_FOLDERS.items()}
+
+
+class Leftovers:
+    """What lies in a store and is reached from none of the versions that can be read."""
+
+    def __init__(self, files: Files, versions: Sequence[int], codec: KeyCodec) -> None:
+        self._files = files
+        self._codec = codec
+        self._reached: set[bytes] = set()
+        for version in versions:
+            root = files.root(version)
+            self._reach([root.top.path])
+            self._follow(_children(root.top.node, root.top.children), _values(root.top))
+
+    def from_nodes(
+        self, suspect: Sequence[tuple[str, str | None]], since_millis: int
+    ) -> Iterator[tuple[ObjectName, str, str]]:
+        """Objects, the paths of their definitions, and the newest node that names each; the newest first.
+
+        Only keys of the suspect ranges in nodes not older than that, and only those whose definitions can be read. What
+        distributed transactions have staged and not committed is not part of any version.
+        """
+        found: dict[str, tuple[int, str, str]] = {}
+        staged: list[tuple[int, list[str]]] = []
+        rows: list[tuple[str, int, list[tuple[str, str]]]] = []
+        committed = self._committed_runs()
+        listed = (file.path for file in self._files.store.list("node/") if file_kind(file.path) is FileKind.NODE)
+        for path, data in self._files.read_all(path for path in listed if not self._is_reached(path)):
+            if isinstance(data, str):
+                self._files.bad[path] = data
+                continue
+            dump = dump_node(NodeBytes(path, data, False), self._files.sizes)
+            if dump.problems:
+                self._files.bad[path] = dump.summary()
+            text = dump.system.get(CREATED_AT_MILLIS, "")
+            created = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+            # what an export pins is a version's own root, and says who committed it
+            running = CATALOG_DEF in dump.system and all(row.action["type"] != "COMMIT_INFO" for row in dump.actions)
+            if running and path not in committed:
+                staged.append((created, [row.pnode for row in dump.pivot if row.pnode is not None]))
+            elif created >= since_millis:
+                pairs = [(row.key, row.value) for row in dump.pivot if row.key is not None and row.value is not None]
+                rows.append((path, created, pairs))
+        left_out = {(created, node) for created, top in staged for node in self._below(top)}
+        for path, created, pairs in rows:
+            # a running root shares nodes with the version that it began at; its own are as old as itself
+            if (created, path) in left_out:
+                continue
+            for key, value in pairs:
+                inside = any(key >= start and (end is None or key < end) for start, end in suspect)
+                if inside and (key not in found or found[key][0] < created):
+                    found[key] = (created, value, path)
+        yield from self._readable(found)
+
+    def _committed_runs(self) -> set[str]:
+        """The running roots of distributed transactions that were committed."""
+        runs: dict[str, set[str]] = {}
+        done: set[str] = set()
+        for file in self._files.store.list("dtxn/"):
+            [(_, data)] = self._files.read_all([file.path])
+            try:
+                save = DistributedTransactionDef.FromString(data) if isinstance(data, bytes) else None
+            except DecodeError:
+                save = None
+            if save is not None:
+                runs.setdefault(save.id, set()).add(save.running_root_node_file_path)
+                if parse_root_path(save.running_root_node_file_path) is not None:
+                    done.add(save.id)
+        return {path for id in done for path in runs[id]}
+
+    def _below(self, top: list[str]) -> set[str]:
+        seen: set[str] = set()
+        level = top
+        while level:
+            seen.update(level)
+            children = [child for read in self._files.nodes(level) for child in _children(read.node, read.children)]
+            level = [child for child in dict.fromkeys(children) if child not in seen]
+        return seen
+
+    def _readable(self, found: Mapping[str, tuple[int, str, str]]) -> Iterator[tuple[ObjectName, str, str]]:
+        named = []
+        for key, (_, value, node) in sorted(found.items(), key=lambda one: -one[1][0]):
+            try:
+                named.append((self._codec.decode(key, node), value, node))
+            except Damaged:
+                continue
+        wanted = [(name.kind, value) for name, value, _ in named]
+        for (name, value, node), (_, _, reason) in zip(named, self._files.ids(wanted), strict=True):
+            self._reach([value])
+            if not reason:
+                yield name, value, node
+
+    def from_definitions(
+        self, ids: Collection[str], taken: Collection[ObjectName], since_millis: int
+    ) -> Iterator[tuple[ObjectName, str]]:
+        """Definitions that nothing names, of objects that are not there: the newest of each.
+
+        The name in a file's path is for people, and the namespace in it cannot be told from the name: tables and
+        views go to a namespace of their own, under as much of a name as there is.
+        """
+        used = set(taken)
+        seen = set(ids)
+        listed = sorted(self._files.store.list("def/"), key=lambda file: file.modified_at_millis, reverse=True)
+        wanted = []
+        for file in listed:
+            kind = _FOLDERS.get(file.path.split("/")[1])
+            if kind not in (None, Kind.CATALOG) and file_kind(file.path) is FileKind.DEFINITION:
+                assert kind is not None
+                # the store's clock and the writers' agree within half an hour
+                young = file.modified_at_millis >= since_millis - HALF_AN_HOUR_MILLIS
+                if young and not self._is_reached(file.path) and not outside(file.path):
+                    wanted.append((kind, file.path))
+        for (kind, path), (_, id, reason) in zip(wanted, self._files.ids(wanted), strict=True):
+            if reason or id in seen:
+                continue
+            seen.add(id)
+            name = self._name(kind, path, id, used)
+            if name is not None:
+                used.add(name)
+                yield name, path
+
+    def _name(self, kind: Kind, path: str, id: str, used: Collection[ObjectName]) -> ObjectName | None:
+        stem = path.rpartition("/")[2].removesuffix(".binpb")
+        text = unquote(stem[37:])
+        for candidate in (text, f"{text[:20]}-{id[:8]}", id):
+            try:
+                name = _make(kind, candidate)
+                self._codec.encode(name)
+            except InvalidName:
+                continue
+            if name not in used:
+                return name
+        return None
+
+    # What versions reach
+
+    def _follow(self, children: Sequence[str], values: Sequence[str]) -> None:
+        self._reach(values)
+        level = [child for child in children if not self._is_reached(child)]
+        while level:
+            self._reach(level)
+            below: list[str] = []
+            for read in self._files.nodes(level):
+                self._reach(_values(read))
+                below += [child for child in _children(read.node, read.children) if not self._is_reached(child)]
+            level = list(dict.fromkeys(below))
+
+    def _reach(self, paths: Sequence[str]) -> None:
+        self._reached.update(map(path_digest, paths))
+
+    def _is_reached(self, path: str) -> bool:
+        return path_digest(path) in self._reached
+
+
+def namespaces_for(values: Mapping[ObjectName, object]) -> list[tuple[NamespaceName, bytes]]:
+    """Definitions of the namespaces that objects are in and that are not there."""
+    there = {name.namespace for name in values if isinstance(name, NamespaceName)}
+    needed = {name.namespace for name in values} - there
+    return [(NamespaceName(name), definitions.body(NamespaceDef(id=str(uuid.uuid4())))) for name in sorted(needed)]
+
+
+def _make(kind: Kind, text: str) -> ObjectName:
+    if kind is Kind.NAMESPACE:
+        return NamespaceName(text)
+    return TableName(LOST_AND_FOUND, text) if kind is Kind.TABLE else ViewName(LOST_AND_FOUND, text)
+
+
+def _children(node: Node | None, read: Sequence[str]) -> list[str]:
+    return list(read) if node is None else [child for child in node.children if isinstance(child, str)]
+
+
+def _values(read: ReadNode) -> list[str]:
+    values = read.node.values if read.node is not None else [value for _, value in read.rows]
+    return [value for value in values if value is not None]

@@ -1,0 +1,95 @@
+"""What a repair is going to do, as a value to be shown before it is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from olympia_cli.catalog.repair_commit import Repair
+from olympia_cli.names import ObjectName
+from olympia_cli.ops.look.describe import describe_name
+from olympia_cli.ops.repair.content import LostRange
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that a repair does: `hint latest`, `hint oldest`, `rollback` or `rebuild`.
+
+    `loses` are the objects that are gone afterwards, `reverts` those that are as an older version has them, and
+    `lost_ranges` what is not known for sure. `details` say, line by line, what is wrong and where the rest comes from.
+    """
+
+    kind: str
+    text: str
+    loses: tuple[ObjectName, ...] = ()
+    reverts: tuple[ObjectName, ...] = ()
+    lost_ranges: tuple[LostRange, ...] = ()
+    details: tuple[str, ...] = ()
+
+    @property
+    def cost(self) -> tuple[bool, int, int]:
+        """How much it loses; what nobody can say how much it is weighs most."""
+        unknown = any(one.as_of is None for one in self.lost_ranges)
+        return unknown, len(self.loses) + len(self.reverts), len(self.lost_ranges)
+
+
+NO_COST = (False, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """What a repair would do to the version `head`, and what it could do instead."""
+
+    uri: str
+    head: int
+    steps: tuple[Step, ...] = ()
+    alternatives: tuple[Step, ...] = ()
+    unmended: tuple[str, ...] = ()
+    """What stays wrong: no repair decides it."""
+    repair: Repair | None = None
+    hints: tuple[tuple[str, int], ...] = ()
+    """The hints to be written, each with its version."""
+
+    @property
+    def nothing_to_do(self) -> bool:
+        return not self.steps
+
+    @property
+    def loses(self) -> tuple[ObjectName, ...]:
+        return tuple(name for step in self.steps for name in step.loses)
+
+
+def describe_plan(plan: RepairPlan) -> dict[str, Any]:
+    return {
+        "head": plan.head,
+        "nothing_to_do": plan.nothing_to_do,
+        "steps": [describe_step(step) for step in plan.steps],
+        "alternatives": [describe_step(step) for step in plan.alternatives],
+        "unmended": list(plan.unmended),
+    }
+
+
+def describe_step(step: Step) -> dict[str, Any]:
+    return {
+        "kind": step.kind,
+        "text": step.text,
+        "loses": [describe_object_name(name) for name in step.loses],
+        "reverts": [describe_object_name(name) for name in step.reverts],
+        "lost_ranges": [describe_range(one) for one in step.lost_ranges],
+        "details": list(step.details),
+    }
+
+
+def describe_object_name(name: ObjectName) -> dict[str, Any]:
+    shown = describe_name(name)
+    return {"type": shown["object"], "namespace": shown["namespace"], "name": shown["name"]}
+
+
+def describe_range(one: LostRange) -> dict[str, Any]:
+    return {
+        "after": None if one.after is None else describe_object_name(one.after),
+        "before": None if one.before is None else describe_object_name(one.before),
+        "path": one.path,
+        "reason": one.reason,
+        "as_of": one.as_of,
+    }

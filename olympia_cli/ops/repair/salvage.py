@@ -1,0 +1,355 @@
+"""A new catalog, elsewhere, from whatever can be read of a damaged one. The source is only read.
+
+What the newest version holds comes first, put together from its own files, older versions and the log. Where that
+leaves something open, nodes that nothing readable points to are looked through, and at last definitions that nothing
+names.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from olympia_cli.catalog.catalog import DAY_MILLIS
+from olympia_cli.catalog.clock import Clock
+from olympia_cli.catalog.commit import Author
+from olympia_cli.catalog.protection import without_protection
+from olympia_cli.catalog.quarantine import purged_before
+from olympia_cli.catalog.repair_commit import Built, Repair, create_repaired, sizes_of
+from olympia_cli.catalog.snapshot import MAJOR_VERSION, check_supported
+from olympia_cli.catalog.versions import read_hints
+from olympia_cli.errors import (
+    CatalogNotFound,
+    CommitConflict,
+    Damaged,
+    InvalidLocation,
+    LocationNotEmpty,
+    OutcomeUnknown,
+    PathTaken,
+    Refused,
+    StorageFailed,
+)
+from olympia_cli.format import definitions
+from olympia_cli.format.keys import KeyCodec
+from olympia_cli.format.paths import FileKind, file_kind
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.names import Kind, ObjectName
+from olympia_cli.ops.export.export import check_apart
+from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.repair.content import Content, LostRange, put_together
+from olympia_cli.ops.repair.files import Files
+from olympia_cli.ops.repair.history import find_catalog
+from olympia_cli.ops.repair.leftovers import Leftovers, namespaces_for
+from olympia_cli.ops.repair.plan import describe_object_name, describe_range
+from olympia_cli.ops.repair.repair import list_versions
+from olympia_cli.storage.exclusive import check_exclusive_create
+from olympia_cli.storage.protocol import Store
+
+AT_ONCE = 256
+
+NEAR = 64
+"""Versions that a hint may be ahead of the last root and still be believed: that many roots get lost, no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class SalvageReport:
+    """What was found and what was not.
+
+    `found` counts objects by where they come from: versions, nodes that nothing pointed to, definitions alone.
+    `doubtful` are objects that are there, each with why nobody can be sure of it.
+    """
+
+    source: str
+    destination: str
+    from_version: int | None
+    objects: int
+    found: dict[str, int]
+    lost: tuple[ObjectName, ...]
+    lost_ranges: tuple[LostRange, ...]
+    missing_versions: tuple[int, ...]
+    unreadable: tuple[tuple[str, str], ...]
+    doubtful: tuple[tuple[ObjectName, str], ...]
+    notes: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that the newest version held is there, for sure."""
+        return not (self.lost or self.lost_ranges or self.missing_versions or self.doubtful)
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """What goes into the new catalog: for each object the path of its definition, or the definition."""
+
+    values: dict[ObjectName, str | bytes] = field(default_factory=dict)
+    found: dict[str, int] = field(default_factory=lambda: {"versions": 0, "nodes": 0, "definitions": 0})
+    doubtful: dict[ObjectName, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def salvage(
+    store: Store,
+    dest: Store,
+    clock: Clock,
+    author: Author,
+    progress: Progress = SILENT,
+    *,
+    dry_run: bool = False,
+) -> SalvageReport:
+    """Write a catalog of what can be read into an empty place, and say exactly what could not be.
+
+    1 the definitions, under the names they had; 2 nodes; 3 root 0, created exclusively: the new catalog exists. What is
+    interrupted before leaves no catalog, and running it again finishes. With `dry_run` nothing is written.
+    """
+    if dest.uri == store.uri:
+        raise InvalidLocation(f"{dest.uri} is the damaged catalog itself", hint="choose a place of its own")
+    check_apart(store.uri, dest.uri)
+    check_empty(dest)
+    files = Files(store, tolerant=True, progress=progress)
+    progress.phase("reading versions")
+    versions = _versions(store)
+    catalog, notes, purged = _catalog(files, versions)
+    # a root at a name that an expire has freed is no part of history
+    versions = [version for version in versions if version >= purged] or versions
+    sizes = files.sizes = sizes_of(catalog)
+    codec = KeyCodec(sizes.namespace, sizes.table, sizes.view)
+    gathered = _Gathered(notes=notes)
+    content = Content()
+    if versions:
+        progress.phase("reading what the newest version holds")
+        content = put_together(files, versions, codec, sizes.order)
+        gathered.values = {codec.decode(key, ""): value for key, value in content.entries.items()}
+        gathered.found["versions"] = len(gathered.values)
+        gathered.notes += content.notes + content.unmended
+        gathered.doubtful |= dict.fromkeys(content.stale, "as an older version has it")
+    missing = _missing(store, versions)
+    suspect = _suspect(files, content, codec, versions, missing)
+    if suspect.ranges:
+        progress.phase("looking through what nothing points to")
+        _take_leftovers(files, Leftovers(files, versions, codec), suspect, gathered)
+    lost = tuple(sorted({*content.lost} - gathered.values.keys(), key=_order))
+    report = SalvageReport(
+        source=store.uri,
+        destination=dest.uri,
+        from_version=versions[-1] if versions else None,
+        objects=len(gathered.values),
+        found=gathered.found,
+        lost=lost,
+        lost_ranges=tuple(content.lost_ranges),
+        missing_versions=missing,
+        unreadable=tuple(sorted(files.bad.items())),
+        doubtful=tuple(sorted(gathered.doubtful.items(), key=lambda one: _order(one[0]))),
+        notes=tuple(gathered.notes),
+    )
+    if dry_run:
+        return report
+    progress.phase("writing the new catalog", len(gathered.values))
+    _write(files, dest, clock, author, catalog, codec, gathered.values, report)
+    return report
+
+
+def check_empty(dest: Store) -> None:
+    """Raise LocationNotEmpty unless the place is free. What an interrupted salvage left there is no obstacle."""
+    for file in dest.list():
+        kind = file_kind(file.path)
+        if kind is FileKind.ROOT or kind is FileKind.HINT:
+            raise LocationNotEmpty(f"{dest.uri} holds a catalog already")
+        if kind in (FileKind.UNKNOWN, FileKind.TRANSACTION, FileKind.OPERATION):
+            raise LocationNotEmpty(f"{dest.uri} is not empty: it holds {file.path!a}, for example")
+
+
+# What to start from
+
+
+def _versions(store: Store) -> list[int]:
+    try:
+        return list_versions(store)
+    except Refused:
+        return []
+    except CatalogNotFound:
+        raise CatalogNotFound(f"there is nothing of a catalog at {store.uri}", hint="check the location") from None
+
+
+def _missing(store: Store, versions: Sequence[int]) -> tuple[int, ...]:
+    """The versions that were there for sure: gaps, and what the hint names beyond the last root."""
+    hint = read_hints(store).latest
+    if not versions:
+        return () if hint is None else (hint,)
+    there = set(versions)
+    missing = [version for version in range(versions[0], versions[-1]) if version not in there]
+    # a hint far ahead is garbage that reads as a number
+    if hint is not None and versions[-1] < hint <= versions[-1] + NEAR:
+        missing += range(versions[-1] + 1, hint + 1)
+    return tuple(missing)
+
+
+def _catalog(files: Files, versions: Sequence[int]) -> tuple[CatalogDef, list[str], int]:
+    """The definition of the new catalog: as it was, without what is about versions and exports of the old one.
+
+    Beside it what there is to say, and the version up to which the old one is purged.
+    """
+    notes = []
+    found = find_catalog(files, versions) if versions else None
+    definition = found.definition if found is not None else _any_definition(files)
+    if definition is None:
+        sizes = next((root.sizes for root in map(files.root, reversed(versions)) if root.sizes is not None), None)
+        definition = CatalogDef(
+            id=str(uuid.uuid4()),
+            major_version=MAJOR_VERSION,
+            order=sizes.order if sizes else 128,
+            namespace_name_max_size_bytes=sizes.namespace if sizes else 100,
+            table_name_max_size_bytes=sizes.table if sizes else 100,
+            view_name_max_size_bytes=sizes.view if sizes else 100,
+            node_file_max_size_bytes=1_048_576,
+            txn_ttl_millis=3 * DAY_MILLIS,
+        )
+        notes.append("the catalog definition is lost: the new catalog has another id and no properties")
+    elif found is None or not found.exact:
+        notes.append("the catalog definition is an older one")
+    check_supported(definition, "the catalog definition")
+    if definition.exported_snapshots:
+        notes.append("exports that are no longer recorded: " + ", ".join(sorted(definition.exported_snapshots)))
+    return without_protection(definition), notes, purged_before(definition)
+
+
+def _any_definition(files: Files) -> CatalogDef | None:
+    """The newest catalog definition that lies about."""
+    listed = sorted(files.store.list("def/catalog/"), key=lambda file: file.modified_at_millis, reverse=True)
+    for path, data in files.read_all(file.path for file in listed):
+        found = files.parse(Kind.CATALOG, path, data)
+        if isinstance(found, CatalogDef) and found.order >= 3:
+            return found
+    return None
+
+
+# What nothing points to
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    """Where something may be missing: ranges of keys, and since when.
+
+    `nameless` says that objects may be missing of which not even the name is known.
+    """
+
+    ranges: tuple[tuple[str, str | None], ...]
+    since_millis: int = 0
+    nameless: bool = False
+
+
+def _suspect(
+    files: Files, content: Content, codec: KeyCodec, versions: Sequence[int], missing: Sequence[int]
+) -> _Suspect:
+    if not versions:
+        return _Suspect((("", None),), nameless=True)
+    if missing and missing[-1] > versions[-1]:
+        # what the lost versions wrote is younger than the last one that is there
+        return _Suspect((("", None),), files.root(versions[-1]).created_at_millis, nameless=True)
+    lost = [codec.encode(name) for name in content.lost]
+    ranges = [(hole.start, hole.end) for hole in content.holes] + [(key, key + "\0") for key in lost]
+    times = [0 if one.as_of is None else files.root(one.as_of).created_at_millis for one in content.lost_ranges]
+    return _Suspect(tuple(ranges), 0 if lost else min(times, default=0), nameless=bool(content.holes))
+
+
+def _take_leftovers(files: Files, leftovers: Leftovers, suspect: _Suspect, gathered: _Gathered) -> None:
+    ids = {
+        files.id_of(value) if isinstance(value, str) else _id(name, value) for name, value in gathered.values.items()
+    }
+    for name, path, node in leftovers.from_nodes(suspect.ranges, suspect.since_millis):
+        # an object that was renamed has two names in nodes of different age
+        if name not in gathered.values and files.id_of(path) not in ids:
+            ids.add(files.id_of(path))
+            gathered.values[name] = path
+            gathered.found["nodes"] += 1
+            gathered.doubtful[name] = f"only {node}, which nothing points to, names it"
+    if suspect.nameless:
+        for name, path in leftovers.from_definitions(ids, gathered.values.keys(), suspect.since_millis):
+            gathered.values[name] = path
+            gathered.found["definitions"] += 1
+            gathered.doubtful[name] = f"only its definition {path} is left: where it was is not known for sure"
+    for namespace, content in namespaces_for(gathered.values):
+        gathered.values[namespace] = content
+        gathered.notes.append(f"namespace {namespace}: made anew, because tables or views are in it")
+
+
+def _id(name: ObjectName, content: bytes) -> str:
+    return definitions.CLASSES[name.kind].FromString(content).id
+
+
+# The new catalog
+
+
+def _write(
+    files: Files,
+    dest: Store,
+    clock: Clock,
+    author: Author,
+    catalog: CatalogDef,
+    codec: KeyCodec,
+    values: dict[ObjectName, str | bytes],
+    report: SalvageReport,
+) -> None:
+    check_exclusive_create(dest)
+    entries: dict[str, str | bytes] = {}
+    names: dict[str, ObjectName] = {}
+    for name, value in values.items():
+        key = codec.encode(name)
+        entries[key] = value
+        if isinstance(value, bytes):
+            names[key] = name
+    kinds = {value: name.kind for name, value in values.items() if isinstance(value, str)}
+    for batch in _batches(kinds):
+        copied = {}
+        for path, data in files.read_all(batch):
+            # a definition without a digest gets one, and what changed under our eyes is an error
+            found = files.parse(kinds[path], path, data)
+            if isinstance(found, str):
+                raise Damaged(path, f"it was read before, and now: {found}", hint="run it again")
+            copied[path] = definitions.encode(definitions.body(found), path)
+        try:
+            dest.create_many(copied)
+        except (OutcomeUnknown, PathTaken) as error:
+            raise StorageFailed(f"{error.message}; no catalog was made") from error
+    lost = [codec.encode(name) for name in report.lost]
+    where = "leftover files" if report.from_version is None else f"v{report.from_version}"
+    description = f"salvaged from {where} of {report.source}"
+    repair = Repair(-1, Built(dict(sorted(entries.items())), names), catalog, 0, description, lost)
+    try:
+        create_repaired(dest, clock, repair, author)
+    except CommitConflict:
+        raise LocationNotEmpty(f"{dest.uri} holds a catalog by now") from None
+
+
+def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    for path in paths:
+        batch.append(path)
+        if len(batch) >= AT_ONCE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _order(name: ObjectName) -> tuple[int, str, str]:
+    return name.kind, name.namespace, name.name
+
+
+def describe_salvage(report: SalvageReport) -> dict[str, Any]:
+    """As JSON has it."""
+    return {
+        "source": report.source,
+        "destination": report.destination,
+        "from_version": report.from_version,
+        "objects": report.objects,
+        "found": report.found,
+        "complete": report.complete,
+        "lost": [describe_object_name(name) for name in report.lost],
+        "lost_ranges": [describe_range(one) for one in report.lost_ranges],
+        "missing_versions": list(report.missing_versions),
+        "unreadable": [{"path": path, "reason": reason} for path, reason in report.unreadable],
+        "doubtful": [{**describe_object_name(name), "reason": reason} for name, reason in report.doubtful],
+        "notes": list(report.notes),
+    }

@@ -1,0 +1,160 @@
+"""What one node file holds, and what is wrong with it in itself: a function of its bytes alone.
+
+What depends on other nodes is not looked at here, so nodes can be looked at anywhere, in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from olympia_cli.errors import Damaged, StoreError
+from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
+from olympia_cli.format.node import Node
+from olympia_cli.format.node_file import decode_node
+from olympia_cli.format.paths import FileKind, check_pointer, file_kind, parse_root_path
+from olympia_cli.names import Kind
+from olympia_cli.ops.walk.files import Trouble, node_trouble, rest_of_node
+from olympia_cli.tree.edit import max_keys, min_keys
+
+_ROOT_INSIDE = "it is the root of a version, and stands inside a tree"
+
+Named = tuple[str, Kind, str]
+"""The path of a definition, the kind of its object, and the key that names it."""
+
+Marked = tuple[str, Trouble]
+"""A path, and what is wrong there."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A node by itself. Of one that is not `readable` it is what could still be read of it.
+
+    `children` has None where a pointer cannot be followed. `has` are the namespaces whose keys are in the node, `needs`
+    those of its tables and views.
+    """
+
+    path: str
+    readable: bool
+    verified: bool = True
+    is_root: bool = False
+    is_leaf: bool = False
+    keys: tuple[str, ...] = ()
+    children: tuple[str | None, ...] = ()
+    has: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    names: tuple[Named, ...] = ()
+    marks: tuple[Marked, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRules:
+    """What the nodes of a catalog are held to. `keys` and `order` are None where nobody knows the catalog's sizes;
+    `names` says whether definitions are of interest."""
+
+    keys: KeyCodec | None
+    order: int | None
+    java: bool
+    names: bool
+
+    def look(self, path: str, data: bytes | StoreError) -> NodeFacts:
+        """A file that stands inside a tree."""
+        if isinstance(data, Exception):
+            return self._rest(path, b"", [(path, node_trouble(data))])
+        try:
+            file = decode_node(data, path, self.java)
+        except Exception as error:
+            # what a decoder stumbles over is damage, whatever it says
+            return self._rest(path, data, [(path, node_trouble(error, data))])
+        is_root = parse_root_path(path) is not None
+        marks = []
+        if CATALOG_DEF in file.system and not is_root:
+            marks.append((path, Trouble("F207", _ROOT_INSIDE)))
+        return self._facts(path, file.node, is_root, file.verified, marks)
+
+    def look_at_root(self, path: str, node: Node | bytes) -> NodeFacts:
+        """The top of a tree; of one that cannot be decoded its bytes are given."""
+        return self._rest(path, node, []) if isinstance(node, bytes) else self._facts(path, node, True, True, [])
+
+    def _facts(self, path: str, node: Node, is_root: bool, verified: bool, marks: list[Marked]) -> NodeFacts:
+        marks += self._check_fill(node, path, is_root)
+        has, needs, names = self._entries(node, path, marks)
+        children: list[str | None] = []
+        for child in node.children:
+            if not isinstance(child, str):
+                children.append(None)  # the Java SDK leaves single pointers NULL
+                continue
+            try:
+                check_pointer(child, path)
+            except Damaged as error:
+                marks.append((path, Trouble("F212", error.reason)))
+                children.append(None)
+                continue
+            if parse_root_path(child) is not None:
+                marks.append((child, Trouble("F207", _ROOT_INSIDE)))
+            children.append(child)
+        return NodeFacts(
+            path, True, verified, is_root, node.is_leaf, node.keys, tuple(children), has, needs, names, tuple(marks)
+        )
+
+    def _check_fill(self, node: Node, path: str, is_root: bool) -> Iterable[Marked]:
+        if self.order is None or self.java:
+            return
+        count, most, fewest = len(node.keys), max_keys(self.order), min_keys(self.order)
+        reason = ""
+        if count > most:
+            reason = f"it has {count} keys, and a node of order {self.order} at most {most}"
+        elif is_root and not count and not node.is_leaf:
+            reason = "it is a root with a single child"
+        elif not is_root and count < fewest:
+            reason = f"it has {count} keys, and a node of order {self.order} at least {fewest}"
+        if reason:
+            yield path, Trouble("F211", reason)
+
+    def _entries(
+        self, node: Node, path: str, marks: list[Marked]
+    ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[Named, ...]]:
+        if self.keys is None:
+            return (), (), ()
+        has: list[str] = []
+        needs: list[str] = []
+        names: list[Named] = []
+        decode = self.keys.decode
+        bad: list[str] = []
+        for key, value in zip(node.keys, node.values, strict=True):
+            try:
+                name = decode(key, path)
+            except Damaged:
+                bad.append(key)
+                continue
+            if value is None:
+                continue
+            namespace, kind = name.namespace, name.kind
+            if kind is Kind.NAMESPACE:
+                has.append(namespace)
+            elif not needs or needs[-1] != namespace:
+                needs.append(namespace)
+            try:
+                check_pointer(value, path)
+            except Damaged as error:
+                marks.append((path, Trouble("F212", error.reason)))
+                continue
+            if self.names:
+                names.append((value, kind, key))
+        if bad:
+            more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
+            marks.append((path, Trouble("F215", f"the key {bad[0].strip()[:60]!a} is of no object{more}")))
+        return tuple(has), tuple(needs), tuple(names)
+
+    def _rest(self, path: str, data: bytes, marks: list[Marked]) -> NodeFacts:
+        """What can still be read of a damaged node: what it leads to is not lost, and not an orphan."""
+        children: tuple[str, ...] = ()
+        names: tuple[Named, ...] = ()
+        if data:
+            rest = rest_of_node(data, self.keys)
+            children = tuple(path for path in rest.children if file_kind(path) is FileKind.NODE)
+            if self.names and self.keys is not None:
+                decode = self.keys.decode
+                named = [(key, path) for key, path in rest.entries if path and file_kind(path) is FileKind.DEFINITION]
+                names = tuple((path, decode(key, "").kind, key) for key, path in named)
+        return NodeFacts(path, False, children=children, names=names, marks=tuple(marks))

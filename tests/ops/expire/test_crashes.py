@@ -1,0 +1,154 @@
+"""The power fails before any single write of an expire: the catalog opens, is whole, and the next run finishes."""
+
+from __future__ import annotations
+
+import pytest
+
+from olympia_cli.catalog import distributed
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.quarantine import read_quarantine
+from olympia_cli.catalog.references import oldest_version
+from olympia_cli.ops.expire.expire import mark, purge, undo
+from olympia_cli.ops.expire.plan import Planner
+from olympia_cli.ops.expire.retention import read_policy
+from olympia_cli.ops.expire.values import Floors
+from olympia_cli.storage.local import LocalStore
+from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.check import check_catalog, orphans, replay
+from tests.helpers.clock import DAY, HOUR, FakeClock
+from tests.helpers.names import location, ns, table
+from tests.helpers.places import BUCKET, gcs_place, quiet_environment, s3_place
+from tests.helpers.servers.gcs import SmallGcs
+from tests.helpers.servers.s3 import StrictS3
+from tests.helpers.stores import CuttingStore, PowerCut
+
+FLOORS = Floors(DAY, DAY)
+
+
+def expire(catalog: Catalog, floors: Floors = FLOORS, **asked) -> None:
+    """What the command does: purge what has rested, then mark."""
+    planner = Planner(catalog, floors)
+    plan = planner.expire(read_policy(planner.definition, planner.now, **asked, offline=floors.offline))
+    purge(catalog, plan.purge, plan.head, floors)
+    mark(catalog, plan.mark)
+
+
+def fill(catalog: Catalog, clock: FakeClock) -> None:
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(ns("a"))
+    for number in range(12):
+        clock.advance(HOUR)
+        with catalog.transaction() as transaction:
+            transaction.create_table(table(f"a.t{number}"), location(number))
+    stale = distributed.begin(catalog)
+    stale.transaction.create_table(table("a.never"), location("never"))
+    stale.save()
+
+
+def rested() -> tuple[dict[str, tuple[bytes, int]], FakeClock]:
+    """A catalog with a mark that has rested, and versions that are old enough to be marked."""
+    clock = FakeClock()
+    files: dict[str, tuple[bytes, int]] = {}
+    catalog = Catalog.create(MemoryStore(files=files, now_millis=clock.now_millis), order=4, clock=clock)
+    fill(catalog, clock)
+    clock.advance(20 * DAY)
+    expire(catalog)
+    for number in range(4):
+        clock.advance(HOUR)
+        with catalog.transaction() as transaction:
+            transaction.drop_table(table(f"a.t{number}"))
+    clock.advance(20 * DAY)
+    return files, clock
+
+
+FILES, CLOCK = rested()
+
+
+def fresh(cut_at: int | None = None) -> tuple[Catalog, CuttingStore, FakeClock]:
+    clock = FakeClock(CLOCK.wall, CLOCK.elapsed)
+    store = CuttingStore(MemoryStore(files=dict(FILES), now_millis=clock.now_millis), cut_at)
+    return Catalog(store, clock), store, clock
+
+
+def writes(run) -> int:
+    catalog, store, _ = fresh()
+    run(catalog)
+    return store.writes
+
+
+@pytest.mark.parametrize("cut_at", range(writes(expire)))
+def test_an_expire_that_is_cut_off_is_finished_by_the_next(cut_at):
+    catalog, store, clock = fresh(cut_at)
+    with pytest.raises(PowerCut):
+        expire(catalog)
+    store = store.inner
+    catalog = Catalog(store, clock)
+    check_catalog(store)
+    replay(store)
+    for _ in range(3):
+        clock.advance(2 * DAY)
+        expire(catalog)
+        check_catalog(store)
+    assert not orphans(store)
+    roots = [file.path for file in store.list("vn/") if len(file.path) == 35]
+    assert len(roots) == catalog.snapshot().version - oldest_version(catalog.snapshot()) + 1
+    kept = {resting.manifest for resting in read_quarantine(catalog.snapshot().definition)}
+    assert {file.path for file in store.list("ops/expire/")} == kept
+
+
+@pytest.mark.parametrize("cut_at", range(writes(undo)))
+def test_an_undo_that_is_cut_off_is_done_or_not(cut_at):
+    catalog, store, clock = fresh(cut_at)
+    with pytest.raises(PowerCut):
+        undo(catalog)
+    catalog = Catalog(store.inner, clock)
+    check_catalog(store.inner)
+    undo(catalog)
+    assert oldest_version(catalog.snapshot()) == 0
+    assert min(check_catalog(store.inner)) == 0
+
+
+# On real stores, whose clock is not ours to set
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with pytest.MonkeyPatch.context() as patch, StrictS3() as s3, SmallGcs() as gcs:
+        quiet_environment(patch)
+        s3.create_bucket(BUCKET)
+        gcs.create_bucket(BUCKET)
+        yield {"s3": lambda: s3_place(s3.url), "gcs": lambda: gcs_place(gcs.url)}
+
+
+@pytest.fixture(params=["local", "s3", "gcs"])
+def store(request, tmp_path):
+    if request.param == "local":
+        yield LocalStore(tmp_path / "catalog", durable=False)
+        return
+    place = request.getfixturevalue("servers")[request.param]()
+    yield place.open()
+    place.close()
+
+
+def test_the_whole_way_on_a_real_store(store):
+    catalog = Catalog.create(store, order=4)
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(ns("a"))
+    for number in range(8):
+        with catalog.transaction() as transaction:
+            transaction.create_table(table(f"a.t{number}"), location(number))
+    before = check_catalog(store)
+    offline = Floors(0, 0, offline=True)
+    expire(catalog, offline, keep_last=3, older_than="0s")
+    assert oldest_version(catalog.snapshot()) == 7
+    undo(catalog)
+    assert check_catalog(store)[0] == before[0]
+    expire(catalog, offline, keep_last=2, older_than="0s")
+    purging = Planner(catalog, offline)
+    purge(catalog, purging.purge(), purging.head.version, offline)
+    found = check_catalog(store)
+    assert min(found) == 8
+    assert found[max(found)] == before[9]
+    assert not orphans(store)
+    assert not list(store.list("ops/expire/"))
+    assert [file.path for file in store.list(temporary=True) if ".tmp-" in file.path] == []

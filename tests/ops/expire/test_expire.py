@@ -1,0 +1,704 @@
+"""Expire: what goes, what stays, and that nothing kept ever loses a file."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from olympia_cli.catalog import distributed
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.quarantine import Mark, purged_before, read_quarantine
+from olympia_cli.catalog.references import oldest_version
+from olympia_cli.catalog.snapshot import expired_before
+from olympia_cli.catalog.versions import read_hints
+from olympia_cli.errors import CommitConflict, Damaged, PartlyDone, Refused, StorageFailed, VersionNotFound
+from olympia_cli.format import definitions
+from olympia_cli.format.actions import Action
+from olympia_cli.format.paths import FileKind, file_kind, parse_root_path, root_path
+from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.names import AtVersion
+from olympia_cli.ops.expire.expire import mark, purge, undo
+from olympia_cli.ops.expire.plan import Planner
+from olympia_cli.ops.expire.retention import Policy, read_policy
+from olympia_cli.ops.expire.values import Floors
+from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.check import check_catalog, orphans, replay
+from tests.helpers.clock import DAY, HOUR, MINUTE, FakeClock
+from tests.helpers.names import location, ns, table
+from tests.helpers.stores import CountingStore, WrappedStore
+
+FLOORS = Floors(DAY, DAY)
+
+
+class Place:
+    """A catalog whose store has the same clock, and what an expire does to it."""
+
+    def __init__(self, order: int = 4, **settings) -> None:
+        self.clock = FakeClock()
+        self.store = CountingStore(MemoryStore(now_millis=self.clock.now_millis))
+        self.catalog = Catalog.create(self.store, order=order, clock=self.clock, **settings)
+
+    def commit(self, *names, after: int = HOUR) -> int:
+        self.clock.advance(after)
+        with_names = self.catalog.begin()
+        for name in names:
+            with_names.create_table(table(name), location(name))
+        return self.catalog.commit(with_names, "more").version
+
+    def namespace(self, name: str = "a") -> None:
+        with self.catalog.transaction() as transaction:
+            transaction.create_namespace(ns(name))
+
+    def planner(self, floors: Floors = FLOORS) -> Planner:
+        return Planner(self.catalog, floors)
+
+    def policy(self, **asked) -> Policy:
+        return read_policy(self.head.definition, self.clock.now_millis(), **asked)
+
+    def plan(self, floors: Floors = FLOORS, **asked):
+        return self.planner(floors).expire(self.policy(**asked))
+
+    def mark(self, floors: Floors = FLOORS, **asked):
+        return mark(self.catalog, self.plan(floors, **asked).mark)
+
+    def purge(self, floors: Floors = FLOORS):
+        planner = self.planner(floors)
+        plan = planner.purge()
+        purge(self.catalog, plan, planner.head.version, floors)
+        return plan
+
+    @property
+    def head(self):
+        return self.catalog.snapshot()
+
+    @property
+    def roots(self) -> list[int]:
+        return sorted(v for file in self.store.list("vn/") if (v := parse_root_path(file.path)) is not None)
+
+
+def filled(versions: int) -> Place:
+    place = Place()
+    place.namespace()
+    for number in range(versions):
+        place.commit(f"a.t{number:02}")
+    place.clock.advance(20 * DAY)
+    return place
+
+
+@pytest.fixture
+def place():
+    place = Place()
+    place.namespace()
+    yield place
+    check_catalog(place.store)
+    replay(place.store)
+
+
+@pytest.fixture
+def aged(place):
+    """Thirty versions, an hour apart, the last of them twenty days ago."""
+    for number in range(30):
+        place.commit(f"a.t{number:02}")
+    place.clock.advance(20 * DAY)
+    return place
+
+
+def test_versions_go_when_count_and_age_both_allow_it(aged):
+    head = aged.head.version
+    plan = aged.plan().mark
+    assert plan.expired == range(head - 2)
+    assert [(kept.version, kept.reason) for kept in plan.kept] == [
+        (head - 2, "keep-last"),
+        (head - 1, "keep-last"),
+        (head, "latest"),
+    ]
+    assert aged.plan(keep_last=10).mark.oldest == head - 9
+    assert aged.plan(older_than="30d").mark.oldest == 0
+    assert aged.plan(older_than="30d").mark.kept[0].reason == "age"
+
+
+def test_what_was_current_at_the_limit_stays(place):
+    """Looking at the catalog as it was a week ago works however long ago the last commit was."""
+    place.commit("a.old")
+    place.clock.advance(30 * DAY)
+    place.commit("a.new")
+    place.clock.advance(5 * DAY)
+    assert place.plan(keep_last=1).mark.oldest == 2
+    place.clock.advance(3 * DAY)
+    assert place.plan(keep_last=1).mark.oldest == 3
+
+
+def test_mark_deletes_nothing_and_moves_the_oldest_version(aged):
+    before = {file.path: aged.store.read(file.path) for file in aged.store.list() if not file.path.startswith("ops/")}
+    done = aged.mark()
+    assert aged.store.deletes == 2  # the probes of the clock
+    for path, data in before.items():
+        assert path in ("vn/latest", "vn/oldest") or aged.store.read(path) == data
+    definition = aged.head.definition
+    assert expired_before(definition) == oldest_version(aged.head) == done.version - 3
+    assert read_hints(aged.store).oldest == done.version - 3
+    [resting] = read_quarantine(definition)
+    assert (resting.version, resting.oldest, resting.former_oldest) == (done.version, done.version - 3, 0)
+    with pytest.raises(VersionNotFound):
+        aged.catalog.snapshot(AtVersion(3))
+
+
+def test_purge_deletes_what_nothing_kept_reaches(aged):
+    aged.mark()
+    aged.clock.advance(2 * DAY)
+    kept = check_catalog(aged.store)
+    plan = aged.purge()
+    head = aged.head
+    assert aged.roots == list(range(oldest_version(head), head.version + 1))
+    assert purged_before(head.definition) == oldest_version(head)
+    assert read_quarantine(head.definition) == []
+    assert plan.files
+    assert not orphans(aged.store)
+    assert not list(aged.store.list("ops/expire/"))
+    after = check_catalog(aged.store)
+    assert {version: set(contents) for version, contents in kept.items()} == {
+        version: set(after[version]) for version in kept
+    }
+
+
+def test_purge_leaves_what_has_not_rested(aged):
+    aged.mark()
+    aged.clock.advance(DAY - MINUTE)
+    assert aged.purge().is_empty
+    assert aged.roots[0] == 0
+    aged.clock.advance(2 * MINUTE)
+    assert not aged.purge().is_empty
+    assert aged.roots[0] > 0
+
+
+def test_undo_brings_all_back(aged):
+    before = check_catalog(aged.store)
+    aged.mark()
+    undo(aged.catalog)
+    assert oldest_version(aged.head) == 0
+    assert read_hints(aged.store).oldest == 0
+    assert read_quarantine(aged.head.definition) == []
+    after = check_catalog(aged.store)
+    assert {version: after[version] for version in before} == before
+    assert undo(aged.catalog) is None
+
+
+def test_undo_after_purge_is_too_late(aged):
+    aged.mark()
+    aged.clock.advance(2 * DAY)
+    aged.purge()
+    assert undo(aged.catalog) is None
+    assert oldest_version(aged.head) > 0
+
+
+def test_a_purge_whose_mark_was_undone_deletes_nothing(aged):
+    aged.mark()
+    aged.clock.advance(2 * DAY)
+    planner = aged.planner()
+    plan = planner.purge()
+    undo(aged.catalog)
+    with pytest.raises(CommitConflict):
+        purge(aged.catalog, plan, planner.head.version, FLOORS)
+    assert aged.roots[0] == 0
+    assert check_catalog(aged.store)[0] == {}
+
+
+def test_two_marks_rest_each_for_itself(aged):
+    aged.mark()
+    first = oldest_version(aged.head)
+    for number in range(10):
+        aged.commit(f"a.u{number}")
+    aged.clock.advance(10 * DAY)
+    later = aged.mark()
+    assert [resting.oldest for resting in read_quarantine(aged.head.definition)] == [first, later.version - 3]
+    plan = aged.purge()
+    assert plan.purged == first
+    assert oldest_version(aged.head) == later.version - 3
+    # what rests can still be brought back, so its files are there
+    undo(aged.catalog)
+    assert oldest_version(aged.head) == first
+
+
+def test_a_file_too_young_is_not_taken(aged):
+    aged.store.create("node/00000000-0000-4000-8000-000000000000.arrow", b"being written")
+    plan = aged.plan().mark
+    assert plan.young == 1
+    aged.clock.advance(DAY)
+    plan = aged.plan().mark
+    assert plan.young == 0
+    assert "node/00000000-0000-4000-8000-000000000000.arrow" in {file.path for file in plan.files}
+
+
+def test_orphans_alone_are_swept_too(place):
+    place.store.create("def/table/00000000-0000-4000-8000-000000000000-x.binpb", b"lost a race")
+    place.store.create("vn/.tmp-00000000-0000-4000-8000-000000000000", b"cut off")
+    place.clock.advance(2 * DAY)
+    place.mark(older_than="30d")
+    place.clock.advance(2 * DAY)
+    place.purge()
+    left = {file_kind(file.path) for file in place.store.list(temporary=True)}
+    assert FileKind.TEMPORARY not in left
+    assert not orphans(place.store)
+
+
+def test_unknown_files_are_reported_and_never_touched(aged):
+    strange = ["README", "node/notes.txt", "vn/" + "0" * 64, "def/dtxn/x.binpb", "other/catalog/vn/0", "ops/mine.json"]
+    for path in strange:
+        aged.store.create(path, b"mine")
+    aged.clock.advance(30 * DAY)
+    assert sorted(aged.plan().mark.unknown_paths) == sorted(strange)
+    aged.mark()
+    aged.clock.advance(2 * DAY)
+    aged.purge()
+    assert all(aged.store.exists(path) for path in strange)
+    aged.store.delete_many(["vn/" + "0" * 64])
+
+
+def test_a_live_distributed_transaction_keeps_where_it_began_and_what_it_wrote(aged):
+    aged.clock.advance(DAY)
+    begun = distributed.begin(aged.catalog)
+    begun.transaction.create_table(table("a.mine"), location("mine"))
+    begun.save()
+    for number in range(8):
+        aged.commit(f"a.later{number}")
+    plan = aged.plan(Floors(HOUR, HOUR), older_than="0s", offline=True, keep_last=1).mark
+    assert plan.oldest == begun.transaction.base.version
+    assert plan.kept[0].reason == "transaction"
+    mark(aged.catalog, plan)
+    aged.clock.advance(2 * HOUR)
+    aged.purge(Floors(HOUR, HOUR))
+    loaded = distributed.load(aged.catalog, begun.id)
+    loaded.commit()
+    assert aged.head.table(table("a.mine"))
+
+
+def test_a_stale_distributed_transaction_goes_with_its_nodes(aged):
+    begun = distributed.begin(aged.catalog)
+    begun.transaction.create_table(table("a.mine"), location("mine"))
+    begun.save()
+    aged.clock.advance(3 * DAY + 29 * MINUTE)
+    assert not {file.path for file in aged.plan().mark.files if file.kind == "transaction"}
+    aged.clock.advance(2 * MINUTE)
+    aged.mark()
+    aged.clock.advance(2 * DAY)
+    aged.purge()
+    assert not list(aged.store.list("dtxn/"))
+    assert not orphans(aged.store)
+
+
+def test_versions_in_which_a_transaction_may_still_live_stay_unless_offline(place):
+    for number in range(6):
+        place.commit(f"a.t{number}")
+    place.clock.advance(2 * DAY)
+    with pytest.raises(Refused, match="lifetime"):
+        place.policy(older_than="1d")
+    assert place.plan(keep_last=1, older_than="0s", offline=True).mark.oldest == place.head.version
+    # the retention of the catalog is no mistake of whoever runs the command: the floor holds silently
+    with place.catalog.transaction() as transaction:
+        transaction.alter_catalog({"olympia.retention.max-version-age": "1h"})
+    place.clock.advance(2 * HOUR)
+    kept = place.plan(keep_last=1).mark.kept
+    assert kept[0].version == 0
+    assert kept[0].reason == "in-use"
+
+
+def test_a_longer_lifetime_in_the_past_counts(place):
+    """A transaction lives as long as the version that it began at says, not as long as today's."""
+    with place.catalog.transaction() as transaction:
+        transaction.alter_catalog(txn_ttl_millis=30 * DAY)
+    place.commit("a.x")
+    long = place.head.version
+    place.clock.advance(HOUR)
+    with place.catalog.transaction() as transaction:
+        transaction.alter_catalog(txn_ttl_millis=HOUR)
+    for number in range(5):
+        place.commit(f"a.y{number}")
+    place.clock.advance(20 * DAY)
+    assert place.plan(keep_last=1).mark.oldest <= long
+    place.clock.advance(20 * DAY)
+    assert place.plan(keep_last=1).mark.oldest == place.head.version
+
+
+@pytest.mark.parametrize("keep", [0, -1])
+def test_a_policy_that_keeps_nothing_is_refused(aged, keep):
+    with pytest.raises(Refused):
+        aged.policy(keep_last=keep)
+
+
+@pytest.mark.parametrize("floors", [(HOUR - 1, DAY), (DAY, HOUR - 1), (0, 0)])
+def test_floors_hold_unless_offline(floors):
+    with pytest.raises(Refused):
+        Floors(*floors)
+    Floors(*floors, offline=True)
+
+
+def test_a_rollback_to_a_marked_version_is_refused_and_one_before_is_kept(aged):
+    with aged.catalog.transaction() as transaction:
+        transaction.drop_table(table("a.t05"))
+    transaction = aged.catalog.begin()
+    transaction.roll_back(8)
+    plan = aged.planner()
+    marking = plan.expire(aged.policy()).mark
+    aged.catalog.commit(transaction)
+    mark(aged.catalog, marking)
+    aged.clock.advance(2 * DAY)
+    aged.purge()
+    # the tree that came back is whole, whatever became of the version that it came from
+    assert {name.name for name in aged.head.tables("a")} == {f"t{n:02}" for n in range(7)}
+    with pytest.raises(VersionNotFound):
+        aged.catalog.begin().roll_back(8)
+
+
+def test_a_rollback_between_plan_and_purge_rescues_what_it_brings_back(aged):
+    aged.mark()
+    aged.clock.advance(2 * DAY)
+    planner = aged.planner()
+    plan = planner.purge()
+    oldest = oldest_version(aged.head)
+    with aged.catalog.transaction() as transaction:
+        transaction.roll_back(oldest)
+    purge(aged.catalog, plan, planner.head.version, FLOORS)
+    check_catalog(aged.store)
+    assert aged.roots[0] == oldest
+
+
+class Failing(WrappedStore):
+    """Deletes so many batches, and then no more."""
+
+    def __init__(self, store, after: int) -> None:
+        super().__init__(store)
+        self.after = after
+
+    def delete_many(self, paths):
+        paths = list(paths)
+        if not any(".tmp-" in path for path in paths):
+            self.after -= 1
+            if self.after < 0:
+                raise StorageFailed("the store is tired")
+        self.inner.delete_many(paths)
+
+
+@pytest.mark.parametrize("after", [0, 1, 5, 27, 28, 29, 30, 31])
+def test_a_purge_that_stops_half_way_is_finished_by_the_next(aged, after):
+    aged.mark()
+    aged.clock.advance(2 * DAY)
+    failing = Catalog(Failing(aged.store, after), aged.clock)
+    planner = Planner(failing, FLOORS)
+    plan = planner.purge()
+    with suppress(PartlyDone):
+        purge(failing, plan, planner.head.version, FLOORS)
+    check_catalog(aged.store)
+    assert undo(aged.catalog) is None
+    aged.clock.advance(HOUR)
+    aged.purge()
+    assert not orphans(aged.store)
+    assert not list(aged.store.list("ops/expire/"))
+    assert aged.roots[0] == oldest_version(aged.head)
+
+
+def test_a_mark_that_dies_before_its_commit_leaves_a_manifest_that_means_nothing(aged):
+    plan = aged.plan().mark
+
+    class Dies(WrappedStore):
+        def create(self, path, data):
+            if path.startswith("vn/"):
+                raise StorageFailed("cut")
+            self.inner.create(path, data)
+
+    with pytest.raises(StorageFailed):
+        mark(Catalog(Dies(aged.store), aged.clock), plan)
+    assert oldest_version(aged.head) == 0
+    aged.clock.advance(2 * DAY)
+    assert aged.purge().is_empty
+    aged.mark()
+    aged.clock.advance(2 * DAY)
+    aged.purge()
+    assert not list(aged.store.list("ops/expire/"))
+
+
+def test_what_expire_commits_itself_does_not_count(aged):
+    """Otherwise a quiet catalog would lose its last versions to the runs that are to keep them."""
+    aged.mark()
+    oldest = oldest_version(aged.head)
+    for _ in range(5):
+        aged.clock.advance(2 * DAY)
+        aged.purge()
+        aged.mark()
+    assert oldest_version(aged.head) == oldest
+    # and it comes to rest
+    head = aged.head.version
+    aged.clock.advance(10 * DAY)
+    assert aged.purge().is_empty
+    assert aged.mark() is None
+    assert aged.head.version == head
+
+
+# What is refused
+
+
+def _flipped(data: bytes) -> bytes:
+    at = len(data) // 2
+    return data[:at] + bytes([data[at] ^ 255]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("kind", [FileKind.ROOT, FileKind.NODE, FileKind.DEFINITION])
+@pytest.mark.parametrize("harm", ["gone", "flipped", "empty"])
+def test_nothing_is_done_when_something_kept_cannot_be_read(kind, harm):
+    place = filled(30)
+    version = place.head.version - 1
+    snapshot = place.catalog.snapshot(AtVersion(version))
+    paths = {
+        FileKind.ROOT: snapshot.file.path,
+        FileKind.NODE: next(child for child in snapshot.root.node.children if isinstance(child, str)),
+        FileKind.DEFINITION: snapshot.find(table("a.t03")),
+    }
+    path = paths[kind]
+    data = place.store.read(path)
+    place.store.delete_many([path])
+    if harm != "gone":
+        place.store.create(path, b"" if harm == "empty" else _flipped(data))
+    before = {file.path for file in place.store.list()}
+    with pytest.raises(Damaged):
+        place.plan()
+    assert {file.path for file in place.store.list()} == before
+
+
+def test_a_damaged_version_that_goes_anyway_is_no_obstacle(aged):
+    aged.store.delete_many([root_path(4)])
+    aged.store.overwrite(root_path(6), b"garbage")
+    aged.mark()
+    aged.clock.advance(2 * DAY)
+    aged.purge()
+    assert aged.roots[0] == oldest_version(aged.head)
+
+
+def test_a_stale_hint_does_not_hide_versions(aged):
+    aged.store.overwrite("vn/latest", b"3")
+    aged.mark()
+    assert oldest_version(aged.head) == aged.head.version - 3
+
+
+def test_a_gap_that_hides_the_latest_versions_is_refused(aged):
+    """Readers probe upwards from the hint, so they stop at the gap; all that is behind it would seem dead."""
+    lost = aged.head.version - 1
+    data = aged.store.read(root_path(lost))
+    aged.store.delete_many([root_path(lost)])
+    aged.store.overwrite("vn/latest", str(lost - 2).encode())
+    assert aged.head.version == lost - 1
+    with pytest.raises(Damaged, match=f"version {lost} is missing, but there is a version {lost + 1}"):
+        aged.plan(keep_last=1)
+    aged.store.create(root_path(lost), data)
+
+
+def test_a_hint_beyond_the_last_root_is_refused(aged):
+    lost = aged.head.version
+    data = aged.store.read(root_path(lost))
+    aged.store.delete_many([root_path(lost)])
+    with pytest.raises(Refused, match="may be lost"):
+        aged.plan()
+    aged.store.create(root_path(lost), data)
+
+
+def test_a_manifest_cannot_lead_a_purge_astray(aged):
+    aged.mark()
+    [resting] = read_quarantine(aged.head.definition)
+    text = aged.store.read(resting.manifest)
+    for evil in (b"vn/latest", b"../other", b"README", root_path(aged.head.version).encode(), b"ops/last-fsck.json"):
+        aged.store.overwrite(resting.manifest, text.replace(root_path(0).encode(), evil))
+        aged.clock.advance(2 * DAY)
+        with pytest.raises(Damaged, match="never deletes"):
+            aged.planner().purge()
+    aged.store.overwrite(resting.manifest, text)
+
+
+def test_a_lost_manifest_is_found_again_by_the_next_mark(aged):
+    aged.mark()
+    [resting] = read_quarantine(aged.head.definition)
+    aged.store.delete_many([resting.manifest])
+    aged.clock.advance(2 * DAY)
+    plan = aged.purge()
+    assert plan.notes
+    aged.mark()
+    aged.clock.advance(2 * DAY)
+    aged.purge()
+    assert not orphans(aged.store)
+
+
+class TestNothingOnAHintsWord:
+    """Readers believe vn/oldest where no expire has run. Expire deletes nothing for it."""
+
+    @pytest.mark.parametrize("hint", [20, 31, 99])
+    def test_a_hint_that_leads(self, aged, hint):
+        aged.store.overwrite("vn/oldest", str(hint).encode())
+        with pytest.raises(Refused, match="vn/oldest says"):
+            aged.plan(older_than="90d")
+        with pytest.raises(Refused, match="vn/oldest says"):
+            aged.planner().purge()
+        aged.store.delete_many(["vn/oldest"])
+
+    @pytest.mark.parametrize("lost", [[0], [0, 15], [0, 15, 16]])
+    def test_roots_lost_at_the_old_end(self, lost):
+        place = filled(30)
+        place.store.delete_many(root_path(version) for version in lost)
+        with pytest.raises(Damaged, match="version 0 is missing"):
+            place.plan(older_than="90d")
+
+    def test_the_root_of_the_oldest_version_lost_after_an_expire(self):
+        place = filled(30)
+        place.mark(keep_last=25)
+        place.clock.advance(2 * DAY)
+        place.purge()
+        oldest = place.planner().oldest
+        place.store.delete_many([root_path(oldest), root_path((oldest + place.head.version) // 2)])
+        with pytest.raises(Damaged, match=f"version {oldest} is missing"):
+            place.plan(older_than="90d")
+
+    def test_purge_looks_for_versions_behind_a_gap_too(self, aged):
+        aged.mark()
+        aged.clock.advance(2 * DAY)
+        lost = aged.head.version
+        data = aged.store.read(root_path(lost))
+        aged.store.delete_many([root_path(lost)])
+        with pytest.raises(Refused, match="may be lost"):
+            aged.planner().purge()
+        aged.store.create(root_path(lost), data)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "flag"),
+    [
+        ("olympia.retention.max-version-age", "90 days", {"older_than": "90d"}),
+        ("olympia.retention.max-version-age", "P365D", {"older_than": "90d"}),
+        ("olympia.retention.min-versions", "1_000", {"keep_last": 5}),
+        ("olympia.retention.min-versions", "0", {"keep_last": 5}),
+    ],
+)
+def test_a_retention_that_cannot_be_understood_is_refused(aged, key, value, flag):
+    """Whoever wrote it may have meant to keep much more than the default does."""
+    definition = aged.head.definition
+    definition.properties[key] = value
+    with pytest.raises(Refused, match=key):
+        read_policy(definition, aged.clock.now_millis())
+    read_policy(definition, aged.clock.now_millis(), **flag)
+
+
+def test_a_mark_planned_before_an_undo_does_not_take_it_back(aged):
+    aged.mark()
+    aged.store.create("node/00000000-0000-4000-8000-000000000000.arrow", b"stray")
+    aged.clock.advance(2 * DAY)
+    plan = aged.plan().mark
+    assert len(plan.expired) == 0
+    assert len(plan.files) == 1
+    undo(aged.catalog)
+    with pytest.raises(CommitConflict, match="another expire was first"):
+        mark(aged.catalog, plan)
+    assert oldest_version(aged.head) == 0
+
+
+@pytest.mark.parametrize("ended", ["undone", "never committed"])
+def test_files_of_a_mark_that_does_not_stand_are_not_purged(place, ended):
+    stray = "node/00000000-0000-4000-8000-000000000000.arrow"
+    place.store.create(stray, b"stray")
+    place.clock.advance(2 * DAY)
+    plan = place.plan(older_than="30d").mark
+    if ended == "undone":
+        mark(place.catalog, plan)
+        undo(place.catalog)
+    else:
+
+        class Dies(WrappedStore):
+            def create(self, path, data):
+                if path.startswith("vn/"):
+                    raise StorageFailed("cut")
+                self.inner.create(path, data)
+
+        with pytest.raises(StorageFailed):
+            mark(Catalog(Dies(place.store), place.clock), plan)
+    place.clock.advance(2 * DAY)
+    assert place.purge().is_empty
+    assert place.store.exists(stray)
+    # the next mark finds it again, and it rests like everything else
+    place.mark(older_than="30d")
+    place.clock.advance(2 * DAY)
+    place.purge()
+    assert not place.store.exists(stray)
+
+
+def test_a_catalog_that_begins_later_can_be_expired_and_undone():
+    """A full export begins at the version that was exported, and no property says so."""
+    place = filled(20)
+    first = 11
+    place.store.delete_many(root_path(version) for version in range(first))
+    place.store.overwrite("vn/oldest", str(first).encode())
+    plan = place.plan().mark
+    assert plan.expired == range(first, place.head.version - 2)
+    mark(place.catalog, plan)
+    undo(place.catalog)
+    assert expired_before(place.head.definition) == first
+    assert min(check_catalog(place.store)) == first
+    place.mark()
+    place.clock.advance(2 * DAY)
+    plan = place.purge()
+    assert range(plan.former_purged, plan.purged) == range(first, oldest_version(place.head))
+    check_catalog(place.store)
+
+
+def test_an_export_without_a_pin_is_the_reason_it_gives(aged):
+    payload = ExportDef(name="other", location="s3://elsewhere/vn/x", mode="minimal", version=5)
+    transaction = aged.catalog.begin()
+    transaction.do(Action(ActionType.CATALOG_EXPORT, None, b"", payload.SerializeToString()))
+    aged.catalog.commit(transaction)
+    aged.clock.advance(10 * DAY)
+    plan = aged.plan().mark
+    assert plan.oldest == 5
+    assert (plan.kept[0].version, plan.kept[0].reason) == (5, "export")
+
+
+@pytest.mark.parametrize("text", ["nonsense", "[1]", '{"a": 1}', "[{}]"])
+def test_a_quarantine_that_cannot_be_read_frees_nothing_and_stops_nobody(text):
+    aged = filled(30)
+    aged.mark()
+    transaction = aged.catalog.begin()
+    definition = transaction.draft.catalog
+    definition.properties["olympia.expire.quarantine"] = text
+    transaction.draft.put_catalog(definition)
+    transaction.actions.append(Action(ActionType.CATALOG_ALTER, None, definitions.body(definition)))
+    aged.catalog.commit(transaction)
+    aged.clock.advance(2 * DAY)
+    assert aged.purge().is_empty
+    assert aged.roots[0] == 0
+    aged.mark()
+    aged.clock.advance(2 * DAY)
+    assert aged.purge().files
+    assert not orphans(aged.store)
+    check_catalog(aged.store)
+
+
+def test_a_mark_of_a_newer_program_is_read_as_far_as_it_is_known():
+    definition = CatalogDef()
+    entry = '{"version":7,"oldest":5,"former_oldest":0,"manifest":"m","why":"new"}'
+    definition.properties["olympia.expire.quarantine"] = f"[{entry}]"
+    assert read_quarantine(definition) == [Mark(7, 5, 0, "m")]
+
+
+# What it costs
+
+
+def test_each_kept_file_is_read_once_and_no_removed_node_is(aged):
+    aged.store.reset()
+    plan = aged.plan(keep_last=10)
+    reads = [path for path in aged.store.paths("read", "read_many") if file_kind(path) is not FileKind.HINT]
+    twice = {path for path in reads if reads.count(path) > 1}
+    # what opening the catalog reads is read again by the walk
+    assert twice <= {aged.head.file.path, aged.head.root.catalog_def}
+    removed = {file.path for file in plan.mark.files if file.kind == "node"}
+    assert removed
+    assert not removed & set(reads)
+
+
+def test_a_plan_writes_nothing_but_its_probe(aged):
+    aged.store.reset()
+    aged.plan()
+    assert all(".tmp-" in path for path in aged.store.paths("create", "create_many", "overwrite", "write_hint"))
