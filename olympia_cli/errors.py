@@ -18,7 +18,7 @@ class OlympiaError(Exception):
         self.hint = self.default_hint if hint is None else hint
 
     @property
-    def code(self) -> str:
+    def name(self) -> str:
         """The stable name that scripts match on."""
         return type(self).__name__
 
@@ -303,13 +303,17 @@ class StorageDenied(OlympiaError):
 
 
 class Damaged(OlympiaError):
-    """A file does not hold what the format says it must."""
+    """A file does not hold what the format says it must.
+
+    `code` is fsck's for this kind of damage, set where it is found; empty for files that fsck has no code for.
+    """
 
     exit_code = 40
     default_hint = "see what is damaged and what to do about it with fsck"
 
-    def __init__(self, path: str, reason: str, *, hint: str | None = None) -> None:
+    def __init__(self, code: str, path: str, reason: str, *, hint: str | None = None) -> None:
         super().__init__(f"{path}: {reason}", hint=hint)
+        self.code = code
         self.path = path
         self.reason = reason
 

@@ -79,7 +79,7 @@ class Saved:
     def began_at_version(self) -> int:
         version = parse_root_path(self.definition.beginning_root_node_file_path)
         if version is None:
-            raise Damaged(self.path, "it does not name the version that it began at")
+            raise Damaged("F501", self.path, "it does not name the version that it began at")
         return version
 
     @property
@@ -254,7 +254,7 @@ def load(catalog: Catalog, id: str) -> DistributedTransaction:
         data = store.read(running)
     except PathMissing:
         reason = f"the running root of the transaction {id} is missing"
-        raise Damaged(running, reason, hint=f"what it staged is lost, so give it up: txn abort {id}") from None
+        raise Damaged("F502", running, reason, hint=f"what it staged is lost, so give it up: txn abort {id}") from None
     rows = decode_action_rows(data, running)
     transaction.take_actions([decode_action(key, value, running) for key, value in rows])
     return DistributedTransaction(transaction, saved.save)
@@ -283,7 +283,9 @@ def find(store: Store, id: str) -> Saved:
     """The latest save of a transaction, whatever its state; Damaged when it cannot be read."""
     found = look(store, id)
     if isinstance(found, UnreadableSave):
-        raise Damaged(found.path, found.reason, hint=f"if it cannot be restored, give it up: txn abort {found.id}")
+        raise Damaged(
+            "F501", found.path, found.reason, hint=f"if it cannot be restored, give it up: txn abort {found.id}"
+        )
     return found
 
 
@@ -338,12 +340,12 @@ def _decode(id: str, data: bytes | StoreError, path: str) -> DistributedTransact
         raise data
     definition = definitions.decode(DistributedTransactionDef, data, path)
     if definition.id != id:
-        raise Damaged(path, f"it is of the transaction {definition.id[:60]!a}")
+        raise Damaged("F501", path, f"it is of the transaction {definition.id[:60]!a}")
     if parse_root_path(definition.beginning_root_node_file_path) is None:
-        raise Damaged(path, "it does not name the version that it began at")
+        raise Damaged("F501", path, "it does not name the version that it began at")
     if not definition.expire_at_millis:
         # the last field: a file that is cut between two fields can still be parsed
-        raise Damaged(path, "it does not say when it expires")
+        raise Damaged("F501", path, "it does not say when it expires")
     return definition
 
 

@@ -224,7 +224,7 @@ class Snapshot:
                 check_pointer(path, self.file.path)
             for (name, path), data in zip(batch, self.definitions.read([path for _, path in batch]), strict=True):
                 if isinstance(data, PathMissing):
-                    raise Damaged(path, f"the definition of {name.kind.word} {name} is missing") from None
+                    raise Damaged("F301", path, f"the definition of {name.kind.word} {name} is missing") from None
                 if isinstance(data, Exception):
                     raise data
                 yield read_object(name, path, data)
@@ -242,13 +242,13 @@ class Snapshot:
         results = dict(zip(wanted, self.definitions.read(wanted), strict=True))
         data = results[path]
         if isinstance(data, PathMissing):
-            raise Damaged(path, f"the catalog definition of version {self.version} is missing") from None
+            raise Damaged("F307", path, f"the catalog definition of version {self.version} is missing") from None
         if isinstance(data, Exception):
             raise data
         definition = decode(CatalogDef, data, path)
         check_supported(definition, path)
         if self.root.sizes is not None and self.root.sizes != _sizes(definition):
-            raise Damaged(self.file.path, f"its sizes are not those of the catalog definition {path}")
+            raise Damaged("F105", self.file.path, f"its sizes are not those of the catalog definition {path}")
         self._definition = definition
         node = results[beside] if beside is not None else None
         # an error here is met again, and explained, by whoever reads the node
@@ -273,8 +273,15 @@ def check_supported(definition: CatalogDef, path: str) -> None:
     if unknown := features - KNOWN_FEATURES:
         names = ", ".join(sorted(unknown))
         raise Unsupported(f"{path}: the catalog needs features that this program does not know: {names!a}")
-    if definition.order < 3:
-        raise Damaged(path, f"the order of the tree is {definition.order}, and no tree has an order below 3")
+    sizes = (
+        definition.namespace_name_max_size_bytes,
+        definition.table_name_max_size_bytes,
+        definition.view_name_max_size_bytes,
+    )
+    if not 3 <= definition.order <= 2**20:
+        raise Damaged("F307", path, f"its order is {definition.order}, and no tree has that")
+    if not all(1 <= size <= 2**16 for size in sizes):
+        raise Damaged("F307", path, "its name sizes are out of range")
 
 
 def expired_before(definition: CatalogDef) -> int:

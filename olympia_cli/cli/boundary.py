@@ -43,7 +43,7 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
     except OlympiaError as error:
         if debug:
             raise
-        report(error.code, error.message, error.hint, error.exit_code, as_json)
+        report(error.name, error.message, error.hint, error.exit_code, as_json)
         return error.exit_code
     except typer.TyperException as error:
         if type(error).__name__ == "NoArgsIsHelpError":

@@ -109,7 +109,7 @@ def decode_action(key: str, value: str, path: str) -> Action:
         message = ActionDef.FromString(b64decode(value, validate=True))
         name = _name(message.object_def)
     except (binascii.Error, DecodeError, InvalidName, ValueError):
-        raise Damaged(path, f"its action row for {key.strip()[:60]!a} cannot be decoded") from None
+        raise Damaged("F401", path, f"its action row for {key.strip()[:60]!a} cannot be decoded") from None
     return Action(
         type=message.type,
         name=name,

@@ -56,16 +56,29 @@ def encode(content: bytes, path: str) -> bytes:
 
 def decode(cls: type[D], data: bytes, path: str) -> D:
     """The definition in the file `path`; Damaged when it cannot be parsed or is not what its digest says."""
+    return examine(cls, data, path)[0]
+
+
+def examine(cls: type[D], data: bytes, path: str) -> tuple[D, bool]:
+    """As `decode`, and whether there is a digest that says so."""
+    # nothing at all parses as a message without fields
+    if not data:
+        raise Damaged(_code(cls, "F302"), path, "it is empty")
     try:
         definition = cast(D, cls.FromString(data))
-    except DecodeError:
-        raise Damaged(path, f"it is not a {cls.__name__}") from None
+        digest = check_digest(definition, data, path)
+    except (DecodeError, ValueError, RecursionError, MemoryError):
+        raise Damaged(_code(cls, "F303"), path, f"it is not a {cls.__name__}") from None
+    if digest is Digest.MISMATCH:
+        raise Damaged(_code(cls, "F304"), path, "its content is not what its digest says")
     if not definition.id:
-        # nothing at all parses as a message without fields, so this is where an empty file shows
-        raise Damaged(path, "it is empty" if not data else "it has no id")
-    if check_digest(definition, data, path) is Digest.MISMATCH:
-        raise Damaged(path, "its content is not what its digest says")
-    return definition
+        raise Damaged(_code(cls, "F302"), path, "it has no id")
+    return definition, digest is Digest.VERIFIED
+
+
+def _code(cls: type[D], code: str) -> str:
+    """What is wrong with the catalog's definition, or with a transaction's, is one kind of damage each."""
+    return "F307" if cls is CatalogDef else "F501" if cls is DistributedTransactionDef else code
 
 
 def check_digest(definition: Definition | DistributedTransactionDef, data: bytes, path: str) -> Digest:

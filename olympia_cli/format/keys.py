@@ -77,7 +77,7 @@ class KeyCodec:
             if rest or self.encode(decoded) != key:
                 raise InvalidName("")
         except InvalidName:
-            raise Damaged(path, f"the key {key[:60]!a} is not padded as the catalog's sizes say") from None
+            raise Damaged("F215", path, f"the key {key[:60]!a} is not padded as the catalog's sizes say") from None
         return decoded
 
     def _pad(self, name: str, size: int, what: str) -> str:
@@ -107,7 +107,7 @@ def kind_of_key(key: str, path: str) -> Kind:
     """What kind of object a key found in the file `path` is of, from its type id alone."""
     kind = _KINDS.get(key[:_ID_WIDTH])
     if kind is None:
-        raise Damaged(path, f"the key {key[:60]!a} is of no known type")
+        raise Damaged("F215", path, f"the key {key[:60]!a} is of no known type")
     return kind
 
 

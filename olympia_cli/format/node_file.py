@@ -35,6 +35,10 @@ _SCHEMA = pa.schema([pa.field(name, pa.string()) for name in COLUMNS])
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
+_MAGIC = b"ARROW1"
+_SHORTEST = 16
+"""No Arrow file is shorter: it begins and ends with those letters, and says in between how long its footer is."""
+
 Row = tuple[str | None, str | None, str | None]
 
 
@@ -83,7 +87,7 @@ def decode_root(data: bytes, path: str, java: bool = False) -> Root:
     system = file.system
     catalog_def = system.get(CATALOG_DEF)
     if catalog_def is None:
-        raise Damaged(path, "it names no catalog definition, so it is not a root")
+        raise Damaged("F207", path, "it names no catalog definition, so it is not a root")
     return Root(
         node=file.node,
         catalog_def=catalog_def,
@@ -96,17 +100,20 @@ def decode_root(data: bytes, path: str, java: bool = False) -> Root:
 
 def decode_action_rows(data: bytes, path: str) -> list[tuple[str, str]]:
     """The action rows of a root: object keys and actions as text, in the order in which they were done."""
-    rows = _Rows(data, path)
-    end = rows.tree_end()
-    found = list(rows.from_row(end))
+    try:
+        rows = _Rows(data, path)
+        found = list(rows.from_row(rows.tree_end()))
+    except Damaged as error:
+        # whatever part of the file is damaged, what is lost here is the log
+        raise Damaged("F401", path, error.reason) from None
     if rows.actions_digest is not None and digest(found) != rows.actions_digest:
-        raise Damaged(path, "its action rows are not what their digest says")
+        raise Damaged("F401", path, "its action rows are not what their digest says")
     actions = []
     for key, value, pnode in found:
         if key is None and value is None and pnode is None:
             continue
         if key is None or value is None or pnode is not None:
-            raise Damaged(path, "a row after the pivot table is not an action row")
+            raise Damaged("F401", path, "a row after the pivot table is not an action row")
         actions.append((key, value))
     return actions
 
@@ -177,12 +184,12 @@ class _Rows:
             schema = self._reader.schema
             names = tuple(schema.names)
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise Damaged(path, _not_arrow(data, error)) from None
+            raise Damaged(*_not_arrow(data, path, error)) from None
         if set(names) > set(COLUMNS):
             extra = ", ".join(sorted(set(names) - set(COLUMNS)))
             raise Unsupported(f"{path} has columns that this program does not know: {extra!a}")
         if names != COLUMNS or any(field.type != pa.string() for field in schema):
-            raise Damaged(path, "it is an Arrow file, but its columns are not key, value and pnode")
+            raise Damaged("F203", path, "it is an Arrow file, but its columns are not key, value and pnode")
         metadata: dict[bytes, bytes] = schema.metadata or {}
         self.digest = metadata_text(metadata.get(DIGEST_KEY))
         self.actions_digest = metadata_text(metadata.get(ACTIONS_DIGEST_KEY))
@@ -214,12 +221,12 @@ class _Rows:
         while True:
             row = self.row(len(system))
             if row is None:
-                raise Damaged(self._path, "it ends before its pivot table")
+                raise Damaged("F207", self._path, "it ends before its pivot table")
             key, value, _ = row
             if key is None:
                 return system
             if value is None or key in system:
-                raise Damaged(self._path, f"its system row {key[:60]!a} is empty or there twice")
+                raise Damaged("F207", self._path, f"its system row {key[:60]!a} is empty or there twice")
             system[key] = value
 
     def tree_end(self) -> int:
@@ -236,7 +243,8 @@ class _Rows:
             batch.validate(full=True)
             columns: list[list[Any]] = [column.to_pylist() for column in batch.columns]
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise Damaged(self._path, f"its record batch {self._batches} cannot be read: {one_line(error)}") from None
+            reason = f"its record batch {self._batches} cannot be read: {one_line(error)}"
+            raise Damaged("F205", self._path, reason) from None
         self._batches += 1
         self._rows.extend(zip(*columns, strict=True))
         return True
@@ -248,20 +256,20 @@ def _decode(rows: _Rows, path: str) -> NodeFile:
     start, end = len(system), len(system) + 1 + n_keys
     pivot = rows.rows(start, end)
     if len(pivot) != n_keys + 1:
-        raise Damaged(path, f"its pivot table has {len(pivot) - 1} keys, but n_keys says {n_keys}")
+        raise Damaged("F207", path, f"its pivot table has {len(pivot) - 1} keys, but n_keys says {n_keys}")
     if CATALOG_DEF not in system and any(row != (None, None, None) for row in rows.from_row(end)):
-        raise Damaged(path, "it has rows behind its pivot table, and is not a root")
+        raise Damaged("F207", path, "it has rows behind its pivot table, and is not a root")
     if rows.digest is not None and digest(rows.rows(0, end)) != rows.digest:
-        raise Damaged(path, "its rows are not what its digest says")
+        raise Damaged("F206", path, "its rows are not what its digest says")
     keys, values, children = zip(*pivot, strict=True)
     if values[0] is not None or None in keys[1:]:
-        raise Damaged(path, "its pivot table is not a leftmost row and rows with keys")
+        raise Damaged("F207", path, "its pivot table is not a leftmost row and rows with keys")
     keys, values = keys[1:], values[1:]
     if not all(map(operator.lt, keys, keys[1:])):
-        raise Damaged(path, "its keys are not in order")
+        raise Damaged("F208", path, "its keys are not in order")
     if None in children:
         if any(child is not None for child in children):
-            raise Damaged(path, "some of its rows point to a child and some do not")
+            raise Damaged("F207", path, "some of its rows point to a child and some do not")
         children = ()
     return NodeFile(Node(keys, values, children), system, rows.sizes, rows.digest is not None)
 
@@ -270,13 +278,13 @@ def _decode_java(rows: _Rows, path: str) -> NodeFile:
     system = rows.system()
     pivot = [(key and utf16_units(key), value, child) for key, value, child in rows.from_row(len(system))]
     if any(key is None for key, _, _ in pivot[1:]) or pivot[0][1] is not None:
-        raise Damaged(path, "its pivot table is not a leftmost row and rows with keys")
+        raise Damaged("F207", path, "its pivot table is not a leftmost row and rows with keys")
     if all(child is None for _, _, child in pivot):
         pivot[1:] = sorted(pivot[1:], key=lambda row: row[0] or "")
     keys, values, children = zip(*pivot, strict=True)
     keys, values = keys[1:], values[1:]
     if not all(map(operator.lt, keys, keys[1:])):
-        raise Damaged(path, "its keys are not in order")
+        raise Damaged("F208", path, "its keys are not in order")
     inner = any(child is not None for child in children)
     children = tuple(EMPTY if child is None else child for child in children) if inner else ()
     return NodeFile(Node(keys, values, children), system, None, False)
@@ -285,9 +293,9 @@ def _decode_java(rows: _Rows, path: str) -> NodeFile:
 def _number(system: dict[str, str], key: str, path: str) -> int:
     text = system.get(key)
     if text is None:
-        raise Damaged(path, f"it has no system row {key}")
+        raise Damaged("F207", path, f"it has no system row {key}")
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise Damaged(path, f"its {key} is {text[:40]!a}, not a number")
+        raise Damaged("F207", path, f"its {key} is {text[:40]!a}, not a number")
     return int(text)
 
 
@@ -298,10 +306,10 @@ def decode_sizes(text: bytes | None, path: str) -> Sizes | None:
         fields = json.loads(text)
         sizes = Sizes(*(int(fields[name]) for name in ("order", "namespace", "table", "view")))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        raise Damaged(path, "its sizes cannot be read") from None
+        raise Damaged("F207", path, "its sizes cannot be read") from None
     names = (sizes.namespace, sizes.table, sizes.view)
     if not 3 <= sizes.order <= 2**20 or not all(1 <= size <= 2**16 for size in names):
-        raise Damaged(path, "its sizes are out of range")
+        raise Damaged("F207", path, "its sizes are out of range")
     return sizes
 
 
@@ -309,14 +317,15 @@ def metadata_text(value: bytes | None) -> str | None:
     return None if value is None else value.decode("ascii", "replace")
 
 
-def _not_arrow(data: bytes, error: Exception) -> str:
+def _not_arrow(data: bytes, path: str, error: Exception) -> tuple[str, str, str]:
     if not data:
-        return "it is empty"
-    if not data.startswith(b"ARROW1"):
-        return "it is not an Arrow file"
-    if not data.endswith(b"ARROW1"):
-        return f"it is cut short after {len(data):,} bytes"
-    return f"it cannot be read as an Arrow file: {one_line(error)}"
+        return "F202", path, "it is empty"
+    begins = _MAGIC.startswith(data[: len(_MAGIC)])
+    if begins and (len(data) < _SHORTEST or not data.endswith(_MAGIC)):
+        return "F204", path, f"it is cut short after {len(data):,} bytes"
+    if not begins:
+        return "F203", path, "it is not an Arrow file"
+    return "F205", path, f"it cannot be read as an Arrow file: {one_line(error)}"
 
 
 def one_line(error: Exception) -> str:

@@ -85,7 +85,7 @@ def check_pointer(pointer: str, holder: str) -> str:
         or "\0" in pointer
         or any(part in ("", ".", "..") for part in pointer.split("/"))
     ):
-        raise Damaged(holder, f"it points outside the catalog: {pointer[:200]!a}")
+        raise Damaged("F212", holder, f"it points outside the catalog: {pointer[:200]!a}")
     return pointer
 
 

@@ -40,7 +40,7 @@ class AvroRecords:
         try:
             self._type = record_type(self._schema, wanted)
         except (ValueError, RecursionError):
-            raise Damaged(location, "its schema is garbled", hint=_HINT) from None
+            raise Damaged("F602", location, "its schema is garbled", hint=_HINT) from None
 
     def fields_of(self, number: int) -> list[tuple[int, str]]:
         """Id and name of each field of the record that the field of this id holds."""
@@ -74,17 +74,17 @@ class AvroRecords:
         return data
 
     def _damaged(self, reason: str) -> Damaged:
-        return Damaged(self._location, reason, hint=_HINT)
+        return Damaged("F602", self._location, reason, hint=_HINT)
 
 
 def open_container(data: bytes, location: str) -> tuple[dict[str, bytes], list[tuple[int, bytes]]]:
     """The header's entries, and the blocks with the number of records in each; Damaged unless all of it is there."""
     if not data:
-        raise Damaged(location, "it is empty", hint=_HINT)
+        raise Damaged("F602", location, "it is empty", hint=_HINT)
     if data.startswith(_ENCRYPTED):
         raise Unsupported(f"{location}: it is encrypted", hint="")
     if not data.startswith(_MAGIC[: len(data)]):
-        raise Damaged(location, "it is not an Avro file", hint=_HINT)
+        raise Damaged("F602", location, "it is not an Avro file", hint=_HINT)
     decoder, blocks = Decoder(data), []
     try:
         meta = _header(decoder)
@@ -92,14 +92,14 @@ def open_container(data: bytes, location: str) -> tuple[dict[str, bytes], list[t
         while decoder.left:
             blocks.append((decoder.long(), decoder.bytes()))
             if decoder.take(_SYNC) != sync:
-                raise Damaged(location, "its blocks do not follow each other", hint=_HINT)
+                raise Damaged("F602", location, "its blocks do not follow each other", hint=_HINT)
         whole = isinstance(json.loads(meta.get(_SCHEMA, b"")), dict)
     except EOFError:
-        raise Damaged(location, f"it is cut short: {len(data):,} bytes", hint=_HINT) from None
+        raise Damaged("F602", location, f"it is cut short: {len(data):,} bytes", hint=_HINT) from None
     except (ValueError, RecursionError):
         whole = False
     if not whole:
-        raise Damaged(location, "its header or its blocks are garbled", hint=_HINT)
+        raise Damaged("F602", location, "its header or its blocks are garbled", hint=_HINT)
     return meta, blocks
 
 

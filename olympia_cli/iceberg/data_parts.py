@@ -75,7 +75,7 @@ def look_into(floor: Floor, location: str, length: int, data: bytes | OlympiaErr
                     yield Below(Floor.DATA_FILES, file.location, file.size, what)
         # a file that lost whole blocks is sound in itself
         if len(data) < length:
-            raise Damaged(location, f"it is cut short: {len(data):,} of {length:,} bytes")
+            raise Damaged("F602", location, f"it is cut short: {len(data):,} of {length:,} bytes")
     except OlympiaError as error:
         yield _trouble(floor, error)
 

@@ -117,7 +117,7 @@ def _read_definitions(store: Store, seen: list[tuple[_Seen, str]]) -> None:
 
 def _definition(name: TableName, path: str, data: bytes | StoreError) -> TableDef:
     if isinstance(data, PathMissing):
-        raise Damaged(path, f"the definition of table {name} is missing")
+        raise Damaged("F301", path, f"the definition of table {name} is missing")
     if isinstance(data, Exception):
         raise data
     definition = read_object(name, path, data).definition

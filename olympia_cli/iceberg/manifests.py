@@ -105,7 +105,7 @@ def decode_manifest(data: bytes, location: str, *, spec_id: int = 0, statistics:
         if status == _DELETED:
             continue
         if not isinstance(file, dict):
-            raise Damaged(location, "an entry names no file", hint=_HINT)
+            raise Damaged("F602", location, "an entry names no file", hint=_HINT)
         content, path, format, count, size = (file.get(number) for number in _NAMED)
         yield DataFile(
             _text(path, "a file", location),
@@ -147,7 +147,7 @@ def _content(value: object) -> Content:
 
 def _text(value: object, what: str, location: str) -> str:
     if not isinstance(value, str) or not value:
-        raise Damaged(location, f"it names {what} without a location", hint=_HINT)
+        raise Damaged("F602", location, f"it names {what} without a location", hint=_HINT)
     return value
 
 

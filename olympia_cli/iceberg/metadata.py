@@ -31,7 +31,7 @@ def referenced_snapshots(metadata: Mapping[str, Any], location: str) -> list[Sna
     wanted = {_current_id(metadata, location)}
     refs = metadata.get("refs") or {}
     if not isinstance(refs, dict):
-        raise Damaged(location, "its branches and tags are not an object", hint=_HINT)
+        raise Damaged("F602", location, "its branches and tags are not an object", hint=_HINT)
     for ref in refs.values():
         wanted.add(_id(ref.get("snapshot-id") if isinstance(ref, dict) else None, "a branch or tag", location))
     return _snapshots(metadata, {one for one in wanted if one is not None}, location)
@@ -45,7 +45,7 @@ def _current_id(metadata: Mapping[str, Any], location: str) -> int | None:
 
 def _id(value: object, what: str, location: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise Damaged(location, f"{what} has no id", hint=_HINT)
+        raise Damaged("F602", location, f"{what} has no id", hint=_HINT)
     return value
 
 
@@ -53,7 +53,7 @@ def _snapshots(metadata: Mapping[str, Any], wanted: set[int], location: str) -> 
     """The snapshots of these ids, in the order of the file."""
     listed = metadata.get("snapshots") or []
     if not isinstance(listed, list):
-        raise Damaged(location, "its snapshots are not a list", hint=_HINT)
+        raise Damaged("F602", location, "its snapshots are not a list", hint=_HINT)
     found = {}
     for entry in listed:
         snapshot_id = entry.get("snapshot-id") if isinstance(entry, dict) else None
@@ -61,7 +61,7 @@ def _snapshots(metadata: Mapping[str, Any], wanted: set[int], location: str) -> 
             found[snapshot_id] = _snapshot(entry, snapshot_id, location)
     missing = sorted(wanted - found.keys())
     if missing:
-        raise Damaged(location, f"snapshot {missing[0]} is referred to and not in it", hint=_HINT)
+        raise Damaged("F602", location, f"snapshot {missing[0]} is referred to and not in it", hint=_HINT)
     return list(found.values())
 
 
@@ -72,4 +72,4 @@ def _snapshot(entry: Mapping[str, Any], snapshot_id: int, location: str) -> Snap
     manifests = entry.get("manifests")
     if isinstance(manifests, list) and all(isinstance(one, str) and one for one in manifests):
         return Snapshot(snapshot_id, "", tuple(manifests))
-    raise Damaged(location, f"snapshot {snapshot_id} names no manifests", hint=_HINT)
+    raise Damaged("F602", location, f"snapshot {snapshot_id} names no manifests", hint=_HINT)

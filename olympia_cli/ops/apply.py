@@ -134,7 +134,7 @@ class _Known:
         """Read what is new."""
         for entry in log(latest, self.version + 1):
             if entry.unreadable:
-                raise Damaged(root_path(entry.version), "it is not known what this version did")
+                raise Damaged("F401", root_path(entry.version), "it is not known what this version did")
             info = commit_info(entry.actions)
             if info is not None and entry.undone_by is None:
                 self.done[info.transaction_id] = entry.version

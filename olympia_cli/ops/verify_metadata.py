@@ -36,14 +36,14 @@ def parse_metadata(data: bytes, location: str) -> dict[str, Any]:
     try:
         found = json.loads(_unpacked(data, location))
     except (ValueError, OSError, EOFError, zlib.error, RecursionError):
-        raise Damaged(location, "it is empty" if not data else "it is not JSON", hint=_HINT) from None
+        raise Damaged("F602", location, "it is empty" if not data else "it is not JSON", hint=_HINT) from None
     version = found.get("format-version") if isinstance(found, dict) else None
     # True equals 1, and is no version
     if not isinstance(version, int) or isinstance(version, bool) or version < FORMAT_VERSIONS[0]:
-        raise Damaged(location, "it is not the metadata of an Iceberg table", hint=_HINT)
+        raise Damaged("F602", location, "it is not the metadata of an Iceberg table", hint=_HINT)
     missing = [key for key in ("location", "last-column-id") if key not in found]
     if missing:
-        raise Damaged(location, f"it is Iceberg metadata without {missing[0]!a}", hint=_HINT)
+        raise Damaged("F602", location, f"it is Iceberg metadata without {missing[0]!a}", hint=_HINT)
     if version not in FORMAT_VERSIONS:
         raise Unsupported(f"{location}: it is Iceberg metadata of format version {version}")
     return dict(found)

@@ -95,7 +95,9 @@ def load(table: IcebergTable) -> StaticTable:
     except FileNotFoundError:
         raise PathMissing(f"there is no metadata of {table.name} at {table.location}", hint="") from None
     except (IcebergInvalid, ValueError) as error:
-        raise Damaged(table.location, f"it is not the metadata of an Iceberg table: {_line(error)}", hint="") from None
+        raise Damaged(
+            "F602", table.location, f"it is not the metadata of an Iceberg table: {_line(error)}", hint=""
+        ) from None
     except OSError as error:
         raise StorageFailed(f"{table.location} cannot be read: {_line(error)}") from None
     return StaticTable(
@@ -139,7 +141,7 @@ def read_task(
             if batch.num_rows:
                 yield _as_spark(batch, wanted)
     except FileNotFoundError:
-        raise Damaged(task.file.file_path, "the data file is missing", hint="") from None
+        raise Damaged("F603", task.file.file_path, "the data file is missing", hint="") from None
     except OlympiaError:
         raise
     except OSError as error:

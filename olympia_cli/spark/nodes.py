@@ -109,7 +109,7 @@ def read_nodes(store: Store, part: NodePart) -> Iterator[dict[str, Any]]:
         batch, waiting = waiting[-AT_ONCE:], waiting[:-AT_ONCE]
         for subtree, (path, data) in zip(batch, store.read_many([one.path for one in batch]), strict=True):
             if isinstance(data, PathMissing):
-                raise Damaged(path, "a node of the tree is missing")
+                raise Damaged("F201", path, "a node of the tree is missing")
             if isinstance(data, Exception):
                 raise data
             file = decode_node(data, path, java)

@@ -145,7 +145,7 @@ def read_objects(
         paths = [check_pointer(path, path) for _, path in batch]
         for (name, path), data in zip(batch, definitions.read(paths), strict=True):
             if isinstance(data, PathMissing):
-                raise Damaged(path, f"the definition of {name.kind.word} {name} is missing") from None
+                raise Damaged("F301", path, f"the definition of {name.kind.word} {name} is missing") from None
             if isinstance(data, Exception):
                 raise data
             yield _row(read_object(name, path, data), part.version)

@@ -75,4 +75,4 @@ def gone(store: Store, version: int, path: str) -> OlympiaError:
             f"version {version} does not exist any more: the oldest is {oldest}",
             hint="it was expired meanwhile; read again",
         )
-    return Damaged(path, f"version {version} is missing")
+    return Damaged("F101", path, f"version {version} is missing")

@@ -147,7 +147,7 @@ class _Editor:
         """The node without its last key, and that key with its value."""
         if node.is_leaf:
             if not node.keys:
-                raise Damaged("a leaf of the tree", "it has no keys")
+                raise Damaged("F211", "a leaf of the tree", "it has no keys")
             return Node(node.keys[:-1], node.values[:-1]), node.keys[-1], node.values[-1]
         last = len(node.children) - 1
         child, key, value = self._pop_last(self._node(node.children[last]))

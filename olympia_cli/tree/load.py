@@ -46,7 +46,7 @@ class NodeReader:
             else:
                 path, data = next(read)
                 if isinstance(data, PathMissing):
-                    raise Damaged(path, "a node of the tree is missing") from None
+                    raise Damaged("F201", path, "a node of the tree is missing") from None
                 if isinstance(data, Exception):
                     raise data
                 yield self.keep(path, data)
@@ -69,7 +69,8 @@ def check_range(node: Node, child: Child, low: str | None, high: str | None) -> 
     """
     if node.keys and ((low is not None and node.keys[0] <= low) or (high is not None and node.keys[-1] >= high)):
         raise Damaged(
-            child if isinstance(child, str) else "a new node",
+            "F209",
+            _named(child),
             "its keys lie outside the range that its parent gives it",
         )
 
@@ -82,10 +83,14 @@ def bounds(node: Node, at: int, low: str | None, high: str | None) -> tuple[str 
 def check_depth(depth: int, child: Child) -> None:
     """Raise Damaged when a path through the tree does not end."""
     if depth > MAX_DEPTH:
-        raise Damaged(child if isinstance(child, str) else "a new node", f"the tree is deeper than {MAX_DEPTH} levels")
+        raise Damaged("F213", _named(child), f"the tree is deeper than {MAX_DEPTH} levels")
 
 
 def check_level(node: Node, child: Child, neighbour: Node) -> None:
     """Raise Damaged when of two neighbours one is a leaf and the other is not."""
     if node.is_leaf != neighbour.is_leaf:
-        raise Damaged(child if isinstance(child, str) else "a new node", "it is not on the level of its neighbours")
+        raise Damaged("F210", _named(child), "it is not on the level of its neighbours")
+
+
+def _named(child: Child) -> str:
+    return child if isinstance(child, str) else "a new node"

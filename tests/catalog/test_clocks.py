@@ -83,7 +83,7 @@ def watched(files, clock):
 
 @pytest.fixture
 def catalog(watched, clock):
-    """The catalog of the writer that has trouble with its clock. Version 1 has the namespace a with ten tables."""
+    """The catalog of the writer that has flaw with its clock. Version 1 has the namespace a with ten tables."""
     catalog = Catalog.create(watched, order=4, clock=clock, txn_ttl_millis=LIFETIME)
     with catalog.transaction() as transaction:
         transaction.create_namespace(ns("a"))

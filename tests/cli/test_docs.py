@@ -49,7 +49,7 @@ class TestClasses:
 
     def test_its_stable_name_is_its_class(self, error):
         made = error("a path", "a reason") if len(inspect.signature(error).parameters) > 2 else error("what happened")
-        assert made.code == error.__name__
+        assert made.name == error.__name__
         assert str(made)
 
     def test_its_hint_is_a_sentence_that_goes_on(self, error):

@@ -206,7 +206,7 @@ def test_a_listing_that_shows_a_version_without_the_one_before(monkeypatch):
     def naive(self):
         found = {version: 0 for file in self.store.list("vn/") if (version := parse_root_path(file.path)) is not None}
         if any(version not in found for version in range(self.head.version + 1, max(found))):
-            raise Damaged(versions.root_path(self.head.version + 1), "it is missing")
+            raise Damaged("F101", versions.root_path(self.head.version + 1), "it is missing")
         return found
 
     monkeypatch.setattr(expire_plan.Planner, "_list_roots", naive)

@@ -17,7 +17,7 @@ def main() -> None:
             with spark_session(master=master, wait=wait):
                 said.append("a session")
         except OlympiaError as error:
-            said.append(f"{error.code}: {error}")
+            said.append(f"{error.name}: {error}")
     print(json.dumps(said))
 
 

@@ -87,7 +87,7 @@ def test_what_is_not_sparks_passes():
 
 def test_what_is_ours_stays_as_it_is():
     with pytest.raises(Damaged) as raised, explained():
-        raise Damaged("vn/0", "it is empty")
+        raise Damaged("F202", "vn/0", "it is empty")
     assert raised.value.path == "vn/0"
 
 

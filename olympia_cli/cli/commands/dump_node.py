@@ -122,7 +122,7 @@ def _end(dump: NodeDump, alone: bool) -> None:
     from olympia_cli.errors import Damaged, Unsupported
 
     if dump.problems:
-        raise Damaged(dump.path, dump.summary(), hint="" if alone else None)
+        raise Damaged("", dump.path, dump.summary(), hint="" if alone else None)
     if dump.unsupported:
         raise Unsupported(f"{dump.path}: {dump.unsupported}")
 
@@ -135,7 +135,7 @@ def _follow(session: Session, target: str, wanted: Wanted) -> None:
     _print_way(session, way)
     if way.damaged:
         (path, reason), more = way.damaged[0], len(way.damaged) - 1
-        raise Damaged(path, reason + (f", and {more} more files are damaged" if more else ""))
+        raise Damaged("", path, reason + (f", and {more} more files are damaged" if more else ""))
     if not way.found:
         where = f"version {way.version}" if way.version is not None else way.steps[0].dump.path
         raise _not_found(wanted, f"there is no {wanted.text[:80]} in {where}", "")
@@ -187,7 +187,7 @@ def _read_file(path: str, *, stdin: bool) -> NodeBytes:
     except (OSError, ValueError) as error:
         raise StorageFailed(f"{path} cannot be read: {error}") from None
     if len(data) > MAX_BYTES:
-        raise Damaged(path, "it has more than 2 GiB, and no node file is that large", hint="")
+        raise Damaged("", path, "it has more than 2 GiB, and no node file is that large", hint="")
     name = path.rpartition("/")[2]
     return NodeBytes("-" if stdin else path, data, len(name) == JAVA_WIDTH and not name.strip("01"))
 

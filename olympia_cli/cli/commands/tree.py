@@ -133,4 +133,4 @@ def _end(shape: Shape) -> None:
         raise shape.failure
     if shape.damaged:
         first, more = shape.damaged[0], shape.damaged_count - 1
-        raise Damaged(first.path, first.reason + (f", and {more:,} more nodes are damaged" if more else ""))
+        raise Damaged("", first.path, first.reason + (f", and {more:,} more nodes are damaged" if more else ""))

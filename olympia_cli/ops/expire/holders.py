@@ -65,6 +65,7 @@ class Holders:
                     yield saved
             elif self._store_now - saved.modified_at_millis <= MAX_TTL_MILLIS + HALF_AN_HOUR_MILLIS:
                 raise Damaged(
+                    "F501",
                     saved.path,
                     f"{saved.reason}, so nobody knows what the transaction {saved.id} needs",
                     hint=f"give it up with txn abort {saved.id}",
@@ -74,6 +75,7 @@ class Holders:
         for name, export in read_exports(self._head.definition).items():
             if export is None:
                 raise Damaged(
+                    "F504",
                     self._head.root.catalog_def,
                     f"the record of the export {name!a} cannot be read, so nobody knows what it needs",
                     hint="drop it with: export drop",

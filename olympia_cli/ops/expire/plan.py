@@ -177,7 +177,9 @@ class Planner:
         for version in range(head + 1, last):
             # a listing takes its time, and may show one version that is committed meanwhile without the one before
             if version not in found and not self.store.exists(root_path(version)):
-                raise Damaged(root_path(version), f"version {version} is missing, but there is a version {last}")
+                raise Damaged(
+                    "F101", root_path(version), f"version {version} is missing, but there is a version {last}"
+                )
         hint = self.head.file.hint
         if hint is not None and hint > last:
             raise Refused(
@@ -229,18 +231,18 @@ class Planner:
             try:
                 self._reach.add([(pin.path, self._read(pin.path, "a copy of a root"))])
             except Damaged as error:
-                raise Damaged(error.path, f"{error.reason}; {pin.who} needs it", hint=pin.hint) from error
+                raise Damaged(error.code, error.path, f"{error.reason}; {pin.who} needs it", hint=pin.hint) from error
 
     def _read(self, path: str, what: str) -> bytes:
         try:
             return self.store.read(path)
         except PathMissing:
-            raise Damaged(path, f"{what} is missing") from None
+            raise Damaged("F201", path, f"{what} is missing") from None
 
     def _roots(self, first: int, end: int) -> Iterator[tuple[str, bytes]]:
         for path, data in self.store.read_many(root_path(version) for version in range(first, end)):
             if isinstance(data, PathMissing):
-                raise Damaged(path, f"version {parse_root_path(path)}, which is in quarantine, is missing")
+                raise Damaged("F101", path, f"version {parse_root_path(path)}, which is in quarantine, is missing")
             if isinstance(data, Exception):
                 raise data
             yield path, data

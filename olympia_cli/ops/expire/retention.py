@@ -157,7 +157,7 @@ class Versions:
 
 def _whole(version: int, path: str, data: bytes | StoreError) -> tuple[int, str, bytes]:
     if isinstance(data, PathMissing):
-        raise Damaged(path, f"version {version} is missing")
+        raise Damaged("F101", path, f"version {version} is missing")
     if isinstance(data, Exception):
         raise data
     return version, path, data

@@ -74,7 +74,7 @@ class FileChecks:
         try:
             node = decode_node(data, place.path).node
         except Damaged as error:
-            return None, Problem(_node_code(data, error.reason), error.reason)
+            return None, Problem(error.code, error.reason)
         try:
             check_range(node, place.path, place.low, place.high)
         except Damaged as error:
@@ -91,7 +91,7 @@ class FileChecks:
         try:
             decode(CLASSES[kind], data, path)
         except Damaged as error:
-            return Problem("F307" if kind is Kind.CATALOG else _definition_code(error.reason), error.reason)
+            return Problem(error.code, error.reason)
         return None
 
     def succeeded(self) -> None:
@@ -162,27 +162,14 @@ def too_deep() -> Problem:
 
 def failure(path: str, problem: Problem) -> OlympiaError:
     """Why a version cannot be exported."""
-    return StorageFailed(problem.reason) if problem.code == "F205" else Damaged(path, problem.reason)
+    return StorageFailed(problem.reason) if problem.code == "F205" else Damaged(problem.code, path, problem.reason)
 
 
 def copy_failure(dest: str, path: str, problem: Problem) -> Damaged:
     """Why what is at the destination is no export."""
     return Damaged(
+        problem.code,
         f"{dest}/{path}",
         f"the copy is not whole: {problem.reason}",
         hint="delete that file at the destination, then resume the export",
     )
-
-
-def _node_code(data: bytes, reason: str) -> str:
-    if not data:
-        return "F202"
-    if not data.startswith(b"ARROW1"):
-        return "F203"
-    if not data.endswith(b"ARROW1"):
-        return "F204"
-    return "F206" if "digest" in reason else "F208" if "in order" in reason else "F207"
-
-
-def _definition_code(reason: str) -> str:
-    return "F304" if "digest" in reason else "F302" if "id" in reason.split() or "empty" in reason else "F303"

@@ -124,7 +124,7 @@ def check_number(files: int, expected: int, dest: str) -> None:
     """Raise Damaged unless as many files were read back as were to be copied."""
     if files != expected:
         raise Damaged(
-            dest, f"the copy has {files:,} files, and {expected:,} were to be copied", hint="resume the export"
+            "", dest, f"the copy has {files:,} files, and {expected:,} were to be copied", hint="resume the export"
         )
 
 

@@ -214,7 +214,9 @@ def _export(
     except Damaged as error:
         # an expire deletes files of versions that no longer count
         _check_kept(note.version, catalog.snapshot())
-        raise Damaged(error.path, error.reason, hint="nothing was recorded; export a version that is whole") from None
+        raise Damaged(
+            error.code, error.path, error.reason, hint="nothing was recorded; export a version that is whole"
+        ) from None
     path = snapshot.file.path
     counted = check(path, data)
     _write_root(dest, note, path, data)

@@ -106,7 +106,7 @@ def read_note(store: Store) -> Note | None:
         fields = json.loads(data)
         return _parse(fields)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise Damaged(EXPORT_NOTE, "it is not the note of an export", hint="") from None
+        raise Damaged("", EXPORT_NOTE, "it is not the note of an export", hint="") from None
 
 
 def _parse(fields: dict[str, Any]) -> Note:

@@ -156,7 +156,7 @@ class Part:
         except (PathTaken, OutcomeUnknown) as error:
             # what it means for the export is said where the export is known
             asked = ready[0].asked
-            yield self._wrong(asked, Problem(error.code, error.message))
+            yield self._wrong(asked, Problem(error.name, error.message))
             return
         yield from self._read_back(ready)
 

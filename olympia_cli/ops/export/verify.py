@@ -110,13 +110,12 @@ class _Check:
         try:
             root = decode_root(data, path)
         except Damaged as error:
-            code = "F202" if not data else "F206" if "digest" in error.reason else "F207"
-            self._add(Problem(code, error.reason), path)
+            self._add(Problem(error.code, error.reason), path)
             return None
         try:
             decode_action_rows(data, path)
         except Damaged as error:
-            self._add(Problem("F401", error.reason), path)
+            self._add(Problem(error.code, error.reason), path)
         return root
 
     def take(self, found: Surveyed, root: Root) -> None:

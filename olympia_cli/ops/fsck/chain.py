@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from olympia_cli.catalog.snapshot import check_supported
 from olympia_cli.errors import Damaged, PathMissing, StoreError, Unsupported
+from olympia_cli.format.definitions import examine
 from olympia_cli.format.node import Root, Sizes
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import (
@@ -18,9 +19,8 @@ from olympia_cli.format.paths import (
     root_path,
 )
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.ops.fsck.definitions import check_catalog_definition
 from olympia_cli.ops.fsck.findings import Finding, finding
-from olympia_cli.ops.walk.files import Files, Trouble, node_trouble
+from olympia_cli.ops.walk.files import Files, Flaw, flaw_of
 from olympia_cli.storage.protocol import Store
 
 ROOTS_AT_ONCE = 64
@@ -34,7 +34,7 @@ class ReadRoot:
     path: str
     data: bytes | None
     root: Root | None
-    trouble: Trouble | None
+    flaw: Flaw | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class CatalogFile:
     """A catalog definition: what it says and whether it has a digest, or what is wrong with it."""
 
     definition: CatalogDef | None
-    trouble: Trouble | None
+    flaw: Flaw | None
     verified: bool = False
 
 
@@ -110,12 +110,12 @@ class ChainReader:
 
     def _decode(self, version: int, path: str, data: bytes | StoreError) -> ReadRoot:
         if isinstance(data, Exception):
-            return ReadRoot(version, path, None, None, node_trouble(data))
+            return ReadRoot(version, path, None, None, flaw_of(data))
         try:
             root = decode_root(data, path, self.chain.java)
         except Exception as error:
             # what a decoder stumbles over is damage, whatever it says
-            return ReadRoot(version, path, data, None, node_trouble(error, data))
+            return ReadRoot(version, path, data, None, flaw_of(error))
         return ReadRoot(version, path, data, root, None)
 
     def catalog(self, path: str) -> CatalogFile:
@@ -129,24 +129,22 @@ class ChainReader:
         try:
             check_pointer(path, path)
         except Damaged as error:
-            return CatalogFile(None, Trouble("F212", error.reason))
+            return CatalogFile(None, Flaw("F212", error.reason))
         data = self.files.read(path)
         if isinstance(data, PathMissing):
-            return CatalogFile(None, Trouble("F307", "the catalog definition is missing"))
+            return CatalogFile(None, Flaw("F307", "the catalog definition is missing"))
         if isinstance(data, Exception):
-            return CatalogFile(None, Trouble("F307", f"the catalog definition cannot be read: {data}"))
-        found = check_catalog_definition(data, path)
-        if isinstance(found, Trouble):
-            return CatalogFile(None, Trouble("F307", f"the catalog definition is damaged: {found.reason}"))
-        definition, verified = found
+            return CatalogFile(None, Flaw("F307", f"the catalog definition cannot be read: {data}"))
+        verified = False
         try:
+            definition, verified = examine(CatalogDef, data, path)
             check_supported(definition, path)
         except Unsupported as error:
             if verified:
                 raise  # nothing is wrong with it: a newer program wrote it
-            return CatalogFile(None, Trouble("F307", error.message))
+            return CatalogFile(None, Flaw("F307", error.message))
         except Damaged as error:
-            return CatalogFile(None, Trouble("F307", error.reason))
+            return CatalogFile(None, Flaw("F307", f"the catalog definition is damaged: {error.reason}"))
         return CatalogFile(definition, None, verified)
 
     def find_reference(self) -> None:
@@ -217,10 +215,8 @@ def check_root(chain: Chain, found: ReadRoot) -> Iterator[Finding]:
     """What a root says of itself and of the version before it."""
     version, here = found.version, [(found.version, found.version)]
     if found.root is None:
-        assert found.trouble is not None
-        yield finding(
-            found.trouble.code, found.path, f"the root of version {version}: {found.trouble.reason}", versions=here
-        )
+        assert found.flaw is not None
+        yield finding(found.flaw.code, found.path, f"the root of version {version}: {found.flaw.reason}", versions=here)
         return
     root = found.root
     previous = chain.path(version - 1) if version else None

@@ -7,15 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from google.protobuf.message import DecodeError
-
-from olympia_cli.errors import Damaged, OlympiaError, PathMissing
-from olympia_cli.format.definitions import CLASSES, Definition, Digest, check_digest
+from olympia_cli.errors import Damaged, StoreError
 from olympia_cli.format.keys import KeyCodec
-from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
+from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import Kind, TableName
 from olympia_cli.ops.fsck.verified import Verified
-from olympia_cli.ops.walk.files import Files, Trouble
+from olympia_cli.ops.walk.facts import look_at_definition
+from olympia_cli.ops.walk.files import Files, Flaw
 from olympia_cli.ops.walk.reach import path_digest
 
 AT_ONCE = 8192
@@ -29,32 +27,7 @@ class BadDefinition:
     """A definition that is not whole."""
 
     path: str
-    trouble: Trouble
-
-
-def definition_trouble(error: Exception) -> Trouble:
-    """What it means that a definition could not be read."""
-    if isinstance(error, PathMissing):
-        return Trouble("F301", "it is missing")
-    reason = error.message if isinstance(error, OlympiaError) else str(error)
-    return Trouble("F205", f"it cannot be read: {reason}")
-
-
-def parse_definition(cls: type[Definition], data: bytes, path: str) -> tuple[Definition, bool] | Trouble:
-    """The definition and whether its digest was there and right, or what is wrong with it."""
-    if not data:
-        return Trouble("F302", "it is empty")
-    try:
-        definition = cls.FromString(data)
-        known = bool(definition.id)
-        digest = check_digest(definition, data, path)
-    except (DecodeError, ValueError, RecursionError, MemoryError):
-        return Trouble("F303", f"it is not a {cls.__name__}")
-    if digest is Digest.MISMATCH:
-        return Trouble("F304", "its content is not what its digest says")
-    if not known:
-        return Trouble("F302", "it has no id")
-    return definition, digest is Digest.VERIFIED
+    flaw: Flaw
 
 
 class Definitions:
@@ -170,13 +143,10 @@ class Definitions:
         return True
 
     def _take(
-        self, path: str, data: bytes | Exception, number: int, kind: Kind, key: str
+        self, path: str, data: bytes | StoreError, number: int, kind: Kind, key: str
     ) -> tuple[TableName, TableDef] | None:
-        if isinstance(data, Exception):
-            self.bad[number] = BadDefinition(path, definition_trouble(data))
-            return None
-        found = parse_definition(CLASSES[kind], data, path)
-        if isinstance(found, Trouble):
+        found = look_at_definition(kind, data, path)
+        if isinstance(found, Flaw):
             self.bad[number] = BadDefinition(path, found)
             return None
         definition, verified = found
@@ -213,22 +183,3 @@ class Definitions:
 
 def _id_digest(id: str) -> bytes:
     return blake2b(id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-
-
-def check_catalog_definition(data: bytes, path: str) -> tuple[CatalogDef, bool] | Trouble:
-    """The catalog definition, or what is wrong with it; all of it is F307."""
-    found = parse_definition(CatalogDef, data, path)
-    if isinstance(found, Trouble):
-        return Trouble("F307", found.reason)
-    definition, verified = found
-    assert isinstance(definition, CatalogDef)
-    sizes = (
-        definition.namespace_name_max_size_bytes,
-        definition.table_name_max_size_bytes,
-        definition.view_name_max_size_bytes,
-    )
-    if not 3 <= definition.order <= 2**20:
-        return Trouble("F307", f"its order is {definition.order}, and no tree has that")
-    if not all(1 <= size <= 2**16 for size in sizes):
-        return Trouble("F307", "its name sizes are out of range")
-    return definition, verified

@@ -18,7 +18,7 @@ from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import TableName
 from olympia_cli.ops.fsck.definitions import Definitions
 from olympia_cli.ops.walk.facts import NodeFacts, NodeRules
-from olympia_cli.ops.walk.files import AT_ONCE, Files, Trouble
+from olympia_cli.ops.walk.files import AT_ONCE, Files, Flaw
 from olympia_cli.tree.load import MAX_DEPTH
 
 NOWHERE = 0xFFFFFFFF
@@ -36,7 +36,7 @@ class Mark:
 
     node: int
     path: str
-    trouble: Trouble
+    flaw: Flaw
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class Graph:
         return path in self.numbers
 
     def mark(self, node: int, path: str, code: str, reason: str) -> None:
-        self.marks.append(Mark(node, path, Trouble(code, reason)))
+        self.marks.append(Mark(node, path, Flaw(code, reason)))
 
     def add(self, roots: Iterable[tuple[str, Node | bytes]]) -> Iterator[tuple[TableName, TableDef]]:
         """Follow roots to all that no root before them reached. Tables come out as their definitions are read.
@@ -144,7 +144,7 @@ class Graph:
     def take(self, facts: NodeFacts, waiting: list[str]) -> None:
         """Take in what a node says by itself; what it leads to and is new is put to what is waiting."""
         number, _ = self.number(facts.path)
-        self.marks += [Mark(number, path, trouble) for path, trouble in facts.marks]
+        self.marks += [Mark(number, path, flaw) for path, flaw in facts.marks]
         self.without_digest += not facts.verified
         if self._definitions is not None and facts.names:
             note, doubtful = self._definitions.note, not facts.readable

@@ -23,7 +23,7 @@ from olympia_cli.format.paths import (
 )
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, DistributedTransactionDef
 from olympia_cli.ops.fsck.findings import Finding, finding
-from olympia_cli.ops.walk.files import Files, StoreFailure, node_trouble
+from olympia_cli.ops.walk.files import Files, StoreFailure, flaw_of
 
 MODES = ("full", "partial", "minimal")
 
@@ -144,9 +144,9 @@ def _root(files: Files, path: str, holder: str, who: str, code: str, hint: str) 
     except Exception as damage:
         # what a decoder stumbles over is damage, whatever it says
         error = damage
-    trouble = node_trouble(error)
-    where = holder if trouble.code == "F212" else path
-    return finding(code, where, f"the root that {who} needs: {trouble.reason}", hint=hint)
+    flaw = flaw_of(error)
+    where = holder if flaw.code == "F212" else path
+    return finding(code, where, f"the root that {who} needs: {flaw.reason}", hint=hint)
 
 
 def _parse(data: bytes | Exception, path: str) -> DistributedTransactionDef | str:

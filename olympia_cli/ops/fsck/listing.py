@@ -17,7 +17,7 @@ from olympia_cli.ops.expire.manifest import decode_manifest, named_files
 from olympia_cli.ops.fsck.definitions import BadDefinition, Definitions
 from olympia_cli.ops.fsck.findings import Finding, finding
 from olympia_cli.ops.fsck.graph import Graph, read_node
-from olympia_cli.ops.walk.files import Files, Trouble
+from olympia_cli.ops.walk.files import Files, Flaw
 from olympia_cli.ops.walk.reach import path_digest
 
 NAMED = 20
@@ -193,4 +193,4 @@ def look_for(files: Files, graph: Graph, definitions: Definitions, numbers: set[
                 continue
             numbers.discard(number)
             if not files.store.exists(value):
-                definitions.bad[number] = BadDefinition(value, Trouble("F301", "it is missing"))
+                definitions.bad[number] = BadDefinition(value, Flaw("F301", "it is missing"))

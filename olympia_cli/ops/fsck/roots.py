@@ -84,10 +84,10 @@ class RootChecks:
             if one.root is None:
                 continue
             catalog = self._reader.catalog(one.root.catalog_def)
-            if catalog.trouble is not None and catalog.trouble.code == "F212":
+            if catalog.flaw is not None and catalog.flaw.code == "F212":
                 here = [(one.version, one.version)]
-                seen.findings.append(finding("F212", one.path, catalog.trouble.reason, versions=here))
-            elif catalog.trouble is not None:
+                seen.findings.append(finding("F212", one.path, catalog.flaw.reason, versions=here))
+            elif catalog.flaw is not None:
                 seen.bad_catalogs.setdefault(one.root.catalog_def, []).append(one.version)
             elif not catalog.verified:
                 seen.catalogs.setdefault(one.root.catalog_def, []).append(one.version)

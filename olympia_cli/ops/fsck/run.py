@@ -34,7 +34,7 @@ from olympia_cli.ops.fsck.versions import Radius
 from olympia_cli.ops.fsck.wanted import wanted_root
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.facts import NodeRules
-from olympia_cli.ops.walk.files import Files, Trouble
+from olympia_cli.ops.walk.files import Files, Flaw
 from olympia_cli.storage.protocol import Store
 
 LOOK_BACK = 512
@@ -204,14 +204,14 @@ class Run:
             return
         if any(one.definition is not None and not one.verified for one in chain.catalogs.values()):
             for path in list(disproved_catalogs(self.reader, chain.kept)):
-                chain.catalogs[path] = CatalogFile(None, Trouble("F307", f"the catalog definition {_DISPROVED}"))
+                chain.catalogs[path] = CatalogFile(None, Flaw("F307", f"the catalog definition {_DISPROVED}"))
                 if path in self.seen.catalogs:
                     self.seen.bad_catalogs[path] = self.seen.catalogs[path]
         if definitions.unverified and self.keys is not None:
             first = self._first_versions(set(definitions.unverified)) if self.all else {}
             for number in disproved(self.reader, chain.kept, definitions.unverified, first, self.keys):
                 path = definitions.unverified[number][0]
-                definitions.bad[number] = BadDefinition(path, Trouble("F304", f"it {_DISPROVED}"))
+                definitions.bad[number] = BadDefinition(path, Flaw("F304", f"it {_DISPROVED}"))
 
     def _first_versions(self, numbers: set[int]) -> dict[int, int]:
         """The first version that names each of these definitions."""
@@ -250,8 +250,8 @@ class Run:
 
     def _check_holder(self, holder: Holder) -> None:
         catalog = self.reader.catalog(holder.root.catalog_def)
-        if catalog.trouble is not None and holder.root.catalog_def not in self.seen.bad_catalogs:
-            reason = f"{holder.who}: {catalog.trouble.reason}"
+        if catalog.flaw is not None and holder.root.catalog_def not in self.seen.bad_catalogs:
+            reason = f"{holder.who}: {catalog.flaw.reason}"
             self.findings.append(finding(holder.code, holder.root.catalog_def, reason))
         if self.depth >= FULL:
             _, reason = check_actions(holder.data, holder.path)

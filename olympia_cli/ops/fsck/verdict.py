@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from olympia_cli.format.definitions import CLASSES
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.names import ObjectName, TableName
-from olympia_cli.ops.fsck.definitions import NO_ID, parse_definition
+from olympia_cli.ops.fsck.definitions import NO_ID
 from olympia_cli.ops.fsck.findings import Finding, Severity, finding, ranges
 from olympia_cli.ops.fsck.hints import REPAIR, SALVAGE
 from olympia_cli.ops.fsck.objects import MOST_HOLDERS, MOST_NAMING, Hit, Objects
 from olympia_cli.ops.fsck.versions import Radius, Ranges, VersionChecks, inside, merge, without
-from olympia_cli.ops.walk.files import Trouble
+from olympia_cli.ops.walk.facts import look_at_definition
+from olympia_cli.ops.walk.files import Flaw
 
 if TYPE_CHECKING:
     from olympia_cli.ops.fsck.run import Run
@@ -103,9 +103,9 @@ class Verdict:
     def _grouped(self) -> dict[tuple[str, str], _Group]:
         groups: dict[tuple[str, str], _Group] = {}
         for mark in self._graph.marks:
-            if mark.trouble.code == "F201" and mark.node in self._graph.doubtful:
+            if mark.flaw.code == "F201" and mark.node in self._graph.doubtful:
                 continue
-            group = groups.setdefault((mark.trouble.code, mark.path), _Group(mark.trouble.reason))
+            group = groups.setdefault((mark.flaw.code, mark.path), _Group(mark.flaw.reason))
             group.nodes.add(mark.node)
         return groups
 
@@ -157,7 +157,7 @@ class Verdict:
         counts: dict[str, int] = {}
         rest = {code: (count, set(nodes)) for code, (count, nodes) in definitions.more_bad.items()}
         for number, bad in sorted(definitions.bad.items(), key=lambda one: one[1].path):
-            code = bad.trouble.code
+            code = bad.flaw.code
             if code == "F301" and number in definitions.doubtful:
                 continue
             counts[code] = counts.get(code, 0) + 1
@@ -171,14 +171,14 @@ class Verdict:
             if objects:
                 few = MOST_HOLDERS if counts[code] <= MOST_EXPLAINED else 1
                 hit = self._objects.of_definition(bad.path, nodes, few)
-            yield self._finding(code, bad.path, bad.trouble.reason, nodes, hit)
+            yield self._finding(code, bad.path, bad.flaw.reason, nodes, hit)
         for code, (count, held) in rest.items():
             yield self._finding(code, "", f"{count:,} files more like these", held, Hit())
 
     def _catalogs(self) -> Iterator[Finding]:
         for path, versions in self._run.seen.bad_catalogs.items():
-            trouble = self._run.chain.catalogs[path].trouble or Trouble("F307", "")
-            yield finding(trouble.code, path, trouble.reason, versions=ranges(versions))
+            flaw = self._run.chain.catalogs[path].flaw or Flaw("F307", "")
+            yield finding(flaw.code, path, flaw.reason, versions=ranges(versions))
 
     def _data(self, found: Iterable[Finding]) -> Iterator[Finding]:
         """Findings about table data, with the versions that have the table with that metadata."""
@@ -292,7 +292,7 @@ class Verdict:
 
     def _id(self, path: str, name: ObjectName) -> str:
         data = self._run.files.read(path)
-        parsed = parse_definition(CLASSES[name.kind], data, path) if isinstance(data, bytes) else None
+        parsed = look_at_definition(name.kind, data, path)
         return parsed[0].id if isinstance(parsed, tuple) else ""
 
     def _without_digest(self) -> Iterator[Finding]:

@@ -102,7 +102,7 @@ def _read(snapshot: Snapshot, wanted: Iterable[tuple[ObjectName, str]]) -> Itera
         check_pointer(path, snapshot.file.path)
     for (name, path), (_, data) in zip(wanted, snapshot.store.read_many(path for _, path in wanted), strict=True):
         if isinstance(data, PathMissing):
-            raise Damaged(path, f"the definition of {name.kind.word} {name} is missing") from None
+            raise Damaged("F301", path, f"the definition of {name.kind.word} {name} is missing") from None
         if isinstance(data, Exception):
             raise data
         yield read_object(name, path, data)

@@ -89,7 +89,9 @@ def follow_key(catalog: Catalog, target: str, wanted: Wanted) -> Way:
     sizes = catalog_sizes(catalog.store, file)
     top = dump_node(file, sizes)
     if sizes is None and wanted.raw is None:
-        raise Damaged(file.path, "the sizes of names are not known, so no key can be made", hint="give the key itself")
+        raise Damaged(
+            "", file.path, "the sizes of names are not known, so no key can be made", hint="give the key itself"
+        )
     codec = KeyCodec(0, 0, 0) if sizes is None else KeyCodec(sizes.namespace, sizes.table, sizes.view, java=file.java)
     ways = []
     for key, name in wanted.keys(codec):

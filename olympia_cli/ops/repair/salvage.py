@@ -306,7 +306,7 @@ def _write(
             # a definition without a digest gets one, and what changed under our eyes is an error
             found = files.parse(kinds[path], path, data)
             if isinstance(found, str):
-                raise Damaged(path, f"it was read before, and now: {found}", hint="run it again")
+                raise Damaged("", path, f"it was read before, and now: {found}", hint="run it again")
             copied[path] = definitions.encode(definitions.body(found), path)
         try:
             dest.create_many(copied)

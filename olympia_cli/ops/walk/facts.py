@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from olympia_cli.errors import Damaged, StoreError
+from olympia_cli.format.definitions import CLASSES, Definition, examine
 from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.format.node_file import decode_node
 from olympia_cli.format.paths import FileKind, check_pointer, file_kind, parse_root_path
 from olympia_cli.names import Kind
-from olympia_cli.ops.walk.files import Trouble, node_trouble, rest_of_node
+from olympia_cli.ops.walk.files import Flaw, flaw_of, rest_of_node
 from olympia_cli.tree.edit import max_keys, min_keys
 
 _ROOT_INSIDE = "it is the root of a version, and stands inside a tree"
@@ -22,7 +23,7 @@ _ROOT_INSIDE = "it is the root of a version, and stands inside a tree"
 Named = tuple[str, Kind, str]
 """The path of a definition, the kind of its object, and the key that names it."""
 
-Marked = tuple[str, Trouble]
+Marked = tuple[str, Flaw]
 """A path, and what is wrong there."""
 
 
@@ -60,16 +61,16 @@ class NodeRules:
     def look(self, path: str, data: bytes | StoreError) -> NodeFacts:
         """A file that stands inside a tree."""
         if isinstance(data, Exception):
-            return self._rest(path, b"", [(path, node_trouble(data))])
+            return self._rest(path, b"", [(path, flaw_of(data))])
         try:
             file = decode_node(data, path, self.java)
         except Exception as error:
             # what a decoder stumbles over is damage, whatever it says
-            return self._rest(path, data, [(path, node_trouble(error, data))])
+            return self._rest(path, data, [(path, flaw_of(error))])
         is_root = parse_root_path(path) is not None
         marks = []
         if CATALOG_DEF in file.system and not is_root:
-            marks.append((path, Trouble("F207", _ROOT_INSIDE)))
+            marks.append((path, Flaw("F207", _ROOT_INSIDE)))
         return self._facts(path, file.node, is_root, file.verified, marks)
 
     def look_at_root(self, path: str, node: Node | bytes) -> NodeFacts:
@@ -87,11 +88,11 @@ class NodeRules:
             try:
                 check_pointer(child, path)
             except Damaged as error:
-                marks.append((path, Trouble("F212", error.reason)))
+                marks.append((path, Flaw("F212", error.reason)))
                 children.append(None)
                 continue
             if parse_root_path(child) is not None:
-                marks.append((child, Trouble("F207", _ROOT_INSIDE)))
+                marks.append((child, Flaw("F207", _ROOT_INSIDE)))
             children.append(child)
         return NodeFacts(
             path, True, verified, is_root, node.is_leaf, node.keys, tuple(children), has, needs, names, tuple(marks)
@@ -109,7 +110,7 @@ class NodeRules:
         elif not is_root and count < fewest:
             reason = f"it has {count} keys, and a node of order {self.order} at least {fewest}"
         if reason:
-            yield path, Trouble("F211", reason)
+            yield path, Flaw("F211", reason)
 
     def _entries(
         self, node: Node, path: str, marks: list[Marked]
@@ -137,13 +138,13 @@ class NodeRules:
             try:
                 check_pointer(value, path)
             except Damaged as error:
-                marks.append((path, Trouble("F212", error.reason)))
+                marks.append((path, Flaw("F212", error.reason)))
                 continue
             if self.names:
                 names.append((value, kind, key))
         if bad:
             more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
-            marks.append((path, Trouble("F215", f"the key {bad[0].strip()[:60]!a} is of no object{more}")))
+            marks.append((path, Flaw("F215", f"the key {bad[0].strip()[:60]!a} is of no object{more}")))
         return tuple(has), tuple(needs), tuple(names)
 
     def _rest(self, path: str, data: bytes, marks: list[Marked]) -> NodeFacts:
@@ -158,3 +159,13 @@ class NodeRules:
                 named = [(key, path) for key, path in rest.entries if path and file_kind(path) is FileKind.DEFINITION]
                 names = tuple((path, decode(key, "").kind, key) for key, path in named)
         return NodeFacts(path, False, children=children, names=names, marks=tuple(marks))
+
+
+def look_at_definition(kind: Kind, data: bytes | StoreError, path: str) -> tuple[Definition, bool] | Flaw:
+    """The definition in a file and whether it has a digest that says so, or what is wrong with it."""
+    if isinstance(data, Exception):
+        return flaw_of(data, missing="F307" if kind is Kind.CATALOG else "F301")
+    try:
+        return examine(CLASSES[kind], data, path)
+    except Damaged as error:
+        return flaw_of(error)

@@ -17,9 +17,6 @@ FAILURES_IN_A_ROW = 20
 """When so many reads fail one after the other it is the store that fails, not a file."""
 
 AT_ONCE = 1024
-_MAGIC = b"ARROW1"
-_SHORTEST = 16
-"""No Arrow file is shorter: it begins and ends with those letters, and says in between how long its footer is."""
 
 
 class StoreFailure(Exception):
@@ -94,43 +91,27 @@ def _as_value(error: OlympiaError) -> StoreError:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """The code and the words for it."""
+class Flaw:
+    """What is wrong with a file: its code and the words for it."""
 
     code: str
     reason: str
 
 
-_REASONS = (
-    ("it is empty", "F202"),
-    ("it is not an Arrow file", "F203"),
-    ("it is an Arrow file, but", "F203"),
-    ("it is cut short", "F204"),
-    ("it cannot be read as an Arrow file", "F205"),
-    ("its record batch", "F205"),
-    ("its rows are not what its digest says", "F206"),
-    ("its keys are not in order", "F208"),
-    ("it points outside", "F212"),
-)
-
-
-def node_trouble(error: Exception, data: bytes | None = None) -> Trouble:
-    """What an error met while a node file was read and decoded means."""
-    if isinstance(error, PathMissing):
-        return Trouble("F201", "it is missing")
-    if isinstance(error, PathOutside):
-        return Trouble("F212", error.message)
-    if isinstance(error, Unsupported):
-        return Trouble("F207", error.message)
+def flaw_of(error: Exception, missing: str = "F201") -> Flaw:
+    """What an error met while a file was read and decoded means; `missing` is the code for a file that is not there."""
     if isinstance(error, Damaged):
-        if data and len(data) < _SHORTEST and _MAGIC.startswith(data[: len(_MAGIC)]):
-            return Trouble("F204", f"it is cut short after {len(data)} bytes")
-        code = next((code for start, code in _REASONS if error.reason.startswith(start)), "F207")
-        return Trouble(code, error.reason)
+        return Flaw(error.code, error.reason)
+    if isinstance(error, PathMissing):
+        return Flaw(missing, "it is missing")
+    if isinstance(error, PathOutside):
+        return Flaw("F212", error.message)
+    if isinstance(error, Unsupported):
+        return Flaw("F207", error.message)
     if isinstance(error, OlympiaError):
-        return Trouble("F205", f"it cannot be read: {error.message}")
+        return Flaw("F205", f"it cannot be read: {error.message}")
     # no decoder should let anything else out; if one does, the file is what it stumbled over
-    return Trouble("F205", f"it cannot be decoded: {type(error).__name__}: {str(error)[:100]}")
+    return Flaw("F205", f"it cannot be decoded: {type(error).__name__}: {str(error)[:100]}")
 
 
 @dataclass(slots=True)

@@ -83,7 +83,7 @@ class Reach:
             wanted, waiting = waiting[-NODES_AT_ONCE:], waiting[:-NODES_AT_ONCE]
             new = []
             for path, found in self._store.read_many(wanted):
-                node = decode_node(_bytes(path, found, "a node of the tree"), path, self._java).node
+                node = decode_node(_bytes("F201", path, found, "a node of the tree"), path, self._java).node
                 waiting += self._take(node, path, new)
                 self._progress.advance()
             yield wanted + new
@@ -121,13 +121,13 @@ class Reach:
             kind = waiting[path]
             what = "the catalog definition" if kind is Kind.CATALOG else f"the definition of a {kind.word}"
             cls = CatalogDef if kind is Kind.CATALOG else CLASSES[kind]
-            decode(cls, _bytes(path, data, what), path)
+            decode(cls, _bytes("F307" if kind is Kind.CATALOG else "F301", path, data, what), path)
             self._progress.advance()
 
 
-def _bytes(path: str, data: bytes | StoreError, what: str) -> bytes:
+def _bytes(code: str, path: str, data: bytes | StoreError, what: str) -> bytes:
     if isinstance(data, PathMissing):
-        raise Damaged(path, f"{what} is missing") from None
+        raise Damaged(code, path, f"{what} is missing") from None
     if isinstance(data, Exception):
         raise data
     return data

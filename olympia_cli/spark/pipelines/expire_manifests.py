@@ -85,7 +85,7 @@ def read_manifests(
     broken = {row.at: row.problem for row in sorted(problems, reverse=True) if row.unreadable}
     for row in sorted(problems):
         if row.at not in broken:
-            raise Damaged(reading.manifests[row.at], row.problem)
+            raise Damaged("", reading.manifests[row.at], row.problem)
     files = found.where("problem is null").drop("part", "expected", "problem", "unreadable")
     if broken:
         files = files.where(f"at not in ({', '.join(map(str, broken))})")

@@ -25,7 +25,7 @@ from olympia_cli.ops.fsck.run import DATA, FULL, HINTS, LOOK_BACK, STRUCTURE, Ru
 from olympia_cli.ops.fsck.verdict import Verdict
 from olympia_cli.ops.fsck.wanted import wanted_root
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.walk.files import StoreFailure, Trouble
+from olympia_cli.ops.walk.files import Flaw, StoreFailure
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines.cut import cut, with_losses
 from olympia_cli.spark.pipelines.fsck_listing import paths_frame, resting, sort_files, tally, unreached
@@ -108,7 +108,7 @@ class SparkRun(Run):
         )
         self._engine = engine
         self._reached_files: list[DataFrame] = []
-        self._disproved: dict[tuple[str, int], Trouble] = {}
+        self._disproved: dict[tuple[str, int], Flaw] = {}
         self._bad_catalogs: dict[str, CatalogFile] = {}
 
     def _prepare(self) -> None:
@@ -256,7 +256,7 @@ class SparkRun(Run):
             for number, bad in self.definitions.bad.items():
                 if number in self.definitions.unverified:
                     path, kind, _ = self.definitions.unverified[number]
-                    self._disproved[path, int(kind)] = bad.trouble
+                    self._disproved[path, int(kind)] = bad.flaw
         self._bad_catalogs |= {path: self.chain.catalogs[path] for path in self.seen.bad_catalogs}
         self.seen = copy.deepcopy(self._noted)
         self.roots = {}

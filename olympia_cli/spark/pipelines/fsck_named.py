@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from olympia_cli.errors import StoreError
-from olympia_cli.format.definitions import CLASSES
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import Kind
-from olympia_cli.ops.fsck.definitions import definition_trouble, parse_definition
 from olympia_cli.ops.fsck.versions import merge
-from olympia_cli.ops.walk.files import Files, Trouble
+from olympia_cli.ops.walk.facts import look_at_definition
+from olympia_cli.ops.walk.files import Files, Flaw
 from olympia_cli.spark.batches import text
 from olympia_cli.spark.pipelines.cut import cut
 from olympia_cli.spark.pipelines.fsck_walk import failures, key_code
@@ -126,15 +125,13 @@ def _read(catalog: CatalogPlace, batches: Iterable[pa.RecordBatch]) -> Iterator[
 
 def _judge(kind: int, path: str, data: bytes | StoreError) -> tuple[int | bool | str | None, ...]:
     """The columns that are said of a definition, in their order."""
-    if isinstance(data, Exception):
-        trouble = definition_trouble(data)
-        return None, None, trouble.code, text(trouble.reason), None, 0
-    found = parse_definition(CLASSES[Kind(kind)], data, path)
-    if isinstance(found, Trouble):
-        return None, None, found.code, text(found.reason), None, len(data)
+    found = look_at_definition(Kind(kind), data, path)
+    size = len(data) if isinstance(data, bytes) else 0
+    if isinstance(found, Flaw):
+        return None, None, found.code, text(found.reason), None, size
     definition, verified = found
     location = definition.iceberg_metadata_location if isinstance(definition, TableDef) else ""
-    return key_code(definition.id), verified, None, None, text(location) or None, len(data)
+    return key_code(definition.id), verified, None, None, text(location) or None, size
 
 
 def _overlapping(catalog: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -17,7 +17,7 @@ from olympia_cli.ops.fsck.findings import Finding
 from olympia_cli.ops.fsck.holders import Holder
 from olympia_cli.ops.fsck.run import Run
 from olympia_cli.ops.fsck.verdict import MOST_FINDINGS
-from olympia_cli.ops.walk.files import Trouble
+from olympia_cli.ops.walk.files import Flaw
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,9 +34,9 @@ class Pruned:
 
     engine: SparkEngine
     nodes: DataFrame
-    marks: list[tuple[str, str, Trouble]] = field(default_factory=list)
+    marks: list[tuple[str, str, Flaw]] = field(default_factory=list)
     unreadable: set[str] = field(default_factory=set)
-    bad: dict[Named, Trouble] = field(default_factory=dict)
+    bad: dict[Named, Flaw] = field(default_factory=dict)
     more_bad: dict[str, tuple[int, set[str]]] = field(default_factory=dict)
     unverified: dict[Named, str] = field(default_factory=dict)
     """Definitions without a digest, each with a node that names it."""
@@ -54,16 +54,16 @@ class Pruned:
         for row in rows.select("path", "readable", "marks").collect():
             if not row.readable:
                 self.unreadable.add(row.path)
-            self.marks += [(row.path, mark.path, Trouble(mark.code, mark.reason)) for mark in row.marks]
+            self.marks += [(row.path, mark.path, Flaw(mark.code, mark.reason)) for mark in row.marks]
 
-    def take_bad_definitions(self, found: DataFrame, named: DataFrame, disproved: Mapping[Named, Trouble]) -> None:
+    def take_bad_definitions(self, found: DataFrame, named: DataFrame, disproved: Mapping[Named, Flaw]) -> None:
         """Of each code the first by name, and how many more there are; and those that the log disproved."""
         # what only damaged nodes name need not be there: its name may be what is damaged
         bad = found.where("code is not null and (code != 'F301' or sure)").select("path", "kind", "code", "reason")
         for code, number in sorted(tuple(row) for row in bad.groupBy("code").count().collect()):
             of_code = bad.where(f"code = '{code}'")
             rows = of_code.orderBy("path", "kind").limit(MOST_FINDINGS).collect()
-            self.bad |= {(row.path, row.kind): Trouble(code, row.reason) for row in rows}
+            self.bad |= {(row.path, row.kind): Flaw(code, row.reason) for row in rows}
             if number > MOST_FINDINGS:
                 from pyspark.sql.functions import col
 
@@ -170,8 +170,8 @@ def fill(run: Run, pruned: Pruned, versions: Sequence[int], holders: Sequence[Ho
         graph.children[graph.numbers[parent]] = array("I", (graph.numbers[path] for path in paths))
     tops = {run.chain.path(version) for version in versions} | {holder.path for holder in holders}
     graph.doubtful.update(graph.numbers[path] for path in pruned.unreadable if path not in sure | tops)
-    for node, path, trouble in pruned.marks:
-        graph.mark(graph.numbers[node], path, trouble.code, trouble.reason)
+    for node, path, flaw in pruned.marks:
+        graph.mark(graph.numbers[node], path, flaw.code, flaw.reason)
     for column, taken in ((graph.has, pruned.has), (graph.needs, pruned.needs)):
         for node, namespace in taken:
             number = graph.namespaces.setdefault(namespace, len(graph.namespaces))
@@ -194,7 +194,7 @@ def _fill_definitions(run: Run, pruned: Pruned) -> None:
         held.setdefault(holder, []).extend([numbers[name]] * times)
     for holder, some in held.items():
         graph.names[graph.numbers[holder]] = array("I", some)
-    definitions.bad |= {numbers[name]: BadDefinition(name[0], trouble) for name, trouble in pruned.bad.items()}
+    definitions.bad |= {numbers[name]: BadDefinition(name[0], flaw) for name, flaw in pruned.bad.items()}
     for code, (count, nodes) in pruned.more_bad.items():
         definitions.more_bad[code] = (count, {graph.numbers[node] for node in nodes})
     for name, id in pruned.ids.items():

@@ -263,8 +263,8 @@ def _batch(asked: Asked, rows: Sequence[tuple[NodeFacts, int | None, int]]) -> p
     marked = pa.StructArray.from_arrays(
         [
             pa.array([text(path) for path, _ in marks], pa.string()),
-            pa.array([trouble.code for _, trouble in marks], pa.string()),
-            pa.array([text(trouble.reason) for _, trouble in marks], pa.string()),
+            pa.array([flaw.code for _, flaw in marks], pa.string()),
+            pa.array([text(flaw.reason) for _, flaw in marks], pa.string()),
         ],
         fields=list(_MARK),
     )

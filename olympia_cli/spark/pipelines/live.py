@@ -115,7 +115,7 @@ class Walk:
             self._progress.phase("reading nodes", number)
             found = found.mapInArrow(partial(_read_on, self._catalog, NODE), _FOUND)
         else:
-            raise Damaged(self._catalog.uri, f"a tree is deeper than {MAX_DEPTH} levels")
+            raise Damaged("F213", self._catalog.uri, f"a tree is deeper than {MAX_DEPTH} levels")
         self._progress.phase("reading definitions" if self._definitions else "naming definitions")
         if self._definitions:
             found = keep(found.mapInArrow(partial(_read_on, self._catalog, None), _FOUND), self._stack)
@@ -269,7 +269,7 @@ def _fresh(found: Iterator[Row]) -> Iterator[Row]:
 
 def _whole(path: str, data: bytes | StoreError, what: str) -> bytes:
     if isinstance(data, PathMissing):
-        raise Damaged(path, f"{what} is missing")
+        raise Damaged("F201", path, f"{what} is missing")
     if isinstance(data, Exception):
         raise data
     return data

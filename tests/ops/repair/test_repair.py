@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.ops.test_expire import Place
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Author
@@ -49,6 +48,7 @@ from tests.helpers.damage_sample import Sample, make_sample, read_tree
 from tests.helpers.java_catalog import sample as java_sample
 from tests.helpers.names import location, ns, select, table, view
 from tests.helpers.stores import CountingStore, CuttingStore, PowerCut, WrappedStore
+from tests.ops.expire.test_expire import Place
 
 Objects = dict[ObjectName, dict[str, Any]]
 AUTHOR = Author(by="mender@test")
