@@ -45,6 +45,10 @@ class IcebergDataChecks:
         self._scheme = scheme
         self.checked: Counter[str] = Counter()
 
+    @property
+    def data_files(self) -> int:
+        return self.checked["data_files"]
+
     def check(self, tables: Iterable[tuple[TableName, TableDef]], progress: Progress) -> Iterator[Finding]:
         """What is wrong with the data of these tables; never raises on damage."""
         progress.phase("looking at table data")

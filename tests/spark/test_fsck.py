@@ -18,10 +18,12 @@ from olympia_cli.format.paths import new_definition_path, new_node_path, parse_r
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.iceberg.data_checks import IcebergDataChecks
 from olympia_cli.names import Kind
+from olympia_cli.ops.fsck.chain import Chain, ChainReader, list_versions
+from olympia_cli.ops.fsck.examined import FULL, new_examined
 from olympia_cli.ops.fsck.fsck import Level, Report, fsck
-from olympia_cli.ops.progress import SILENT
+from olympia_cli.ops.walk.files import Files
 from olympia_cli.spark.engine import SparkEngine
-from olympia_cli.spark.pipelines.fsck import SparkRun, spark_fsck
+from olympia_cli.spark.pipelines.fsck import SparkFsck, spark_fsck
 from olympia_cli.spark.pipelines.place import CatalogPlace
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
@@ -248,15 +250,23 @@ def test_more_lost_definitions_than_anybody_wants_to_read(spark, tmp_path):
 def test_each_task_has_its_share(spark, sample):
     """Of all that is read, no task has more than its part; what this process holds of a sound catalog is nothing."""
     engine = SparkEngine(spark, CatalogPlace.at(sample.store.uri), 4)
-    run = SparkRun(engine, 2, at=None, all_versions=True, now=0, progress=SILENT)
-    run.run()
-    assert run.graph.paths == [""]
-    assert len(run.definitions or ()) == 0
-    nodes, definitions = run._reached_files
+    reader = SparkFsck(engine)
+    examined = _examine(reader, engine.catalog.store)
+    assert examined.graph.paths == []
+    assert len(examined.definitions or ()) == 0
+    nodes, definitions = reader._reached_files
     for frame, least in ((nodes, 60), (definitions, NAMESPACES * TABLES)):
         counts = [row[1] for row in frame.groupBy(spark_partition_id()).count().collect()]
         assert sum(counts) >= least
         assert max(counts) < sum(counts) / 2
+
+
+def _examine(reader, store):
+    files, chain = Files(store, lambda: False), Chain(*list_versions(store))
+    ChainReader(files, chain).find_reference()
+    examined = new_examined(files, chain, FULL)
+    reader.examine(examined, chain.kept, None, ())
+    return examined
 
 
 def test_catalogs_of_the_java_sdk_are_for_the_local_engine(spark, tmp_path):

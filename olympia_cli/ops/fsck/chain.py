@@ -20,14 +20,15 @@ from olympia_cli.format.paths import (
 )
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.fsck.findings import Finding, finding
-from olympia_cli.ops.walk.files import Files, Flaw, flaw_of
+from olympia_cli.ops.walk.files import Files
+from olympia_cli.ops.walk.flaws import Flaw, flaw_of
 from olympia_cli.storage.protocol import Store
 
 ROOTS_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class ReadRoot:
+class ChainRoot:
     """A version's root as far as it could be read."""
 
     version: int
@@ -57,7 +58,7 @@ class Chain:
     reference_version: int | None = None
     sizes: Sizes | None = None
     findings: list[Finding] = field(default_factory=list)
-    ahead: dict[int, ReadRoot] = field(default_factory=dict)
+    ahead: dict[int, ChainRoot] = field(default_factory=dict)
     """Roots that were read before their turn."""
     catalogs: dict[str, CatalogFile] = field(default_factory=dict)
 
@@ -97,7 +98,7 @@ class ChainReader:
         self.files = files
         self.chain = chain
 
-    def roots(self, versions: Sequence[int]) -> Iterator[ReadRoot]:
+    def roots(self, versions: Sequence[int]) -> Iterator[ChainRoot]:
         """The roots of versions, in that order."""
         for start in range(0, len(versions), ROOTS_AT_ONCE):
             batch = versions[start : start + ROOTS_AT_ONCE]
@@ -108,15 +109,15 @@ class ChainReader:
             if self.files.out_of_time:
                 return
 
-    def _decode(self, version: int, path: str, data: bytes | StoreError) -> ReadRoot:
+    def _decode(self, version: int, path: str, data: bytes | StoreError) -> ChainRoot:
         if isinstance(data, Exception):
-            return ReadRoot(version, path, None, None, flaw_of(data))
+            return ChainRoot(version, path, None, None, flaw_of(data))
         try:
             root = decode_root(data, path, self.chain.java)
         except Exception as error:
             # what a decoder stumbles over is damage, whatever it says
-            return ReadRoot(version, path, data, None, flaw_of(error))
-        return ReadRoot(version, path, data, root, None)
+            return ChainRoot(version, path, data, None, flaw_of(error))
+        return ChainRoot(version, path, data, root, None)
 
     def catalog(self, path: str) -> CatalogFile:
         """A catalog definition by its path; most versions share one."""
@@ -156,7 +157,7 @@ class ChainReader:
         spread = len(chain.existing) - 1
         sample = {chain.existing[spread * part // 4] for part in range(5)} | {found.version}
         votes: Counter[tuple[str, Sizes]] = Counter()
-        agree: dict[tuple[str, Sizes], ReadRoot] = {}
+        agree: dict[tuple[str, Sizes], ChainRoot] = {}
         for one in self._ahead(sorted(sample)):
             definition = self._consistent(one)
             if definition is not None:
@@ -174,7 +175,7 @@ class ChainReader:
         assert chain.reference is not None
         chain.sizes = sizes_of(chain.reference)
 
-    def _newest_readable(self) -> ReadRoot | None:
+    def _newest_readable(self) -> ChainRoot | None:
         versions = list(reversed(self.chain.existing[-1000:]))
         for at in (0, *range(1, len(versions), ROOTS_AT_ONCE)):
             for found in self._ahead(versions[at : at + ROOTS_AT_ONCE] if at else versions[:1]):
@@ -186,13 +187,13 @@ class ChainReader:
                 break
         return None
 
-    def _ahead(self, versions: Sequence[int]) -> list[ReadRoot]:
+    def _ahead(self, versions: Sequence[int]) -> list[ChainRoot]:
         """Roots before their turn; they are not read again."""
         found = list(self.roots(versions))
         self.chain.ahead |= {one.version: one for one in found}
         return found
 
-    def _consistent(self, found: ReadRoot) -> CatalogDef | None:
+    def _consistent(self, found: ChainRoot) -> CatalogDef | None:
         """The catalog definition of a version, if the root does not contradict it."""
         if found.root is None:
             return None
@@ -211,7 +212,7 @@ def sizes_of(definition: CatalogDef) -> Sizes:
     )
 
 
-def check_root(chain: Chain, found: ReadRoot) -> Iterator[Finding]:
+def check_root(chain: Chain, found: ChainRoot) -> Iterator[Finding]:
     """What a root says of itself and of the version before it."""
     version, here = found.version, [(found.version, found.version)]
     if found.root is None:
@@ -238,7 +239,7 @@ def _said(path: str | None) -> str:
     return f"{path[:100]!a}" if version is None else f"version {version}"
 
 
-def check_times(found: ReadRoot, before: ReadRoot | None) -> Iterator[Finding]:
+def check_times(found: ChainRoot, before: ChainRoot | None) -> Iterator[Finding]:
     if found.root is not None and before is not None and before.root is not None:
         back = before.root.created_at_millis - found.root.created_at_millis
         if back > 0:
@@ -246,7 +247,7 @@ def check_times(found: ReadRoot, before: ReadRoot | None) -> Iterator[Finding]:
             yield finding("F116", found.path, reason, versions=[(found.version, found.version)])
 
 
-def check_catalog(chain: Chain, found: ReadRoot, catalog: CatalogFile) -> Iterator[Finding]:
+def check_catalog(chain: Chain, found: ChainRoot, catalog: CatalogFile) -> Iterator[Finding]:
     """Whether a root and its catalog definition are of this catalog."""
     if found.root is None:
         return

@@ -14,6 +14,11 @@ from olympia_cli.ops.progress import Progress
 class DataChecks(Protocol):
     """Looks whether the metadata of tables, and the data files that they name, exist."""
 
+    @property
+    def data_files(self) -> int:
+        """How many data files were looked at."""
+        ...
+
     def check(self, tables: Iterable[tuple[TableName, TableDef]], progress: Progress) -> Iterator[Finding]:
         """What is wrong with the data of these tables; never raises on damage."""
         ...

@@ -13,7 +13,8 @@ from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import Kind, TableName
 from olympia_cli.ops.fsck.verified import Verified
 from olympia_cli.ops.walk.facts import look_at_definition
-from olympia_cli.ops.walk.files import Files, Flaw
+from olympia_cli.ops.walk.files import Files, Place
+from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.ops.walk.reach import path_digest
 
 AT_ONCE = 8192
@@ -41,8 +42,10 @@ class Definitions:
         self._numbers: dict[bytes, int] = {}
         self._ids: dict[bytes, int] = {}
         self._kinds = array("B")
-        self._waiting: list[tuple[str, int, Kind, str]] = []
+        self._waiting: list[tuple[Place, int, Kind, str]] = []
         self.id_of = array("I")
+        self.level = bytearray()
+        """The level of the node that named a definition first."""
         self.bad: dict[int, BadDefinition] = {}
         self.more_bad: dict[str, tuple[int, set[int]]] = {}
         """How many more of a code there are that nobody names, and the nodes that do name them."""
@@ -77,20 +80,12 @@ class Definitions:
     def full(self) -> bool:
         return len(self._waiting) >= AT_ONCE
 
-    def note(self, path: str, kind: Kind, key: str, doubtful: bool = False) -> int:
-        """The number of the definition at a path, which is read later unless it is known."""
-        digest = path_digest(path)
-        number = self._numbers.get(digest)
-        if number is not None and self._kinds[number] != kind:
-            # keys of two kinds name one file, so at least one of them is wrong: it is judged as either
-            digest = path_digest(f"{kind.word} {path}")
-            number = self._numbers.get(digest)
-        if number is None:
-            number = self._numbers[digest] = len(self.id_of)
-            self.id_of.append(NO_ID)
-            self._kinds.append(kind)
-            self.unread.append(1)
-            self._waiting.append((path, number, kind, key))
+    def note(self, path: str, kind: Kind, key: str, doubtful: bool = False, level: int = 0) -> int:
+        """The number of the definition at a path, which is read later unless it is known. `level` is the level of the
+        node that names it."""
+        number, new = self._numbered(path, kind, level)
+        if new:
+            self._waiting.append((Place(path, level), number, kind, key))
             if doubtful:
                 self.doubtful.add(number)
         elif not doubtful and self.doubtful:
@@ -98,11 +93,26 @@ class Definitions:
         return number
 
     def known(self, path: str, kind: Kind) -> int:
-        """The number of a definition that is not to be read here."""
-        number = self.note(path, kind, "")
-        self._waiting.clear()
+        """The number of a definition that was read elsewhere."""
+        number, _ = self._numbered(path, kind, 0)
         self.unread[number] = 0
         return number
+
+    def _numbered(self, path: str, kind: Kind, level: int) -> tuple[int, bool]:
+        digest = path_digest(path)
+        number = self._numbers.get(digest)
+        if number is not None and self._kinds[number] != kind:
+            # keys of two kinds name one file, so at least one of them is wrong: it is judged as either
+            digest = path_digest(f"{kind.word} {path}")
+            number = self._numbers.get(digest)
+        if number is not None:
+            return number, False
+        number = self._numbers[digest] = len(self.id_of)
+        self.id_of.append(NO_ID)
+        self._kinds.append(kind)
+        self.unread.append(1)
+        self.level.append(min(level, 255))
+        return number, True
 
     def set_id(self, number: int, digest: bytes) -> None:
         self.id_of[number] = self._ids.setdefault(digest, len(self._ids) + 1)
@@ -116,13 +126,13 @@ class Definitions:
         """Read what is waiting. At the level of data each table comes out, once for each metadata location."""
         waiting, self._waiting = self._waiting, []
         if self._verified is not None:
-            waiting = [one for one in waiting if not self._known(*one)]
+            waiting = [known for known in waiting if not self._known(*known)]
         for start in range(0, len(waiting), 1024):
             if self._files.out_of_time:
                 return
             batch = waiting[start : start + 1024]
-            read = self._files.read_many([path for path, *_ in batch])
-            for (path, number, kind, key), (_, data) in zip(batch, read, strict=True):
+            read = self._files.definitions([place for place, *_ in batch])
+            for (_, number, kind, key), ((path, _), data) in zip(batch, read, strict=True):
                 self.unread[number] = 0
                 self.read_count += 1
                 self._files.progress.advance()
@@ -130,12 +140,12 @@ class Definitions:
                 if table is not None:
                     yield table
 
-    def _known(self, path: str, number: int, kind: Kind, key: str) -> bool:
+    def _known(self, place: Place, number: int, kind: Kind, key: str) -> bool:
         """Whether the definition was found whole before. Table data is looked at anew, so tables are read then."""
         assert self._verified is not None
         if self._data and kind is Kind.TABLE:
             return False
-        id = self._verified.find(path)
+        id = self._verified.find(place.path)
         if id is None:
             return False
         self.set_id(number, id)

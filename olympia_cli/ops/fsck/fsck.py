@@ -11,20 +11,20 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from olympia_cli.catalog.clock import Clock, SystemClock
 from olympia_cli.errors import OlympiaError
 from olympia_cli.names import Reference, time_text
 from olympia_cli.ops.fsck.data import DataChecks
+from olympia_cli.ops.fsck.examined import Engine
 from olympia_cli.ops.fsck.findings import Finding, Severity, describe_finding
+from olympia_cli.ops.fsck.local import LocalEngine
+from olympia_cli.ops.fsck.run import Run
 from olympia_cli.ops.fsck.verified import Verified
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.walk.files import StoreFailure
+from olympia_cli.ops.walk.files import Files, StoreFailure
 from olympia_cli.storage.protocol import Store
-
-if TYPE_CHECKING:
-    from olympia_cli.ops.fsck.run import Outcome
 
 LAST_FSCK = "ops/last-fsck.json"
 
@@ -73,25 +73,23 @@ def fsck(
     max_duration: float | None = None,
     data: DataChecks | None = None,
     progress: Progress = SILENT,
+    engine: Engine | None = None,
 ) -> Report:
-    """Check a catalog: the latest version, the one that `at` means, or all of them.
+    """Check a catalog: the latest version, the one that `at` means, or all of them. `engine` reads the many files; this
+    process if none is given.
 
     CatalogNotFound when there is nothing of a catalog at all; VersionNotFound when `at` means no version. The store's
     own failure passes when it is not about single files.
     """
-    from olympia_cli.ops.fsck.run import Run
-
     clock = clock if clock is not None else SystemClock()
     run = Run(
-        store,
+        Files(store, _timer(clock, max_duration), progress),
+        engine if engine is not None else LocalEngine(data),
         depth=list(Level).index(level),
         at=at,
         all_versions=all_versions,
         now=clock.now_millis(),
         verified=verified,
-        out_of_time=_timer(clock, max_duration),
-        data=data,
-        progress=progress,
     )
     try:
         found = run.run()
@@ -99,11 +97,6 @@ def fsck(
         raise failure.error from None
     if verified is not None:
         verified.save()
-    return report_of(level, found)
-
-
-def report_of(level: Level, found: Outcome) -> Report:
-    """What a run found, as a report."""
     return Report(
         level,
         found.checked,

@@ -23,7 +23,8 @@ from olympia_cli.format.paths import (
 )
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, DistributedTransactionDef
 from olympia_cli.ops.fsck.findings import Finding, finding
-from olympia_cli.ops.walk.files import Files, StoreFailure, flaw_of
+from olympia_cli.ops.walk.files import Files, StoreFailure
+from olympia_cli.ops.walk.flaws import flaw_of
 
 MODES = ("full", "partial", "minimal")
 

@@ -17,7 +17,8 @@ from olympia_cli.ops.expire.manifest import decode_manifest, named_files
 from olympia_cli.ops.fsck.definitions import BadDefinition, Definitions
 from olympia_cli.ops.fsck.findings import Finding, finding
 from olympia_cli.ops.fsck.graph import Graph, read_node
-from olympia_cli.ops.walk.files import Files, Flaw
+from olympia_cli.ops.walk.files import Files
+from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.ops.walk.reach import path_digest
 
 NAMED = 20

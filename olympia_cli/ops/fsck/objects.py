@@ -12,7 +12,8 @@ from olympia_cli.names import ObjectName
 from olympia_cli.ops.fsck.actions import follow_names, read_actions
 from olympia_cli.ops.fsck.graph import NOWHERE, Graph, read_node
 from olympia_cli.ops.fsck.versions import Ranges, inside
-from olympia_cli.ops.walk.files import Files, rest_of_node
+from olympia_cli.ops.walk.files import Files
+from olympia_cli.ops.walk.remains import remains_of_node
 
 MOST_NODES = 2000
 """So many nodes are read, at most, to name what one damaged file hits."""
@@ -59,10 +60,10 @@ class Objects:
         found: set[str] = set()
         complete = False
         if isinstance(data, bytes):
-            rest = rest_of_node(data, self._keys)
-            complete = rest.complete
-            found.update(key for key, _ in rest.entries)
-            for child in rest.children:
+            remains = remains_of_node(data, self._keys)
+            complete = remains.complete
+            found.update(key for key, _ in remains.entries)
+            for child in remains.children:
                 found.update(self._below(child))
         if complete:
             return Hit(self._named(sorted(found)))
@@ -118,13 +119,15 @@ class Objects:
                 found: Iterable[tuple[str, str | None]] = zip(node.keys, node.values, strict=True)
             else:
                 data = self._files.read(path)
-                found = rest_of_node(data, self._keys).entries if isinstance(data, bytes) else ()
+                found = remains_of_node(data, self._keys).entries if isinstance(data, bytes) else ()
             for key, value in found:
                 if value is not None:
                     yield number, key, value
 
-    def reached(self, root: int) -> list[int]:
+    def reached(self, root: int | None) -> list[int]:
         """The nodes of the tree below a node, by the graph alone."""
+        if root is None:
+            return []
         seen, waiting = {root}, [root]
         while waiting:
             for child in self._graph.children[waiting.pop()]:

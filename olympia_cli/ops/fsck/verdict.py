@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.names import ObjectName, TableName
 from olympia_cli.ops.fsck.definitions import NO_ID
+from olympia_cli.ops.fsck.examined import Examined
 from olympia_cli.ops.fsck.findings import Finding, Severity, finding, ranges
 from olympia_cli.ops.fsck.hints import REPAIR, SALVAGE
 from olympia_cli.ops.fsck.objects import MOST_HOLDERS, MOST_NAMING, Hit, Objects
 from olympia_cli.ops.fsck.versions import Radius, Ranges, VersionChecks, inside, merge, without
 from olympia_cli.ops.walk.facts import look_at_definition
-from olympia_cli.ops.walk.files import Flaw
-
-if TYPE_CHECKING:
-    from olympia_cli.ops.fsck.run import Run
+from olympia_cli.ops.walk.flaws import Flaw
 
 MOST_FINDINGS = 1000
 """Of one code; what is beyond that is summed up in one more."""
@@ -38,54 +35,55 @@ class _Group:
 
 
 class Verdict:
-    """What a run has found so far. Asking it changes nothing, so a run may go on and ask again."""
+    """THE verdict on what was examined. Asking it changes nothing, so more may be examined, and it be asked again."""
 
-    def __init__(self, run: Run, asked: Sequence[int]) -> None:
-        self._run = run
-        self._asked = asked
-        self._graph = run.graph
+    def __init__(self, examined: Examined, versions: Sequence[int]) -> None:
+        """`versions` are those that somebody asked for."""
+        self._examined = examined
+        self._asked = versions
+        self._graph = examined.graph
         self._groups = self._grouped()
         self._holders = self._naming()
         bad = {node for group in self._groups.values() for node in group.nodes}
         bad.update(node for nodes in self._holders.values() for node in nodes)
-        if run.definitions is not None:
-            bad.update(node for _, nodes in run.definitions.more_bad.values() for node in nodes)
-        who = {node: [one.who for one in holders] for node, holders in run.holders.items()}
-        versions = {number: version for version, number in run.roots.items()}
-        self._radius = Radius(self._graph, versions, who, bad)
-        self._codes = {one.who: one.code for holders in run.holders.values() for one in holders}
-        self._objects = Objects(run.files, self._graph, run.keys, run.chain.java, run.chain.path)
-        self._versions = [version for version in sorted(run.roots) if version not in run.seen.unreadable]
+        if examined.definitions is not None:
+            bad.update(node for _, nodes in examined.definitions.more_bad.values() for node in nodes)
+        who = {node: [one.who for one in holders] for node, holders in examined.holders.items()}
+        self._radius = Radius(self._graph, examined.versions, who, bad)
+        self._codes = {one.who: one.code for holders in examined.holders.values() for one in holders}
+        chain = examined.chain
+        self._objects = Objects(examined.files, self._graph, examined.keys, chain.java, chain.path)
+        self._versions = [version for version in sorted(examined.roots) if version not in examined.notes.unreadable]
 
     @property
     def hides_files(self) -> bool:
         """Whether something that could lead to files cannot be read."""
-        return bool(self._run.seen.unreadable) or any(code in _HIDES_KEYS for code, _ in self._groups)
+        return bool(self._examined.notes.unreadable) or any(code in _HIDES_KEYS for code, _ in self._groups)
 
     def findings(self, objects: bool) -> list[Finding]:
         """All of them; `objects` says whether files are read again to name what is hit."""
-        run = self._run
-        found = [*run.findings, *run.seen.findings, *self._data(run.extra)]
+        examined = self._examined
+        found = [*examined.findings, *examined.notes.findings, *self._data(examined.data_findings)]
         found += self._catalogs()
         found += self._nodes(objects)
         found += self._definitions(objects)
-        if run.depth and not run.files.stopped:
+        if examined.depth and not examined.files.stopped:
             found += self._whole_versions(objects)
         found += self._without_digest()
         return found
 
     def last_sound(self, findings: Iterable[Finding]) -> int | None:
         """The newest version looked at that no error hits."""
-        if self._run.files.stopped:
+        if self._examined.files.stopped:
             return None
         hit = merge(one for found in findings if found.severity is Severity.ERROR for one in found.versions)
-        looked = self._versions if self._run.depth else self._asked
+        looked = self._versions if self._examined.depth else self._asked
         return next((version for version in reversed(looked) if not inside(version, hit)), None)
 
     def with_hints(self, findings: Sequence[Finding]) -> list[Finding]:
         """The findings in order of importance, each with what to do next."""
-        newest, sound = self._run.chain.latest, self.last_sound(findings)
-        gap = any(found.code == "F101" and found.versions[0][0] > self._run.chain.oldest for found in findings)
+        newest, sound = self._examined.chain.latest, self.last_sound(findings)
+        gap = any(found.code == "F101" and found.versions[0][0] > self._examined.chain.oldest for found in findings)
         out = []
         for found in findings:
             if found.severity is Severity.ERROR and not found.hint:
@@ -120,7 +118,7 @@ class Verdict:
             versions = self._radius.versions(group.nodes)
             hit = Hit()
             if objects and counts[code] <= MOST_EXPLAINED:
-                hit = self._objects.of_node(path, versions, self._run.chain.kept)
+                hit = self._objects.of_node(path, versions, self._examined.chain.kept)
             yield self._finding(code, path, group.reason, group.nodes, hit)
         for code, nodes in rest.items():
             yield self._finding(code, "", f"{counts[code] - MOST_FINDINGS:,} files more like these", nodes, Hit())
@@ -141,7 +139,7 @@ class Verdict:
 
     def _naming(self) -> dict[int, list[int]]:
         """The nodes that name each bad definition."""
-        definitions = self._run.definitions
+        definitions = self._examined.definitions
         bad = definitions.bad.keys() if definitions is not None else set()
         found: dict[int, list[int]] = {}
         if bad:
@@ -151,7 +149,7 @@ class Verdict:
         return found
 
     def _definitions(self, objects: bool) -> Iterator[Finding]:
-        definitions = self._run.definitions
+        definitions = self._examined.definitions
         if definitions is None:
             return
         counts: dict[str, int] = {}
@@ -176,13 +174,13 @@ class Verdict:
             yield self._finding(code, "", f"{count:,} files more like these", held, Hit())
 
     def _catalogs(self) -> Iterator[Finding]:
-        for path, versions in self._run.seen.bad_catalogs.items():
-            flaw = self._run.chain.catalogs[path].flaw or Flaw("F307", "")
+        for path, versions in self._examined.notes.bad_catalogs.items():
+            flaw = self._examined.chain.catalogs[path].flaw or Flaw("F307", "")
             yield finding(flaw.code, path, flaw.reason, versions=ranges(versions))
 
     def _data(self, found: Iterable[Finding]) -> Iterator[Finding]:
         """Findings about table data, with the versions that have the table with that metadata."""
-        definitions, keys = self._run.definitions, self._run.keys
+        definitions, keys = self._examined.definitions, self._examined.keys
         for one in found:
             if one.versions or definitions is None or keys is None or not one.path:
                 yield one
@@ -192,16 +190,15 @@ class Verdict:
                 tables = [name for name in one.objects if isinstance(name, TableName)]
                 numbers = {number for name in tables for number in definitions.of_table(keys.encode(name))}
             nodes = [node for node, names in enumerate(self._graph.names) if not numbers.isdisjoint(names)]
-            roots = {number: version for version, number in self._run.roots.items()}
-            yield replace(one, versions=Radius(self._graph, roots, {}, nodes).versions(nodes))
+            yield replace(one, versions=Radius(self._graph, self._examined.versions, {}, nodes).versions(nodes))
 
     # Whole versions
 
     def _whole_versions(self, objects: bool) -> Iterator[Finding]:
-        run = self._run
-        catalog_id = run.chain.reference.id if run.chain.reference is not None else ""
-        checks = VersionChecks(self._graph, run.definitions, catalog_id)
-        checks.run([run.roots[version] for version in self._versions])
+        examined = self._examined
+        catalog_id = examined.chain.reference.id if examined.chain.reference is not None else ""
+        checks = VersionChecks(self._graph, examined.definitions, catalog_id)
+        checks.run([examined.roots[version] for version in self._versions])
         end = len(self._versions)
         for count, (node, spans) in enumerate(checks.twice.all(end)):
             path = self._graph.paths[node]
@@ -223,7 +220,7 @@ class Verdict:
         return ranges(version for first, end in spans for version in self._versions[first:end])
 
     def _homeless(self, namespace: int, name: str, versions: Ranges) -> Finding:
-        nodes = self._objects.reached(self._run.roots[versions[-1][1]])
+        nodes = self._objects.reached(self._examined.roots[versions[-1][1]])
         nodes = [node for node in nodes if namespace in self._graph.needs[node]]
         path, found = "", []
         for node, key, _ in self._objects.entries(nodes):
@@ -235,7 +232,7 @@ class Verdict:
         return finding("F306", path, reason, versions=versions, objects=found)
 
     def _same_ids(self, checks: VersionChecks, end: int) -> Iterator[Finding]:
-        definitions = self._run.definitions
+        definitions = self._examined.definitions
         same = list(checks.same_id.all(end))
         if definitions is None or not same:
             return
@@ -275,9 +272,9 @@ class Verdict:
 
     def _with_ids(self, version: int, numbers: set[int]) -> tuple[int, dict[ObjectName, str]]:
         """How many objects of a version have these definitions, or one of them the catalog's id; and who they are."""
-        definitions = self._run.definitions
+        definitions = self._examined.definitions
         assert definitions is not None
-        nodes = self._objects.reached(self._run.roots[version])
+        nodes = self._objects.reached(self._examined.roots[version])
         nodes = [node for node in nodes if not numbers.isdisjoint(self._graph.names[node])]
         total = sum(number in numbers for node in nodes for number in self._graph.names[node])
         found: dict[ObjectName, str] = {}
@@ -291,15 +288,15 @@ class Verdict:
         return total, found
 
     def _id(self, path: str, name: ObjectName) -> str:
-        data = self._run.files.read(path)
+        data = self._examined.files.read(path)
         parsed = look_at_definition(name.kind, data, path)
         return parsed[0].id if isinstance(parsed, tuple) else ""
 
     def _without_digest(self) -> Iterator[Finding]:
-        run = self._run
-        count = run.seen.without_digest + self._graph.without_digest
-        count += run.definitions.without_digest if run.definitions is not None else 0
-        count += sum(one.definition is not None and not one.verified for one in run.chain.catalogs.values())
+        examined = self._examined
+        count = examined.notes.without_digest + self._graph.without_digest
+        count += examined.definitions.without_digest if examined.definitions is not None else 0
+        count += sum(one.definition is not None and not one.verified for one in examined.chain.catalogs.values())
         if count:
             files = "1 file has" if count == 1 else f"{count:,} files have"
             yield finding("F904", "", f"{files} no digest, so only what they hold could be checked")

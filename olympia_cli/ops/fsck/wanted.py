@@ -8,10 +8,10 @@ from olympia_cli.catalog.exports import parse_record
 from olympia_cli.catalog.snapshot import EXPORT_PREFIX
 from olympia_cli.errors import ExportNotFound, VersionNotFound
 from olympia_cli.names import Ago, AtExport, AtTime, AtVersion, Latest, Reference
-from olympia_cli.ops.fsck.chain import Chain, ReadRoot
+from olympia_cli.ops.fsck.chain import Chain, ChainRoot
 
 
-def wanted_root(chain: Chain, at: Reference | None, now: int) -> Callable[[ReadRoot], bool]:
+def wanted_root(chain: Chain, at: Reference | None, now: int) -> Callable[[ChainRoot], bool]:
     """Whether a root fits a reference; of all that do the last one is meant."""
     if isinstance(at, AtTime | Ago):
         millis = at.millis if isinstance(at, AtTime) else now - at.millis

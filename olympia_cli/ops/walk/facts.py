@@ -15,7 +15,8 @@ from olympia_cli.format.node import Node
 from olympia_cli.format.node_file import decode_node
 from olympia_cli.format.paths import FileKind, check_pointer, file_kind, parse_root_path
 from olympia_cli.names import Kind
-from olympia_cli.ops.walk.files import Flaw, flaw_of, rest_of_node
+from olympia_cli.ops.walk.flaws import Flaw, flaw_of
+from olympia_cli.ops.walk.remains import remains_of_node
 from olympia_cli.tree.edit import max_keys, min_keys
 
 _ROOT_INSIDE = "it is the root of a version, and stands inside a tree"
@@ -61,12 +62,12 @@ class NodeRules:
     def look(self, path: str, data: bytes | StoreError) -> NodeFacts:
         """A file that stands inside a tree."""
         if isinstance(data, Exception):
-            return self._rest(path, b"", [(path, flaw_of(data))])
+            return self._remains(path, b"", [(path, flaw_of(data))])
         try:
             file = decode_node(data, path, self.java)
         except Exception as error:
             # what a decoder stumbles over is damage, whatever it says
-            return self._rest(path, data, [(path, flaw_of(error))])
+            return self._remains(path, data, [(path, flaw_of(error))])
         is_root = parse_root_path(path) is not None
         marks = []
         if CATALOG_DEF in file.system and not is_root:
@@ -75,7 +76,7 @@ class NodeRules:
 
     def look_at_root(self, path: str, node: Node | bytes) -> NodeFacts:
         """The top of a tree; of one that cannot be decoded its bytes are given."""
-        return self._rest(path, node, []) if isinstance(node, bytes) else self._facts(path, node, True, True, [])
+        return self._remains(path, node, []) if isinstance(node, bytes) else self._facts(path, node, True, True, [])
 
     def _facts(self, path: str, node: Node, is_root: bool, verified: bool, marks: list[Marked]) -> NodeFacts:
         marks += self._check_fill(node, path, is_root)
@@ -147,16 +148,18 @@ class NodeRules:
             marks.append((path, Flaw("F215", f"the key {bad[0].strip()[:60]!a} is of no object{more}")))
         return tuple(has), tuple(needs), tuple(names)
 
-    def _rest(self, path: str, data: bytes, marks: list[Marked]) -> NodeFacts:
+    def _remains(self, path: str, data: bytes, marks: list[Marked]) -> NodeFacts:
         """What can still be read of a damaged node: what it leads to is not lost, and not an orphan."""
         children: tuple[str, ...] = ()
         names: tuple[Named, ...] = ()
         if data:
-            rest = rest_of_node(data, self.keys)
-            children = tuple(path for path in rest.children if file_kind(path) is FileKind.NODE)
+            remains = remains_of_node(data, self.keys)
+            children = tuple(path for path in remains.children if file_kind(path) is FileKind.NODE)
             if self.names and self.keys is not None:
                 decode = self.keys.decode
-                named = [(key, path) for key, path in rest.entries if path and file_kind(path) is FileKind.DEFINITION]
+                named = [
+                    (key, path) for key, path in remains.entries if path and file_kind(path) is FileKind.DEFINITION
+                ]
                 names = tuple((path, decode(key, "").kind, key) for key, path in named)
         return NodeFacts(path, False, children=children, names=names, marks=tuple(marks))
 

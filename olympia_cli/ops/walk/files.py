@@ -1,22 +1,23 @@
-"""Reading files for fsck: what is wrong with one is a value, and time may run out."""
+"""Reading files that may be damaged: what is wrong with one is a value, and time may run out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from olympia_cli.errors import Damaged, OlympiaError, PathMissing, PathOutside, StoreError, Unsupported
-from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
-from olympia_cli.format.node_file import N_KEYS
-from olympia_cli.format.paths import FileKind, check_pointer, file_kind
-from olympia_cli.format.salvage import salvage
+from olympia_cli.errors import OlympiaError, PathMissing, PathOutside, StorageFailed, StoreError
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.storage.protocol import Store
 
 FAILURES_IN_A_ROW = 20
 """When so many reads fail one after the other it is the store that fails, not a file."""
 
-AT_ONCE = 1024
+
+class Place(NamedTuple):
+    """Where a file is, and the level of the tree on which it is or is named; a root's is 1."""
+
+    path: str
+    level: int
 
 
 class StoreFailure(Exception):
@@ -64,6 +65,15 @@ class Files:
             for path in wanted[done + 1 :]:
                 yield path, self._counted(self._read_alone(path))
 
+    def nodes(self, places: Sequence[Place]) -> Iterator[tuple[Place, bytes | StoreError]]:
+        """Nodes in order."""
+        for place, (_, data) in zip(places, self.read_many(place.path for place in places), strict=True):
+            yield place, data
+
+    def definitions(self, places: Sequence[Place]) -> Iterator[tuple[Place, bytes | StoreError]]:
+        """Definitions in order."""
+        return self.nodes(places)
+
     def _read_alone(self, path: str) -> bytes | StoreError:
         try:
             return self.store.read(path)
@@ -82,90 +92,4 @@ class Files:
 
 
 def _as_value(error: OlympiaError) -> StoreError:
-    from olympia_cli.errors import StorageFailed
-
     return error if isinstance(error, StoreError) else StorageFailed(error.message)
-
-
-# What is wrong with a file
-
-
-@dataclass(frozen=True, slots=True)
-class Flaw:
-    """What is wrong with a file: its code and the words for it."""
-
-    code: str
-    reason: str
-
-
-def flaw_of(error: Exception, missing: str = "F201") -> Flaw:
-    """What an error met while a file was read and decoded means; `missing` is the code for a file that is not there."""
-    if isinstance(error, Damaged):
-        return Flaw(error.code, error.reason)
-    if isinstance(error, PathMissing):
-        return Flaw(missing, "it is missing")
-    if isinstance(error, PathOutside):
-        return Flaw("F212", error.message)
-    if isinstance(error, Unsupported):
-        return Flaw("F207", error.message)
-    if isinstance(error, OlympiaError):
-        return Flaw("F205", f"it cannot be read: {error.message}")
-    # no decoder should let anything else out; if one does, the file is what it stumbled over
-    return Flaw("F205", f"it cannot be decoded: {type(error).__name__}: {str(error)[:100]}")
-
-
-@dataclass(slots=True)
-class Rest:
-    """What can still be read of a damaged node: its keys and values, and its children."""
-
-    entries: list[tuple[str, str | None]] = field(default_factory=list)
-    children: list[str] = field(default_factory=list)
-    complete: bool = False
-    """Whether those are all the keys that the node says it has."""
-
-
-def rest_of_node(data: bytes, keys: KeyCodec | None) -> Rest:
-    """What there is left of a node that could not be decoded. Only what makes sense is taken."""
-    rest = Rest()
-    try:
-        rows = salvage(data).rows
-    except Exception:
-        # the salvage promises not to raise; a promise is no reason to crash where damage is expected
-        return rest
-    expected: int | None = None
-    pivot = False
-    root = False
-    for key, value, child in rows:
-        if key is None:
-            pivot = True
-        elif not pivot and isinstance(key, str) and isinstance(value, str):
-            root = root or key == CATALOG_DEF
-            if key == N_KEYS and value.isascii() and value.isdigit() and len(value) < 10:
-                expected = int(value)
-        if isinstance(child, str) and _inside(child):
-            rest.children.append(child)
-        if isinstance(key, str) and _possible(key, keys):
-            path = value if isinstance(value, str) and _inside(value) else None
-            if root and (path is None or file_kind(path) is not FileKind.DEFINITION):
-                continue  # most likely an action row
-            rest.entries.append((key, path))
-    rest.complete = expected is not None and len({key for key, _ in rest.entries}) >= expected
-    return rest
-
-
-def _inside(pointer: str) -> bool:
-    try:
-        check_pointer(pointer, "")
-    except Damaged:
-        return False
-    return True
-
-
-def _possible(key: str, keys: KeyCodec | None) -> bool:
-    if keys is None:
-        return False
-    try:
-        keys.decode(key, "")
-    except Damaged:
-        return False
-    return True

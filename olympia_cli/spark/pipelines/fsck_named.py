@@ -16,7 +16,8 @@ from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.versions import merge
 from olympia_cli.ops.walk.facts import look_at_definition
-from olympia_cli.ops.walk.files import Files, Flaw
+from olympia_cli.ops.walk.files import Files
+from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.spark.batches import text
 from olympia_cli.spark.pipelines.cut import cut
 from olympia_cli.spark.pipelines.fsck_walk import failures, key_code

@@ -1,5 +1,5 @@
-"""From DataFrames to the local engine's graph: of all nodes only those that something is wrong with, and what leads to
-them. So this process holds as much as damage hits, and nothing of what is sound.
+"""From DataFrames to the graph: of all nodes only those that something is wrong with, and what leads to them. So this
+process holds as much as damage hits, and nothing of what is sound.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.names import Kind, TableName
 from olympia_cli.ops.fsck.definitions import MAX_UNVERIFIED, BadDefinition
+from olympia_cli.ops.fsck.examined import Examined
 from olympia_cli.ops.fsck.findings import Finding
 from olympia_cli.ops.fsck.holders import Holder
-from olympia_cli.ops.fsck.run import Run
 from olympia_cli.ops.fsck.verdict import MOST_FINDINGS
-from olympia_cli.ops.walk.files import Flaw
+from olympia_cli.ops.walk.flaws import Flaw
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -149,9 +149,9 @@ class Pruned:
         return found
 
 
-def fill(run: Run, pruned: Pruned, versions: Sequence[int], holders: Sequence[Holder]) -> None:
-    """Put what was found into a run's graph and definitions."""
-    graph, definitions = run.graph, run.definitions
+def fill(into: Examined, pruned: Pruned, versions: Sequence[int], holders: Sequence[Holder]) -> None:
+    """Put what was found into the graph and the definitions."""
+    graph, definitions = into.graph, into.definitions
     wanted = pruned.wanted()
     edges = pruned.edges_above(wanted)
     children: dict[str, list[str]] = {}
@@ -164,11 +164,9 @@ def fill(run: Run, pruned: Pruned, versions: Sequence[int], holders: Sequence[Ho
         number = graph.number(path)[0]
         if path in pruned.unreadable:
             graph.unreadable.add(number)
-        else:
-            graph.height[number] = 1
     for parent, paths in children.items():
         graph.children[graph.numbers[parent]] = array("I", (graph.numbers[path] for path in paths))
-    tops = {run.chain.path(version) for version in versions} | {holder.path for holder in holders}
+    tops = {into.chain.path(version) for version in versions} | {holder.path for holder in holders}
     graph.doubtful.update(graph.numbers[path] for path in pruned.unreadable if path not in sure | tops)
     for node, path, flaw in pruned.marks:
         graph.mark(graph.numbers[node], path, flaw.code, flaw.reason)
@@ -177,16 +175,14 @@ def fill(run: Run, pruned: Pruned, versions: Sequence[int], holders: Sequence[Ho
             number = graph.namespaces.setdefault(namespace, len(graph.namespaces))
             column[graph.numbers[node]] = array("I", [*column[graph.numbers[node]], number])
     if definitions is not None:
-        _fill_definitions(run, pruned)
-    # all versions that nothing is wrong with are one node
-    sound = graph.number("")[0]
-    run.roots |= {version: graph.numbers.get(run.chain.path(version), sound) for version in versions}
+        _fill_definitions(into, pruned)
+    into.roots |= {version: graph.numbers.get(into.chain.path(version)) for version in versions}
     for holder in holders:
-        run.holders.setdefault(graph.number(holder.path)[0], []).append(holder)
+        into.holders.setdefault(graph.number(holder.path)[0], []).append(holder)
 
 
-def _fill_definitions(run: Run, pruned: Pruned) -> None:
-    graph, definitions = run.graph, run.definitions
+def _fill_definitions(into: Examined, pruned: Pruned) -> None:
+    graph, definitions = into.graph, into.definitions
     assert definitions is not None
     numbers = {name: definitions.known(name[0], Kind(name[1])) for _, name in pruned.names}
     held: dict[str, list[int]] = {}
@@ -201,13 +197,13 @@ def _fill_definitions(run: Run, pruned: Pruned) -> None:
         definitions.set_id(numbers[name], id.to_bytes(8, "big", signed=True))
     for name, (location, key) in pruned.tables.items():
         definitions.note_table(numbers[name], location, key)
-    _fill_unverified(run, pruned, numbers)
+    _fill_unverified(into, pruned, numbers)
 
 
-def _fill_unverified(run: Run, pruned: Pruned, numbers: dict[Named, int]) -> None:
+def _fill_unverified(into: Examined, pruned: Pruned, numbers: dict[Named, int]) -> None:
     """The keys of definitions without a digest are in the nodes that name them."""
-    assert run.definitions is not None
-    for holder, data in run.files.read_many(sorted(set(pruned.unverified.values()))):
-        for path, kind, key in run.rules.look(holder, data).names:
+    assert into.definitions is not None
+    for holder, data in into.files.read_many(sorted(set(pruned.unverified.values()))):
+        for path, kind, key in into.rules.look(holder, data).names:
             if pruned.unverified.get((path, int(kind))) == holder:
-                run.definitions.unverified[numbers[path, int(kind)]] = (path, kind, key)
+                into.definitions.unverified[numbers[path, int(kind)]] = (path, kind, key)

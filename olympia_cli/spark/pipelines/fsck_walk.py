@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import parse_root_path
-from olympia_cli.ops.fsck.chain import ROOTS_AT_ONCE, CatalogFile, Chain, ChainReader, ReadRoot
+from olympia_cli.ops.fsck.chain import ROOTS_AT_ONCE, CatalogFile, Chain, ChainReader, ChainRoot
 from olympia_cli.ops.fsck.findings import ranges
-from olympia_cli.ops.fsck.roots import RootChecks, RootsSeen
+from olympia_cli.ops.fsck.roots import RootChecks, RootNotes
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.facts import NodeFacts, NodeRules
 from olympia_cli.ops.walk.files import Files, StoreFailure
@@ -103,14 +103,14 @@ def asked_of(
 class Chained:
     """What runs of versions said of their roots."""
 
-    seen: RootsSeen = field(default_factory=RootsSeen)
+    notes: RootNotes = field(default_factory=RootNotes)
     catalogs: dict[str, CatalogFile] = field(default_factory=dict)
     wanted: int | None = None
     bytes: int = 0
 
 
 def look_at_roots(
-    engine: SparkEngine, asked: Asked, *, follow: bool, note: bool, wanted: Callable[[ReadRoot], bool] | None = None
+    engine: SparkEngine, asked: Asked, *, follow: bool, note: bool, wanted: Callable[[ChainRoot], bool] | None = None
 ) -> DataFrame:
     """Rows for the roots of all versions asked for: with `follow` what they hold, and with what was seen of each run in
     between. `note` says whether they are looked at as a chain; `wanted` which of them somebody asked for."""
@@ -131,7 +131,7 @@ def collect_chain(frame: DataFrame) -> Chained:
     found = [pickle.loads(row.seen) for row in frame.where("seen is not null").select("seen").collect()]
     chained = Chained()
     for _, one in sorted(found, key=lambda pair: pair[0]):
-        chained.seen.add(one.seen)
+        chained.notes.add(one.notes)
         chained.catalogs.update(one.catalogs)
         chained.wanted = one.wanted if one.wanted is not None else chained.wanted
         chained.bytes += one.bytes
@@ -174,13 +174,13 @@ def _look_at_roots(
     asked: Asked,
     follow: bool,
     note: bool,
-    wanted: Callable[[ReadRoot], bool] | None,
+    wanted: Callable[[ChainRoot], bool] | None,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     files = _files(asked)
     reader = ChainReader(files, pickle.loads(asked.chain))
     chained = Chained()
-    checks = RootChecks(reader, chained.seen, actions=asked.actions)
+    checks = RootChecks(reader, chained.notes, actions=asked.actions)
     places = (row["id"] for row in rows_of(batches))
     first: int | None = None
     with failures():
@@ -202,7 +202,7 @@ def _look_at_roots(
         yield pa.RecordBatch.from_pylist([{"seen": pickle.dumps((first, chained))}], schema=_ARROW)
 
 
-def _before(asked: Asked, reader: ChainReader, place: int) -> ReadRoot | None:
+def _before(asked: Asked, reader: ChainReader, place: int) -> ChainRoot | None:
     """The last root before a place that can be read."""
     for at in reversed(range(place)):
         [root] = reader.roots([asked.version(at)])

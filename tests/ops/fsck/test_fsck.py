@@ -443,6 +443,7 @@ def test_files_of_a_version_that_is_committed_meanwhile_are_no_orphans(store):
 
 def test_tables_are_handed_to_the_data_checks_once_for_each_location(store):
     class Checks:
+        data_files = 0
         seen: list[tuple[TableName, str]] = []  # noqa: RUF012
 
         def check(self, tables: Any, progress: Any) -> Iterator[Any]:
@@ -461,6 +462,8 @@ def test_tables_are_handed_to_the_data_checks_once_for_each_location(store):
 
 def test_data_checks_may_stop_early(store):
     class Lazy:
+        data_files = 0
+
         def check(self, tables: Any, progress: Any) -> Iterator[Any]:
             next(iter(tables))
             return iter(())

@@ -1,0 +1,242 @@
+"""From roots to the graph of all that they lead to, each node read once.
+
+Every rule of a tree is about a node and its children once each node is summed up by the first and last key of its
+subtree and its height. So leaves are summed up and let go as they come, inner nodes when all of their children are.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from olympia_cli.format.node import Node
+from olympia_cli.format.pb.objects_pb2 import TableDef
+from olympia_cli.names import TableName
+from olympia_cli.ops.fsck.definitions import Definitions
+from olympia_cli.ops.fsck.graph import NOWHERE, Graph, Mark
+from olympia_cli.ops.walk.descend import descend
+from olympia_cli.ops.walk.facts import NodeFacts, NodeRules
+from olympia_cli.ops.walk.files import Files, Place
+from olympia_cli.tree.load import MAX_DEPTH
+
+NO_HEIGHT = 255
+"""The height of a node that none of its children tells."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """An inner node whose children are not all summed up."""
+
+    keys: tuple[str, ...]
+    missing: int
+
+
+class Growth:
+    """A graph that grows by roots and by all that no root before them reached."""
+
+    def __init__(self, graph: Graph, files: Files, rules: NodeRules, definitions: Definitions | None) -> None:
+        self.graph = graph
+        self._files = files
+        self._rules = rules
+        self._definitions = definitions
+        self._first: list[str | None] = []
+        self._last: list[str | None] = []
+        self._height = bytearray()
+        self._open: dict[int, _Open] = {}
+        self._waiters: dict[int, list[int]] = {}
+        self._ready: list[int] = []
+
+    def add(self, roots: Iterable[tuple[str, Node | bytes]]) -> Iterator[tuple[TableName, TableDef]]:
+        """Follow roots. Tables come out as their definitions are read.
+
+        Of a root that cannot be decoded its bytes are given; what it still leads to is not lost.
+        """
+        tops: list[Place] = []
+        for path, node in roots:
+            number, new = self._number(path, 1)
+            if new or not self._taken(number):
+                tops += self._visit(Place(path, 1), self._rules.look_at_root(path, node))
+        for _ in descend(tops, self._look, self._visit):
+            self._settle()
+            if self._definitions is not None and self._definitions.full:
+                yield from self._definitions.read()
+        self._settle()
+        if self._definitions is not None:
+            yield from self._definitions.read()
+        if not self._files.out_of_time:
+            self._break_cycles()
+
+    def _look(self, places: Sequence[Place]) -> Iterator[tuple[Place, NodeFacts]]:
+        if self._files.out_of_time:
+            return
+        # a root that stands inside a tree too may have had its turn already
+        wanted = [place for place in places if not self._taken(self.graph.numbers[place.path])]
+        for place, data in self._files.nodes(wanted):
+            self.graph.read_count += 1
+            yield place, self._rules.look(place.path, data)
+            self._files.progress.advance()
+
+    # One node
+
+    def _number(self, path: str, level: int) -> tuple[int, bool]:
+        number, new = self.graph.number(path, level)
+        if new:
+            self._first.append(None)
+            self._last.append(None)
+            self._height.append(0)
+        return number, new
+
+    def _taken(self, number: int) -> bool:
+        return bool(self._height[number]) or number in self._open or number in self.graph.unreadable
+
+    def _child(self, place: Place, below: list[Place], doubtful: bool = False) -> int:
+        number, new = self._number(*place)
+        if new:
+            below.append(place)
+            if doubtful:
+                self.graph.doubtful.add(number)
+        elif not doubtful:
+            self.graph.doubtful.discard(number)
+        return number
+
+    def _visit(self, place: Place, facts: NodeFacts) -> list[Place]:
+        """Take in what a node says by itself; what it leads to and is new."""
+        graph = self.graph
+        below: list[Place] = []
+        number, _ = self._number(*place)
+        graph.marks += [Mark(number, path, flaw) for path, flaw in facts.marks]
+        graph.without_digest += not facts.verified
+        if self._definitions is not None and facts.names:
+            note, doubtful, level = self._definitions.note, not facts.readable, place.level
+            graph.names[number] = array(
+                "I", (note(path, kind, key, doubtful, level) for path, kind, key in facts.names)
+            )
+        if not facts.readable:
+            graph.unreadable.add(number)
+            known = [Place(path, place.level + 1) for path in facts.children if path is not None]
+            graph.children[number] = array("I", (self._child(child, below, doubtful=True) for child in known))
+            self._finished(number)
+            return below
+        graph.has[number], graph.needs[number] = (
+            graph.namespace_numbers(facts.has),
+            graph.namespace_numbers(facts.needs),
+        )
+        keys = facts.keys
+        self._first[number] = keys[0] if keys else None
+        self._last[number] = keys[-1] if keys else None
+        if facts.is_leaf:
+            self._height[number] = 1
+            self._finished(number)
+            return below
+        children = array(
+            "I",
+            (NOWHERE if path is None else self._child(Place(path, place.level + 1), below) for path in facts.children),
+        )
+        graph.children[number] = children
+        missing = 0
+        for at in set(children):
+            if at != NOWHERE and not self._done(at):
+                self._waiters.setdefault(at, []).append(number)
+                missing += 1
+        self._open[number] = _Open(keys, missing)
+        if not missing:
+            self._ready.append(number)
+        return below
+
+    def _done(self, number: int) -> bool:
+        return bool(self._height[number]) or number in self.graph.unreadable
+
+    # Edges
+
+    def _finished(self, number: int) -> None:
+        """A node is summed up; its parents may be next."""
+        for parent in self._waiters.pop(number, ()):
+            waiting = self._open.get(parent)
+            if waiting is not None:
+                waiting.missing -= 1
+                if not waiting.missing:
+                    self._ready.append(parent)
+
+    def _settle(self) -> None:
+        while self._ready:
+            self._close(self._ready.pop())
+
+    def _close(self, number: int) -> None:
+        """All children of an inner node are summed up: check each edge, then sum up the node itself."""
+        found = self._open.pop(number, None)
+        if found is None:
+            return
+        graph, keys = self.graph, found.keys
+        children = graph.children[number]
+        heights = [self._height[child] if child != NOWHERE else 0 for child in children]
+        usual = max(sorted(set(heights) - {0, NO_HEIGHT}), key=heights.count, default=0)
+        first, last = self._first[number], self._last[number]
+        for at, child in enumerate(children):
+            if child == NOWHERE or not heights[at]:
+                continue
+            if heights[at] not in (usual, NO_HEIGHT) and not self._rules.java:
+                more = f"{heights[at]} levels, and its siblings {usual}"
+                graph.mark(number, graph.paths[child], "F210", f"the tree below it has {more}")
+            low = keys[at - 1] if at else None
+            high = keys[at] if at < len(keys) else None
+            child_first, child_last = self._first[child], self._last[child]
+            if child_first is None or child_last is None:
+                continue
+            below = low is not None and child_first <= low
+            if below or (high is not None and child_last >= high):
+                end = child_first if below else child_last
+                culprit = graph.paths[self._holder(child, end, 0 if below else -1)]
+                graph.mark(number, culprit, "F209", "it has keys outside the range that its place in the tree gives it")
+                continue
+            if at == 0:
+                first = child_first
+            if at == len(keys):
+                last = child_last
+        self._first[number], self._last[number] = first, last
+        self._height[number] = min(usual + 1, NO_HEIGHT) if usual else NO_HEIGHT
+        if usual + 1 == MAX_DEPTH + 1:
+            graph.mark(number, graph.paths[number], "F210", f"the tree below it is deeper than {MAX_DEPTH} levels")
+        self._finished(number)
+
+    def _holder(self, number: int, key: str, side: int) -> int:
+        """The node that has the first or last key of a subtree."""
+        ends = self._last if side else self._first
+        while self.graph.children[number]:
+            child = self.graph.children[number][side]
+            if child == NOWHERE or ends[child] != key:
+                break
+            number = child
+        return number
+
+    # Cycles
+
+    def _break_cycles(self) -> None:
+        """Inner nodes that are still open wait for themselves, or for one that does: cut the pointers that go back."""
+        graph = self.graph
+        while self._open:
+            holder, node = self._pointer_back()
+            reason = f"it is below itself: {graph.paths[holder]} points back to it"
+            graph.mark(node, graph.paths[node], "F213", reason)
+            graph.mark(holder, graph.paths[node], "F213", reason)
+            graph.cut.append((holder, node))
+            graph.children[holder] = array("I", (NOWHERE if one == node else one for one in graph.children[holder]))
+            self._waiters[node].remove(holder)
+            self._open[holder].missing -= 1
+            if not self._open[holder].missing:
+                self._ready.append(holder)
+            self._settle()
+
+    def _pointer_back(self) -> tuple[int, int]:
+        """Go down from any open node through open nodes until one is met again: around it goes a circle, which is cut
+        before the node whose name comes first, wherever the way began."""
+        node = min(self._open)
+        way: dict[int, int] = {}
+        while node not in way:
+            way[node] = next(child for child in self.graph.children[node] if child in self._open)
+            node = way[node]
+        circle = [node]
+        while way[circle[-1]] != node:
+            circle.append(way[circle[-1]])
+        first = min(range(len(circle)), key=lambda at: self.graph.paths[circle[at]])
+        return circle[first - 1], circle[first]

@@ -1,0 +1,31 @@
+"""What is wrong with one file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from olympia_cli.errors import Damaged, OlympiaError, PathMissing, PathOutside, Unsupported
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """What is wrong with a file: its code and the words for it."""
+
+    code: str
+    reason: str
+
+
+def flaw_of(error: Exception, missing: str = "F201") -> Flaw:
+    """What an error met while a file was read and decoded means; `missing` is the code for a file that is not there."""
+    if isinstance(error, Damaged):
+        return Flaw(error.code, error.reason)
+    if isinstance(error, PathMissing):
+        return Flaw(missing, "it is missing")
+    if isinstance(error, PathOutside):
+        return Flaw("F212", error.message)
+    if isinstance(error, Unsupported):
+        return Flaw("F207", error.message)
+    if isinstance(error, OlympiaError):
+        return Flaw("F205", f"it cannot be read: {error.message}")
+    # no decoder should let anything else out; if one does, the file is what it stumbled over
+    return Flaw("F205", f"it cannot be decoded: {type(error).__name__}: {str(error)[:100]}")
