@@ -63,31 +63,37 @@ def at_version(version: int, latest: Snapshot) -> Snapshot:
         return latest
     if version > latest.version:
         raise VersionNotFound(f"version {version} does not exist: the latest is {latest.version}", hint="")
+    if version < 0:
+        raise VersionNotFound(f"there is no version {-version} before version 0", hint="")
+    data = latest.read_beside_definition(root_path(version, latest.file.width))
+    if not isinstance(data, bytes | PathMissing):
+        raise data
+    # what is there and not below the stated oldest counts, wherever history really begins
+    if isinstance(data, bytes) and version >= _stated_oldest(latest):
+        return Snapshot(latest.store, RootFile(version, latest.file.width, data), latest)
     oldest = oldest_version(latest)
     if version < oldest:
-        raise VersionNotFound(
-            f"version {version} does not exist any more: the oldest is {oldest}"
-            if version >= 0
-            else f"there is no version {-version} before version 0",
-            hint="",
-        )
+        raise VersionNotFound(f"version {version} does not exist any more: the oldest is {oldest}", hint="")
     return _open(version, latest)
 
 
 def oldest_version(latest: Snapshot) -> int:
-    """The oldest version that counts.
-
-    The catalog definition holds the truth where an expire has run; the hint follows it and may lag, so what it
-    names may be gone.
-    """
+    """The oldest version that counts. What is stated may lag, so its root may be gone."""
     store, width = latest.store, latest.file.width
-    if EXPIRE_OLDEST in latest.definition.properties:
-        oldest = expired_before(latest.definition)
-    else:
-        oldest = min(read_hints(store).oldest or 0, latest.version)
-    if oldest >= latest.version or store.exists(root_path(oldest, width)):
-        return min(oldest, latest.version)
+    oldest = _stated_oldest(latest)
+    if oldest == latest.version or store.exists(root_path(oldest, width)):
+        return oldest
     return first_version(store, oldest, latest.version, width)
+
+
+def _stated_oldest(latest: Snapshot) -> int:
+    """The catalog definition holds the truth where an expire has run; the hint follows it."""
+    definition = latest.definition
+    if EXPIRE_OLDEST in definition.properties:
+        oldest = expired_before(definition)
+    else:
+        oldest = (latest.file.hints or read_hints(latest.store)).oldest or 0
+    return min(oldest, latest.version)
 
 
 def _at_time(millis: int, latest: Snapshot) -> Snapshot:

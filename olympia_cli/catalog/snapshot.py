@@ -154,7 +154,12 @@ class Snapshot:
         if self._definition is None:
             at, found = self.root.node.find(key)
             child = None if found or self.root.node.is_leaf else self.root.node.children[at]
-            self._load_definition(child if isinstance(child, str) else None)
+            if isinstance(child, str):
+                node = self.read_beside_definition(check_pointer(child, self.file.path))
+                # an error here is met again, and explained, by whoever reads the node
+                if isinstance(node, bytes):
+                    self.reader.keep(child, node)
+            self._loaded_definition()
         return search(self.reader, self.root.node, key)
 
     def namespace(self, name: NamespaceName) -> CatalogObject[NamespaceDef]:
@@ -229,18 +234,22 @@ class Snapshot:
                     raise data
                 yield read_object(name, path, data)
 
+    def read_beside_definition(self, path: str) -> bytes | StoreError:
+        """A file of this catalog, and in the same round trip the catalog definition, unless that is known already."""
+        if self._definition is not None:
+            return next(self.definitions.read([path]))
+        definition = check_pointer(self.root.catalog_def, self.file.path)
+        data, beside = self.definitions.read([definition, path])
+        self._definition = self._checked_definition(definition, data)
+        return beside
+
     def _loaded_definition(self) -> CatalogDef:
         if self._definition is None:
-            self._load_definition(None)
-        assert self._definition is not None
+            path = check_pointer(self.root.catalog_def, self.file.path)
+            self._definition = self._checked_definition(path, next(self.definitions.read([path])))
         return self._definition
 
-    def _load_definition(self, beside: str | None) -> None:
-        """Read the catalog definition, and in the same round trip the node that the caller needs next."""
-        path = check_pointer(self.root.catalog_def, self.file.path)
-        wanted = [path] if beside is None else [path, check_pointer(beside, self.file.path)]
-        results = dict(zip(wanted, self.definitions.read(wanted), strict=True))
-        data = results[path]
+    def _checked_definition(self, path: str, data: bytes | StoreError) -> CatalogDef:
         if isinstance(data, PathMissing):
             raise Damaged("F307", path, f"the catalog definition of version {self.version} is missing") from None
         if isinstance(data, Exception):
@@ -249,11 +258,7 @@ class Snapshot:
         check_supported(definition, path)
         if self.root.sizes is not None and self.root.sizes != _sizes(definition):
             raise Damaged("F105", self.file.path, f"its sizes are not those of the catalog definition {path}")
-        self._definition = definition
-        node = results[beside] if beside is not None else None
-        # an error here is met again, and explained, by whoever reads the node
-        if beside is not None and isinstance(node, bytes):
-            self.reader.keep(beside, node)
+        return definition
 
 
 def read_object(name: ObjectName, path: str, data: bytes) -> CatalogObject[ObjectDefinition]:

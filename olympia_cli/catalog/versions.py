@@ -39,8 +39,12 @@ class RootFile:
     version: int
     width: int
     data: bytes
-    hint: int | None = None
-    """What `vn/latest` said when this root was found as the latest."""
+    hints: Hints | None = None
+    """What the hints said when this root was found as the latest; None of a root that was found otherwise."""
+
+    @property
+    def hint(self) -> int | None:
+        return self.hints.latest if self.hints is not None else None
 
     @property
     def path(self) -> str:
@@ -79,7 +83,7 @@ def read_latest(store: Store) -> RootFile:
     first = read_hints(store)
     root = _climb(store, first.start, WIDTH)
     if root is not None:
-        return replace(root, hint=first.latest)
+        return replace(root, hints=first)
     again = read_hints(store)
     for width in (WIDTH, JAVA_WIDTH):
         for start in dict.fromkeys((again.start, again.oldest or 0, 0)):
@@ -87,7 +91,7 @@ def read_latest(store: Store) -> RootFile:
             ceiling = again.start if start < again.start else None
             root = _climb(store, start, width, ceiling)
             if root is not None:
-                return replace(root, hint=again.latest)
+                return replace(root, hints=again)
     return _read_listed(store)
 
 
@@ -133,7 +137,11 @@ def first_version(store: Store, missing: int, existing: int, width: int = WIDTH)
 
 
 def _climb(store: Store, start: int, width: int, ceiling: int | None = None) -> RootFile | None:
-    """The latest root, found from `start`; None when `start` does not exist."""
+    """The latest root, found from `start`; None when `start` does not exist.
+
+    1 the next one is missing; 2 this one is there. An expire deletes the oldest first, so only in this order do the
+    two answers mean that nothing is newer: both at once would take a version that is being purged for the latest.
+    """
     if ceiling is not None and not store.exists(root_path(start, width)):
         return None
     version = last_version(store, start, width, ceiling)

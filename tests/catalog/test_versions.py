@@ -391,6 +391,13 @@ class TestExpiredVersions:
             catalog.snapshot(AtVersion(5))
         assert catalog.snapshot(AtVersion(6)).version == 6
 
+    def test_a_version_that_is_there_counts_although_roots_around_it_are_lost(self):
+        catalog = make(10)
+        catalog.store.delete_many([root_path(0), root_path(4)])
+        assert catalog.snapshot(AtVersion(3)).version == 3
+        with pytest.raises(VersionNotFound):
+            catalog.snapshot(AtVersion(4))
+
     @pytest.mark.parametrize("text", ["", "four", "-4", "4.0", "9" * 5000, "99999999999"])
     def test_a_property_that_is_no_version(self, text):
         catalog = make(5)

@@ -1,0 +1,84 @@
+"""What reading commands ask of the store: files, and the rounds in which a caller waits for them. Counts, not times."""
+
+from __future__ import annotations
+
+import pytest
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.format.paths import LATEST, OLDEST
+from olympia_cli.storage import memory
+from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.expire import mark, record_export
+from tests.helpers.names import ns, table
+from tests.helpers.stores import CountingStore
+
+NAME = "counted"
+
+
+@pytest.fixture(scope="module")
+def files():
+    """Versions 0 to 20; the tree of each but the first has two levels."""
+    catalog = Catalog.create(MemoryStore(), order=8)
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(ns("sales"))
+        for number in range(20):
+            transaction.create_table(table(f"sales.t{number:02}"), "s3://x")
+    for number in range(2, 20):
+        with catalog.transaction() as transaction:
+            transaction.alter_table(table(f"sales.t{number:02}"), {"p": "1"})
+    with catalog.transaction() as transaction:
+        record_export(transaction, "friday", 12)
+    return catalog.store._files
+
+
+@pytest.fixture
+def store(files, monkeypatch):
+    counting = CountingStore(MemoryStore(NAME, files=dict(files)))
+    monkeypatch.setitem(memory._shared, NAME, counting)
+    return counting
+
+
+def leaf_table(store) -> str:
+    """A table whose key is in a leaf of every version."""
+    snapshot = Catalog(store).snapshot()
+    name = next(name for name in snapshot.tables() if snapshot.keys.encode(name) not in snapshot.root.node.keys)
+    store.reset()
+    return str(name)
+
+
+@pytest.mark.parametrize(
+    ("command", "rounds", "requests"),
+    [
+        # both hints; the next root, which is missing; the root; the catalog definition and a node; the definition
+        ("table show T", 5, 7),
+        # the same, and the version's root in one round with the latest definition, which says whether it counts
+        ("table show T --at v12", 6, 9),
+        ("table show T --at latest~3", 6, 9),
+        ("ns show sales --at v12", 6, 9),
+        ("table ls sales --at v12", 6, 11),
+        ("ns ls --at v12", 6, 8),
+        ("time-travel v12", 7, 11),
+        # which version it is of stands in the definition
+        ("table show T --at friday", 7, 9),
+        # where history begins is looked up
+        ("ns ls --at oldest", 7, 8),
+        ("log -n 3", 6, 9),
+    ],
+)
+def test_a_reading_command_waits_for_so_many_rounds_and_asks_for_so_many_files(run, store, command, rounds, requests):
+    words = [leaf_table(store) if word == "T" else word for word in command.split()]
+    done = run("-c", f"memory://{NAME}", *words)
+    assert (done.exit_code, store.lists, store.writes) == (0, 0, 0)
+    assert (store.round_trips, len(store.sequence)) == (rounds, requests)
+    assert store.of(LATEST) == store.of(OLDEST) == 1, "the hints are read once"
+
+
+def test_what_an_expire_left_costs_no_more(run, store):
+    mark(Catalog(store), 4)
+    words = ["table", "show", leaf_table(store), "--at"]
+    assert run("-c", f"memory://{NAME}", *words, "v12").exit_code == 0
+    assert (store.round_trips, len(store.sequence)) == (6, 9)
+    store.reset()
+    done = run("-c", f"memory://{NAME}", *words, "v3")
+    assert (done.exit_code, "the oldest is 4" in done.stderr) == (10, True)
+    assert store.round_trips == 5, "after the definition only whether version 4 is there"
