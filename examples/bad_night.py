@@ -15,9 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from olympia_cli.catalog.catalog import Catalog
+from olympia_cli import Catalog, NamespaceName, TableName
 from olympia_cli.format.paths import parse_root_path, root_path
-from olympia_cli.names import NamespaceName, TableName
 from olympia_cli.storage.local import LocalStore
 
 ENVIRONMENT = {**os.environ, "OLYMPIA_CATALOG": "catalog", "OLYMPIA_BY": "ann@laptop", "COLUMNS": "110"}
@@ -74,7 +73,7 @@ def make(folder: Path, versions: int = 20) -> None:
 
 
 def damage(folder: Path) -> None:
-    snapshot = Catalog.open(LocalStore(folder)).snapshot()
+    snapshot = Catalog.open(folder).snapshot()
     child = next(child for child in snapshot.root.node.children if isinstance(child, str))
     node = folder / child
     node.write_bytes(node.read_bytes()[:700])

@@ -10,14 +10,10 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+from olympia_cli import AtVersion, Catalog, CommitConflict, NamespaceName, Snapshot, TableName
 from olympia_cli.catalog import distributed
-from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.errors import CommitConflict
 from olympia_cli.format.actions import commit_info
 from olympia_cli.format.pb.actions_pb2 import ActionType
-from olympia_cli.names import AtVersion, NamespaceName, TableName
-from olympia_cli.storage.open import open_store
 
 
 def say(text: str) -> None:
@@ -45,7 +41,7 @@ def show_log(catalog: Catalog) -> None:
 
 def main(folder: Path) -> None:
     say(f"a catalog is a folder: {folder}")
-    catalog = Catalog.create(open_store(str(folder)))
+    catalog = Catalog.create(folder)
 
     say("one transaction, many objects")
     with catalog.transaction("adopt the warehouse") as transaction:
@@ -72,7 +68,7 @@ def main(folder: Path) -> None:
     begun = distributed.begin(catalog)
     begun.transaction.rename_table(TableName("sales", "lines"), TableName("sales", "order_lines"))
     begun.save()
-    resumed = distributed.load(Catalog.open(open_store(str(folder))), begun.id)
+    resumed = distributed.load(Catalog.open(folder), begun.id)
     resumed.transaction.drop_table(TableName("sales", "customers"))
     resumed.commit("tidy up")
     show(catalog.snapshot())

@@ -34,9 +34,13 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, IsolationLevel
 from olympia_cli.names import Kind, Latest, Reference
 from olympia_cli.storage.exclusive import check_exclusive_create
+from olympia_cli.storage.open import open_store
 from olympia_cli.storage.protocol import Store
 
 DAY_MILLIS = 86_400_000
+
+StoreOrUri = Store | str | os.PathLike[str]
+"""A store, or its URI, or a folder. `options` are those of the store that a URI names: endpoint_url, region, …"""
 
 
 class Catalog:
@@ -47,16 +51,18 @@ class Catalog:
         self.clock: Clock = clock if clock is not None else SystemClock()
 
     @classmethod
-    def open(cls, store: Store, clock: Clock | None = None) -> Catalog:
-        """The catalog at a store; CatalogNotFound when there is none."""
-        catalog = cls(store, clock)
+    def open(
+        cls, location: StoreOrUri, clock: Clock | None = None, *, options: Mapping[str, object] | None = None
+    ) -> Catalog:
+        """The catalog at a location; CatalogNotFound when there is none."""
+        catalog = cls(_store_at(location, options), clock)
         catalog.snapshot()
         return catalog
 
     @classmethod
     def create(
         cls,
-        store: Store,
+        location: StoreOrUri,
         *,
         order: int = 128,
         namespace_name_max_bytes: int = 100,
@@ -68,6 +74,7 @@ class Catalog:
         properties: Mapping[str, str] | None = None,
         author: Author | None = None,
         clock: Clock | None = None,
+        options: Mapping[str, object] | None = None,
     ) -> Catalog:
         """Create a catalog as version 0. The store is asked once whether it really creates files exclusively."""
         check_properties(properties or {})
@@ -85,6 +92,7 @@ class Catalog:
             txn_isolation_level=isolation,
         )
         _check_node_size(definition)
+        store = _store_at(location, options)
         catalog = cls(store, clock)
         _check_free(store)
         check_exclusive_create(store)
@@ -168,6 +176,14 @@ def who() -> str:
     except (KeyError, OSError):
         user = "unknown"
     return f"{user}@{socket.gethostname()}"
+
+
+def _store_at(location: StoreOrUri, options: Mapping[str, object] | None) -> Store:
+    if isinstance(location, str | os.PathLike):
+        return open_store(os.fspath(location), options)
+    if options:
+        raise InvalidOption(f"a store that is open takes no options: {', '.join(sorted(options))}")
+    return location
 
 
 def _check_free(store: Store) -> None:
