@@ -1,9 +1,11 @@
-# make test, on a machine that has Python 3.11 or newer: sets up .venv once, then runs everything.
+# On a machine that has Python 3.11 or newer: make demo installs the program in .venv and shows it, make test adds Spark and
+# the development tools and runs everything. Each is installed once.
 # VENV=folder puts the environment elsewhere, PYTHON=program chooses the interpreter.
 
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+DEVELOPMENT := $(VENV)/.installed-dev
 export PYTHON
 
 .PHONY: demo test lint format benchmark proto docs clean
@@ -16,25 +18,25 @@ test: lint
 	tools/ensure-shells
 	$(BIN)/python -m pytest
 
-lint: $(INSTALLED)
+lint: $(DEVELOPMENT)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-format: $(INSTALLED)
+format: $(DEVELOPMENT)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-benchmark: $(INSTALLED)
+benchmark: $(DEVELOPMENT)
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/cli.py
 
-proto: $(INSTALLED)
+proto: $(DEVELOPMENT)
 	$(BIN)/python tools/generate_proto.py
 
 # completions/ and man/
-docs: $(INSTALLED)
+docs: $(DEVELOPMENT)
 	$(BIN)/python tools/generate_docs.py
 
 # leaves the environment alone: VENV may be anywhere
@@ -42,7 +44,13 @@ clean:
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find olympia_cli tests tools examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt
+
 $(INSTALLED): pyproject.toml constraints.txt
 	tools/ensure-venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e '.[dev]'
+	$(PIP_INSTALL) -e .
+	touch $@
+
+$(DEVELOPMENT): $(INSTALLED)
+	$(PIP_INSTALL) -e '.[dev]'
 	touch $@
