@@ -15,8 +15,8 @@ from olympia_cli.cli.engine import EngineWord, engine
 from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.export.engine import ExportEngine
     from olympia_cli.ops.export.export import Exported
+    from olympia_cli.ops.export.verify import ExportEngine
     from olympia_cli.storage.protocol import Store
 
 DestProfile = Annotated[
@@ -54,9 +54,9 @@ def export_engine(
     """Who reads and copies the files, to the end of the block: this process, or Spark."""
     with engine(session, word, master, remote, parallelism) as spark:
         if spark is None:
-            from olympia_cli.ops.export.engine import LOCAL
+            from olympia_cli.ops.export.verify import local_engine
 
-            yield LOCAL
+            yield local_engine
         else:
             from olympia_cli.spark.engine import place_for
             from olympia_cli.spark.pipelines.export import SparkExport
@@ -114,5 +114,5 @@ def render_exported(session: Session, done: Exported) -> None:
         render.document(session, describe_exported(done))
     elif not session.quiet:
         note = done.note
-        size = f"{plural(done.counted.files, 'file')}, {plural(done.counted.bytes, 'byte')}"
+        size = f"{plural(done.count.files, 'file')}, {plural(done.count.bytes, 'byte')}"
         render.line(session, f"v{done.version}  exported v{note.version} as {note.name} to {done.location}: {size}")

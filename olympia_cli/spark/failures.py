@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from olympia_cli import errors
 from olympia_cli.errors import ExecutorUnprepared, OlympiaError, SparkFailed, SparkUnreachable, StorageDenied
 
+_CARRIED = re.compile(r"^(?:.*\s)?olympia_cli\.spark\.failures\.Carried: (\{.+\})$", re.MULTILINE)
 _OURS = re.compile(r"^(?:.*\s)?olympia_cli\.errors\.(\w+): (.+)$", re.MULTILINE)
 _MISSING = re.compile(r"(?:ModuleNotFoundError|PackageNotFoundError): No (?:module|package) named '?([\w.]+)'?")
 _TOO_OLD = re.compile(r"PACKAGE_NOT_INSTALLED\]?\s*(.+)$", re.MULTILINE)
@@ -30,6 +32,8 @@ def explain(error: BaseException) -> OlympiaError:
     if isinstance(error, OlympiaError):
         return error
     text = str(error)
+    if found := list(_CARRIED.finditer(text)):
+        return _unpacked(json.loads(found[-1][1]))
     if found := list(_OURS.finditer(text)):
         return _ours(found[-1][1], found[-1][2].strip())
     if found := list(_MISSING.finditer(text)):
@@ -44,6 +48,25 @@ def explain(error: BaseException) -> OlympiaError:
     if _UNAVAILABLE.search(text):
         return SparkUnreachable(f"Spark does not answer: {_cause(text)}")
     return SparkFailed(f"Spark failed: {_cause(text)}")
+
+
+class Carried(Exception):
+    """An error of ours on its way from a task to the driver, which is told of it as a text."""
+
+
+def carried(error: OlympiaError) -> Carried:
+    """What a task raises, so that the driver has it as it was."""
+    return Carried(json.dumps({"name": error.name, **vars(error)}))
+
+
+def _unpacked(values: dict[str, str]) -> OlympiaError:
+    cls = getattr(errors, values.pop("name"))
+    if cls is StorageDenied:
+        return _no_access(values["message"])
+    error: OlympiaError = cls.__new__(cls)
+    vars(error).update(values)
+    error.args = (error.message,)
+    return error
 
 
 @contextmanager
@@ -69,14 +92,16 @@ def _ours(name: str, message: str) -> OlympiaError:
     if not (isinstance(cls, type) and issubclass(cls, OlympiaError)):
         cls = SparkFailed
     # not all of them are made from a message alone; the hint is part of the line already
-    error = cls.__new__(cls)
-    hint = ""
     if cls is StorageDenied:
-        # who started the work may well be allowed to
-        message = f"Spark's executors have no access: {message.removesuffix(f': {cls.default_hint}')}"
-        hint = _CREDENTIALS
-    OlympiaError.__init__(error, message, hint=hint)
+        return _no_access(message.removesuffix(f": {cls.default_hint}"))
+    error = cls.__new__(cls)
+    OlympiaError.__init__(error, message, hint="")
     return error
+
+
+def _no_access(message: str) -> StorageDenied:
+    """Who started the work may well be allowed to."""
+    return StorageDenied(f"Spark's executors have no access: {message}", hint=_CREDENTIALS)
 
 
 def _cause(text: str) -> str:

@@ -242,7 +242,7 @@ class TestVerify:
         bad.unlink()
         done = olympia("export", "verify", "friday")
         assert done.exit_code == 50
-        assert done.lines == [f"error\tF301\tdef/table/{bad.name}\tthe definition of a table is missing"]
+        assert done.lines == [f"error\tF301\tdef/table/{bad.name}\tit is missing"]
         assert "DAMAGED" in done.stderr
         done = olympia("export", "verify", "friday", "--json")
         assert (done.exit_code, done.json["damaged"], done.stderr) == (50, True, "")

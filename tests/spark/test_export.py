@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,16 +12,16 @@ from pyspark.sql.functions import spark_partition_id
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import Damaged, OlympiaError, PathTaken
 from olympia_cli.format.node_file import decode_node, decode_root, encode_node
-from olympia_cli.format.paths import EXPORT_NOTE, root_path
+from olympia_cli.format.paths import EXPORT_NOTE, WIDTH, root_path
 from olympia_cli.names import AtVersion, NamespaceName, TableName
-from olympia_cli.ops.export.engine import LOCAL, ExportEngine
 from olympia_cli.ops.export.export import create_export, resume_export
+from olympia_cli.ops.export.files import CopyFiles
 from olympia_cli.ops.export.note import Mode, scope
-from olympia_cli.ops.export.verify import note_of, verify_export
-from olympia_cli.ops.progress import SILENT
+from olympia_cli.ops.export.verify import ExportEngine, local_engine, note_of, verify_export
+from olympia_cli.ops.fsck.chain import Chain
+from olympia_cli.ops.fsck.version import examine_version
 from olympia_cli.spark.engine import SparkEngine, place_for
 from olympia_cli.spark.pipelines.export import SparkExport
-from olympia_cli.spark.pipelines.export_walk import Reading, SparkWalk
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.open import open_store
 from tests.cli.conftest import run_here
@@ -64,7 +63,7 @@ def test_the_same_files_with_the_same_bytes(on_spark, tmp_path):
         done = create_export(catalog, there, f"{name}-there", wanted, at=AtVersion(3), engine=engine)
         assert own_files(there) == own_files(here)
         assert set(files(there)) == set(files(here))
-        assert done.counted == expected.counted
+        assert done.count == expected.count
         seen.append(frozenset(own_files(there)))
     # the scopes are a test of something only if each copies something else
     assert len(set(seen)) == len(SCOPES)
@@ -83,7 +82,7 @@ def test_to_a_bucket_and_back(on_spark, tmp_path, monkeypatch):
         bucket = open_store(f"s3://{BUCKET}/there", options)
         done = create_export(catalog, bucket, "there", FULL, engine=on_spark(catalog, bucket, None, options))
         there = own_files(bucket)
-        assert (done.counted.files, done.counted.bytes) == (len(there), sum(map(len, there.values())))
+        assert (done.count.files, done.count.bytes) == (len(there), sum(map(len, there.values())))
         assert done.note.definition in there
         check_catalog(bucket)
         again, back = Catalog(bucket, FakeClock()), local(tmp_path / "back")
@@ -112,7 +111,7 @@ def test_interrupted_and_gone_on_with(on_spark, tmp_path):
     (tmp_path / "away").rename(tmp_path / "catalog" / away)
     assert {path: os.stat(tmp_path / "dest" / path).st_ino for path in begun} == begun
     assert own_files(dest) == own_files(whole)
-    assert done.counted.files == len(own_files(dest))
+    assert done.count.files == len(own_files(dest))
 
 
 # What is wrong
@@ -124,13 +123,13 @@ def told(action) -> tuple[type, str, str]:
     return type(raised.value), raised.value.message, raised.value.hint
 
 
-def test_damage_of_a_version_is_the_same_error(on_spark, tmp_path, monkeypatch):
+def test_damage_of_a_version_is_the_same_error(on_spark, tmp_path):
     catalog = make_catalog(local(tmp_path / "catalog"), tables=5, order=16)
     places = iter(range(10))
 
     def export(where: Path, spark: bool) -> None:
         dest = local(where)
-        engine: ExportEngine = on_spark(catalog, dest) if spark else LOCAL
+        engine: ExportEngine = on_spark(catalog, dest) if spark else local_engine
         create_export(Catalog(local(tmp_path / "catalog"), FakeClock()), dest, "friday", FULL, engine=engine)
 
     def both() -> tuple[type, str, str]:
@@ -152,14 +151,11 @@ def test_damage_of_a_version_is_the_same_error(on_spark, tmp_path, monkeypatch):
             file.write_bytes(whole)
 
     node = catalog.snapshot().root.node.children[0]
-    assert damaged(node, None)[1] == f"{node}: a node of the tree is missing"
+    assert damaged(node, None)[1] == f"{node}: it is missing"
     definition = min(path for path in files(catalog.store) if path.startswith("def/view/"))
     kind, message, hint = damaged(definition, b"\xff" * 50)
     assert (kind, hint) == (Damaged, "nothing was recorded; export a version that is whole")
     assert message.startswith(definition)
-    for module in ("olympia_cli.ops.export.walk", "olympia_cli.ops.export.checks", "olympia_cli.tree.load"):
-        monkeypatch.setattr(f"{module}.MAX_DEPTH", 1)
-    assert "deeper than 1 levels" in both()[1]
     assert catalog.snapshot().version == 3
 
 
@@ -185,7 +181,7 @@ def test_what_is_wrong_at_the_destination_is_the_same_error(on_spark, tmp_path):
         results = []
         for place, spark in (("here", False), ("there", True)):
             dest = local(tmp_path / place)
-            kind, *texts = told(lambda dest=dest, s=spark: act(dest, on_spark(catalog, dest) if s else LOCAL))
+            kind, *texts = told(lambda dest=dest, s=spark: act(dest, on_spark(catalog, dest) if s else local_engine))
             results.append((kind, *(text.replace(dest.uri, "DEST") for text in texts)))
         assert results[0] == results[1]
         return results[0]
@@ -253,16 +249,29 @@ def test_the_same_findings(on_spark, tmp_path, monkeypatch):
     create_export(catalog, beside := local(tmp_path / "beside"), "beside", TWO_LEVELS, at=AtVersion(3))
     assert own_files(sharing) == own_files(beside)
 
+    whole: dict[tuple[LocalStore, str], bytes] = {}
     break_all(dest, root_path(3))
     expected = verify_export(dest, note_of(dest, None), None)
     assert {one.code for one in expected.findings} >= EXPECTED
     assert verify_export(dest, note_of(dest, None), None, engine=on_spark(catalog, dest)) == expected
 
+    lost = sorted(path for path in own_files(sharing) if path.startswith("node/"))
+    shared = sorted(path for path in files(catalog.store) if path.startswith("def/table/"))
+    for store, path in ((sharing, lost[0]), (catalog.store, shared[3]), (catalog.store, shared[5])):
+        whole[store, path] = store.read(path)
+        store.overwrite(path, whole[store, path][:-3])
+    expected = verify_export(sharing, note_of(sharing, None), catalog.store)
+    assert {one.code for one in expected.findings} == {"F204", "F503"}
+    found = verify_export(sharing, note_of(sharing, None), catalog.store, engine=on_spark(catalog, sharing))
+    assert found == expected
+    for (store, path), data in whole.items():
+        store.overwrite(path, data)
+
     break_all(catalog.store, root_path(3))
-    monkeypatch.setattr("olympia_cli.ops.export_verify.MAX_FINDINGS", 7)
+    monkeypatch.setattr("olympia_cli.ops.export.verify.MAX_FINDINGS", 7)
     sharing.delete_many([min(path for path in own_files(sharing) if path.startswith("def/"))])
     expected = verify_export(sharing, note_of(sharing, None), catalog.store)
-    assert {one.code for one in expected.findings} >= {"F307", "F503"}
+    assert {one.code for one in expected.findings} == {"F210", "F503"}
     assert len(expected.findings) == 7 < expected.findings_total
     found = verify_export(sharing, note_of(sharing, None), catalog.store, engine=on_spark(catalog, sharing))
     assert found == expected
@@ -276,21 +285,16 @@ def test_each_task_has_its_part(spark, tmp_path):
         for number in range(1000):
             transaction.create_table(TableName("ns", f"t{number}"), "s3://lake/t")
     engine = SparkEngine(spark, place_for(catalog.store.uri), 4)
-    snapshot, dest = catalog.snapshot(), place_for(str(tmp_path / "dest"))
-    with ExitStack() as stack:
-        there = SparkExport(engine, dest).listed(stack)
-        walk = SparkWalk(engine, Reading(FULL, engine.catalog, dest, copying=True), stack, SILENT, there=there)
-        walk.run(snapshot.file.path, snapshot.root)
-        _, nodes, definitions = walk.found
-        for frame, number in ((nodes, len(snapshot.root.node.children)), (definitions, 1002)):
-            read = frame.where("what = 'file'").groupBy(spark_partition_id()).count().collect()
-            assert len(read) == 4
-            assert sum(row[1] for row in read) == number
-            assert max(row[1] for row in read) < number * 2 / 3
-            # and no side of a join goes through this process
-            plan = frame._jdf.queryExecution().executedPlan().toString()
-            assert "SortMergeJoin" in plan
-            assert "Broadcast" not in plan
+    snapshot, dest = catalog.snapshot(), local(tmp_path / "dest")
+    files = CopyFiles(FULL, catalog.store, dest, fresh=True, replaced=None)
+    copier = SparkExport(engine, place_for(dest.uri))(files)
+    chain = Chain([0, 1], WIDTH, reference=snapshot.definition, reference_version=1, sizes=snapshot.sizes)
+    examine_version(files, chain, 1, copier)
+    assert files.copied.files == len(list(dest.list())) == len(snapshot.root.node.children) + 1002
+    for frame, number in zip(copier._reached_files, (1001, 1 + len(snapshot.root.node.children)), strict=True):
+        read = frame.groupBy(spark_partition_id()).count().collect()
+        assert sum(row[1] for row in read) == number
+        assert max(row[1] for row in read) < number * 2 / 3
 
 
 # The commands

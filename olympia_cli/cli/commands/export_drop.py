@@ -54,7 +54,7 @@ def run(
     if plan is None:
         session.say(f"its files at {location} stay: delete them yourself once nobody needs them")
     else:
-        size = f"{plural(plan.counted.files, 'file')}, {plural(plan.counted.bytes, 'byte')}"
+        size = f"{plural(plan.count.files, 'file')}, {plural(plan.count.bytes, 'byte')}"
         session.say(f"its files at {location} go: {size}")
     version = latest.version
     if not dry_run:
@@ -64,7 +64,7 @@ def run(
             with session.progress() as progress:
                 delete(plan, progress)
     if session.output in (Output.JSON, Output.JSONL):
-        deleted = plan.counted if plan is not None else None
+        deleted = plan.count if plan is not None else None
         value = {
             "version": version,
             "name": name,

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.exports import ExportRecord, read_exports
 from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PartlyDone, PathMissing, Refused
 from olympia_cli.format.actions import Action
-from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
-from olympia_cli.ops.export.copy import Counted
+from olympia_cli.ops.export.files import FileCount
 from olympia_cli.ops.export.note import Mode, Note
 from olympia_cli.ops.export.verify import note_of
-from olympia_cli.ops.export.walk import Walk, sound
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.storage.protocol import FileInfo, Store
 
 
@@ -26,11 +25,11 @@ class Deletion:
 
     dest: Store
     version: int
-    walk: Walk
-    counted: Counted
+    reach: Reach
+    count: FileCount
 
     def __contains__(self, path: str) -> bool:
-        return path in _OWN or path == root_path(self.version) or path in self.walk
+        return path in _OWN or path == root_path(self.version) or path in self.reach
 
 
 _OWN = (LATEST, OLDEST, EXPORT_NOTE)
@@ -63,20 +62,16 @@ def plan_deletion(dest: Store, record: ExportRecord, catalog_id: str, progress: 
     path = root_path(record.version)
     progress.phase("looking at the export's files")
     try:
-        root = decode_root(dest.read(path), path)
-        walk = Walk(path, root, note.scope, lambda paths, copied: dest.read_many(paths), skip=lambda definition: True)
-        for _ in sound(walk):
-            progress.advance()
+        reach = Reach(dest, progress=progress)
+        reach.add([(path, dest.read(path))])
     except (Damaged, PathMissing) as error:
         raise Refused(
             f"it is not known what belongs to the export: {error.message}",
             hint="drop it without --delete-files, and delete what lies at its location yourself",
         ) from None
-    plan = Deletion(dest, record.version, walk, Counted())
-    counted = Counted()
-    for size in (file.size for file in _listed(plan)):
-        counted = counted.plus(size)
-    return Deletion(dest, record.version, walk, counted)
+    plan = Deletion(dest, record.version, reach, FileCount())
+    sizes = [file.size for file in _listed(plan)]
+    return replace(plan, count=FileCount(len(sizes), sum(sizes)))
 
 
 def delete_files(plan: Deletion, progress: Progress = SILENT) -> None:
@@ -84,7 +79,7 @@ def delete_files(plan: Deletion, progress: Progress = SILENT) -> None:
 
     Nothing else records it by then, so whatever stops this is PartlyDone, which says where the files are.
     """
-    progress.phase("deleting", plan.counted.files)
+    progress.phase("deleting", plan.count.files)
     first, last = [root_path(plan.version), LATEST, OLDEST], [EXPORT_NOTE]
     try:
         # listed in full before anything is deleted: somebody may have begun to use it since

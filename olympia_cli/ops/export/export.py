@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,26 +20,31 @@ from olympia_cli.errors import (
     InvalidLocation,
     InvalidOption,
     LocationNotEmpty,
+    OutcomeUnknown,
     PathMissing,
     PathTaken,
     TransactionExpired,
     VersionNotFound,
 )
 from olympia_cli.format.actions import Action
-from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, new_definition_path, new_node_path, root_path
+from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, WIDTH, new_definition_path, new_node_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.names import Kind, Reference, check_export_name, time_text
 from olympia_cli.ops.export.copy import (
-    Counted,
     check_alone,
-    create_all,
     exported_root,
+    not_created,
     own_definition,
+    own_definition_file,
     same_root,
 )
-from olympia_cli.ops.export.engine import LOCAL, ExportEngine
+from olympia_cli.ops.export.files import CopyFiles, FileCount, create_all, not_whole
 from olympia_cli.ops.export.note import Mode, Note, Scope, new_note, read_note, resume_words
+from olympia_cli.ops.export.verify import ExportEngine, local_engine, verify_export
+from olympia_cli.ops.fsck.chain import Chain, ChainRoot
+from olympia_cli.ops.fsck.version import errors_of, examine_version
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.walk.files import StoreFailure
 from olympia_cli.storage.exclusive import check_exclusive_create
 from olympia_cli.storage.protocol import Store
 
@@ -49,7 +55,7 @@ class Exported:
 
     note: Note
     location: str
-    counted: Counted
+    count: FileCount
     version: int
 
 
@@ -62,8 +68,8 @@ def describe_exported(done: Exported) -> dict[str, Any]:
         "at_version": note.version,
         "location": done.location,
         "root": root_uri(done.location, note.version),
-        "files": done.counted.files,
-        "bytes": done.counted.bytes,
+        "files": done.count.files,
+        "bytes": done.count.bytes,
         "expires_at": None if note.expires_at_millis is None else time_text(note.expires_at_millis),
         "version": done.version,
     }
@@ -80,7 +86,7 @@ def create_export(
     message: str = "",
     retry_for: float = 60.0,
     progress: Progress = SILENT,
-    engine: ExportEngine = LOCAL,
+    engine: ExportEngine = local_engine,
 ) -> Exported:
     """Export a version. In this order, so that what is interrupted is never recorded and never opens as a catalog:
 
@@ -115,7 +121,7 @@ def create_export(
         dest.create(EXPORT_NOTE, note.encode())
     except PathTaken:
         raise LocationNotEmpty(f"another process exports to {dest.uri}") from None
-    return _export(catalog, snapshot, dest, note, True, message, retry_for, progress, engine)
+    return _export(catalog, latest, snapshot, dest, note, True, message, retry_for, progress, engine)
 
 
 def resume_export(
@@ -126,7 +132,7 @@ def resume_export(
     message: str = "",
     retry_for: float = 60.0,
     progress: Progress = SILENT,
-    engine: ExportEngine = LOCAL,
+    engine: ExportEngine = local_engine,
 ) -> Exported:
     """Go on with an export that was interrupted: only what is missing is copied. One that is recorded is checked."""
     check_export_name(name)
@@ -140,14 +146,16 @@ def resume_export(
     if name in latest.definition.exported_snapshots:
         if latest.definition.exported_snapshots[name] != root_uri(dest.uri, note.version):
             raise ExportExists(f"there is an export {name} at another place already")
-        progress.phase("checking the copy")
-        path = root_path(note.version)
-        return Exported(note, dest.uri, engine.check(path, dest.read(path), note, dest, progress), latest.version)
+        source = catalog.store if note.scope.shares else None
+        verified = verify_export(dest, note, source, progress, engine)
+        for error in verified.errors:
+            raise not_whole(dest.uri, error.path, error.code, error.message)
+        return Exported(note, dest.uri, verified.copied, latest.version)
     if note.expires_at_millis is not None and note.expires_at_millis <= catalog.clock.now_millis():
         raise InvalidOption("the export has expired before it was complete", hint="begin it anew at another place")
     _check_kept(note.version, latest)
     snapshot = at_version(note.version, latest)
-    return _export(catalog, snapshot, dest, note, False, message, retry_for, progress, engine)
+    return _export(catalog, latest, snapshot, dest, note, False, message, retry_for, progress, engine)
 
 
 def check_apart(source: str, dest: str) -> None:
@@ -197,6 +205,7 @@ def _check_empty(dest: Store) -> None:
 
 def _export(
     catalog: Catalog,
+    latest: Snapshot,
     snapshot: Snapshot,
     dest: Store,
     note: Note,
@@ -209,19 +218,54 @@ def _export(
     """Steps 3 to 5."""
     progress.phase("copying")
     try:
-        check = engine.copy(snapshot, note, dest, fresh, progress)
+        count = _copy(catalog, latest, snapshot, dest, note, fresh, progress, engine)
         data = exported_root(snapshot, note)
-    except Damaged as error:
+        _write_root(dest, note, snapshot.file.path, data)
+    except (PathTaken, OutcomeUnknown) as error:
+        raise not_created(error, note, dest.uri) from error
+    version = _record(catalog, dest, note, snapshot.file.data, message, retry_for)
+    return Exported(note, dest.uri, count + FileCount(1, len(data)), version)
+
+
+def _copy(
+    catalog: Catalog,
+    latest: Snapshot,
+    snapshot: Snapshot,
+    dest: Store,
+    note: Note,
+    fresh: bool,
+    progress: Progress,
+    engine: ExportEngine,
+) -> FileCount:
+    """Step 3: how much was copied. Damaged when the version is not whole, by the verdict of fsck."""
+    oldest = expired_before(latest.definition)
+    chain = Chain(
+        list(range(oldest, latest.version + 1)),
+        WIDTH,
+        oldest=oldest,
+        reference=latest.definition,
+        reference_version=latest.version,
+        sizes=latest.sizes,
+    )
+    file = snapshot.file
+    chain.ahead[file.version] = ChainRoot(file.version, file.path, file.data, snapshot.root, None)
+    replaced = None if note.definition is None else snapshot.root.catalog_def
+    files = CopyFiles(note.scope, catalog.store, dest, fresh=fresh, replaced=replaced, progress=progress)
+    try:
+        with closing(files):
+            _, verdict = examine_version(files, chain, note.version, engine(files))
+    except StoreFailure as failure:
+        raise failure.error from None
+    for error in errors_of(verdict):
         # an expire deletes files of versions that no longer count
         _check_kept(note.version, catalog.snapshot())
-        raise Damaged(
-            error.code, error.path, error.reason, hint="nothing was recorded; export a version that is whole"
-        ) from None
-    path = snapshot.file.path
-    counted = check(path, data)
-    _write_root(dest, note, path, data)
-    version = _record(catalog, dest, note, snapshot.file.data, message, retry_for)
-    return Exported(note, dest.uri, counted, version)
+        hint = "nothing was recorded; export a version that is whole"
+        raise Damaged(error.code, error.path, error.message, hint=hint)
+    if note.definition is None:
+        return files.copied
+    data = own_definition_file(snapshot, note.definition)
+    create_all(dest, {note.definition: data}, fresh)
+    return files.copied + FileCount(1, len(data))
 
 
 def _write_root(dest: Store, note: Note, path: str, data: bytes) -> None:
@@ -235,7 +279,7 @@ def _write_root(dest: Store, note: Note, path: str, data: bytes) -> None:
     if note.scope.mode is Mode.FULL:
         for hint in (OLDEST, LATEST):
             dest.overwrite(hint, str(note.version).encode())
-    create_all(dest, {path: data}, note)
+    create_all(dest, {path: data}, fresh=True)
     check_alone(dest, note.version)
 
 

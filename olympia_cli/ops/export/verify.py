@@ -3,41 +3,53 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from olympia_cli.catalog.exports import ExportRecord
 from olympia_cli.catalog.versions import read_hints
 from olympia_cli.errors import Damaged, ExportNotFound, InvalidLocation, PathMissing
-from olympia_cli.format.keys import KeyCodec
-from olympia_cli.format.node import Root
-from olympia_cli.format.node_file import decode_action_rows, decode_root
-from olympia_cli.format.paths import LATEST, OLDEST, root_path
-from olympia_cli.names import ObjectName
-from olympia_cli.ops.export.checks import Problem
-from olympia_cli.ops.export.copy import Counted
-from olympia_cli.ops.export.engine import LOCAL, ExportEngine, Surveyed
+from olympia_cli.format.paths import LATEST, OLDEST, WIDTH, root_path
+from olympia_cli.ops.export.files import ExportFiles, FileCount
 from olympia_cli.ops.export.note import Mode, Note, Scope, read_note
-from olympia_cli.ops.export.walk import Seen
+from olympia_cli.ops.fsck.chain import Chain, ChainReader, list_versions
+from olympia_cli.ops.fsck.examined import Engine, Examined
 from olympia_cli.ops.fsck.findings import Finding, Severity, finding
+from olympia_cli.ops.fsck.local import LocalEngine
+from olympia_cli.ops.fsck.version import errors_of, examine_version
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.walk.files import Files, Place, StoreFailure
 from olympia_cli.storage.protocol import Store
 
 MAX_FINDINGS = 1000
 """An export of which nothing is left must not fill the memory with findings."""
 
+ExportEngine = Callable[[Files], Engine]
+"""Who reads what the files of an export are, and copies where they are copied on the way."""
+
+
+def local_engine(files: Files) -> Engine:
+    """This process."""
+    return LocalEngine()
+
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifiedExport:
     """What was looked at, and what is wrong with it. `shared` are the files that lie in the catalog."""
 
-    copied: Counted
-    shared: Counted
+    copied: FileCount
+    shared: FileCount
     findings: tuple[Finding, ...]
     findings_total: int
 
     @property
+    def errors(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.severity is Severity.ERROR]
+
+    @property
     def damaged(self) -> bool:
-        return any(one.severity is Severity.ERROR for one in self.findings)
+        return bool(self.errors)
 
 
 def note_of(dest: Store, record: ExportRecord | None) -> Note:
@@ -66,93 +78,63 @@ def note_of(dest: Store, record: ExportRecord | None) -> Note:
 
 
 def verify_export(
-    dest: Store, note: Note, source: Store | None, progress: Progress = SILENT, engine: ExportEngine = LOCAL
-) -> Verified:
-    """Read all of an export. `source` is the catalog, which an export that shares files cannot do without."""
+    dest: Store,
+    note: Note,
+    source: Store | None,
+    progress: Progress = SILENT,
+    engine: ExportEngine = local_engine,
+) -> VerifiedExport:
+    """Read all of an export, and judge it as fsck judges a version. `source` is the catalog, which an export that
+    shares files cannot do without."""
     if note.scope.shares and source is None:
         raise InvalidLocation(
             f"the export {note.name} shares files with its catalog, which is not given",
             hint=f"add -c {shlex.quote(note.source)}",
         )
     progress.phase("checking the export")
-    check = _Check(note, progress)
-    path = root_path(note.version)
-    root = check.root(path, dest)
-    if root is not None:
-        check.take(engine.survey(path, root, note, dest, source, MAX_FINDINGS, progress), root)
-    if note.scope.mode is Mode.FULL:
-        check.hints(dest)
-    return check.verdict
-
-
-class _Check:
-    """Counts, and collects what is wrong."""
-
-    def __init__(self, note: Note, progress: Progress) -> None:
-        self._note = note
-        self._progress = progress
-        self._copied = self._shared = Counted()
-        self._findings: list[Finding] = []
-        self._total = 0
-
-    @property
-    def verdict(self) -> Verified:
-        return Verified(self._copied, self._shared, tuple(self._findings[:MAX_FINDINGS]), self._total)
-
-    def root(self, path: str, dest: Store) -> Root | None:
-        try:
-            data = dest.read(path)
-        except PathMissing:
-            self._add(Problem("F201", "the root of the export is missing"), path)
-            return None
-        self._copied = self._copied.plus(len(data))
-        self._progress.advance()
-        try:
-            root = decode_root(data, path)
-        except Damaged as error:
-            self._add(Problem(error.code, error.reason), path)
-            return None
-        try:
-            decode_action_rows(data, path)
-        except Damaged as error:
-            self._add(Problem(error.code, error.reason), path)
-        return root
-
-    def take(self, found: Surveyed, root: Root) -> None:
-        self._copied += found.copied
-        self._shared += found.shared
-        keys = None if root.sizes is None else KeyCodec(root.sizes.namespace, root.sizes.table, root.sizes.view)
-        for seen in found.wrong:
-            problem = seen.problem
-            assert problem is not None
-            if not seen.copied:
-                problem = Problem("F503", f"in the catalog, which the export shares it with: {problem.reason}")
-            self._add(problem, seen.path, _objects(seen, keys))
-        self._total += found.wrong_total - len(found.wrong)
-
-    def hints(self, dest: Store) -> None:
-        """Those of a full export. Later versions may have moved the first, and an expire the second."""
-        hints, version = read_hints(dest), self._note.version
-        if hints.latest is None:
-            self._add(Problem("F111", "the hint is missing or not a version number"), LATEST)
-        elif hints.latest < version:
-            self._add(Problem("F113", f"it names version {hints.latest}, and the export is of {version}"), LATEST)
-        if hints.oldest is None or hints.oldest < version:
-            # without it readers look for the oldest version themselves
-            self._add(Problem("F115", f"it does not name version {version}, which is the oldest there"), OLDEST)
-
-    def _add(self, problem: Problem, path: str, objects: tuple[ObjectName, ...] = ()) -> None:
-        self._total += 1
-        version = self._note.version
-        self._findings.append(
-            finding(problem.code, path, problem.reason, versions=[(version, version)], objects=objects)
-        )
-
-
-def _objects(seen: Seen, keys: KeyCodec | None) -> tuple[ObjectName, ...]:
-    if seen.key is None or keys is None:
-        return ()
+    files = ExportFiles(note.scope, dest, source, progress)
     try:
-        return (keys.decode(seen.key, seen.path),)
-    except Damaged:
-        return ()
+        existing = [version for version in list_versions(dest)[0] if version >= note.version]
+        chain = Chain(sorted({note.version, *existing}), WIDTH, oldest=note.version)
+        ChainReader(files, chain).find_reference()
+        examined, verdict = examine_version(files, chain, note.version, engine(files))
+        findings = [_placed(error, examined, files) for error in errors_of(verdict, objects=True)]
+    except StoreFailure as failure:
+        raise failure.error from None
+    if note.scope.mode is Mode.FULL:
+        findings += _check_hints(dest, note.version)
+    with suppress(PathMissing):
+        path = root_path(note.version)
+        files.tally(Place(path, 1), 1, dest.stat(path).size, is_node=True)
+    return VerifiedExport(files.copied, files.shared, tuple(findings[:MAX_FINDINGS]), len(findings))
+
+
+def _placed(error: Finding, examined: Examined, files: ExportFiles) -> Finding:
+    """What is wrong with a file that lies in the catalog is what the export needs there."""
+    graph, definitions = examined.graph, examined.definitions
+    assert definitions is not None
+    if error.path in graph:
+        copied = files.is_copied(graph.level[graph.numbers[error.path]], is_node=True)
+    elif error.path in examined.chain.catalogs:
+        copied = files.is_copied(1, is_node=False)
+    else:
+        number = definitions.number(error.path)
+        copied = number is None or files.is_copied(definitions.level[number], is_node=False)
+    if copied:
+        return error
+    message = f"in the catalog, which the export shares it with: {error.message}"
+    return replace(error, code="F503", message=message)
+
+
+def _check_hints(dest: Store, version: int) -> Iterator[Finding]:
+    """Those of a full export. Later versions may have moved the first, and an expire the second."""
+    hints, here = read_hints(dest), [(version, version)]
+    if hints.latest is None:
+        yield finding("F111", LATEST, "the hint is missing or not a version number", versions=here)
+    elif hints.latest < version:
+        reason = f"it names version {hints.latest}, and the export is of {version}"
+        yield finding("F113", LATEST, reason, versions=here)
+    if hints.oldest is None or hints.oldest < version:
+        # without it readers look for the oldest version themselves
+        reason = f"it does not name version {version}, which is the oldest there"
+        yield finding("F115", OLDEST, reason, versions=here)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from olympia_cli.catalog.snapshot import check_supported
 from olympia_cli.errors import Damaged, PathMissing, StoreError, Unsupported
@@ -20,7 +20,7 @@ from olympia_cli.format.paths import (
 )
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.fsck.findings import Finding, finding
-from olympia_cli.ops.walk.files import Files
+from olympia_cli.ops.walk.files import Files, Place
 from olympia_cli.ops.walk.flaws import Flaw, flaw_of
 from olympia_cli.storage.protocol import Store
 
@@ -45,6 +45,7 @@ class CatalogFile:
     definition: CatalogDef | None
     flaw: Flaw | None
     verified: bool = False
+    size: int = 0
 
 
 @dataclass(slots=True)
@@ -131,7 +132,12 @@ class ChainReader:
             check_pointer(path, path)
         except Damaged as error:
             return CatalogFile(None, Flaw("F212", error.reason))
-        data = self.files.read(path)
+        [(place, data)] = self.files.definitions([Place(path, 1)])
+        found = self._look_at_catalog(path, data)
+        self.files.looked_at(place, data, found.flaw, is_node=False)
+        return replace(found, size=len(data)) if isinstance(data, bytes) else found
+
+    def _look_at_catalog(self, path: str, data: bytes | StoreError) -> CatalogFile:
         if isinstance(data, PathMissing):
             return CatalogFile(None, Flaw("F307", "the catalog definition is missing"))
         if isinstance(data, Exception):

@@ -92,9 +92,9 @@ class Definitions:
             self.doubtful.discard(number)
         return number
 
-    def known(self, path: str, kind: Kind) -> int:
+    def known(self, path: str, kind: Kind, level: int) -> int:
         """The number of a definition that was read elsewhere."""
-        number, _ = self._numbered(path, kind, 0)
+        number, _ = self._numbered(path, kind, level)
         self.unread[number] = 0
         return number
 
@@ -132,11 +132,11 @@ class Definitions:
                 return
             batch = waiting[start : start + 1024]
             read = self._files.definitions([place for place, *_ in batch])
-            for (_, number, kind, key), ((path, _), data) in zip(batch, read, strict=True):
+            for (_, number, kind, key), (place, data) in zip(batch, read, strict=True):
                 self.unread[number] = 0
                 self.read_count += 1
                 self._files.progress.advance()
-                table = self._take(path, data, number, kind, key)
+                table = self._take(place, data, number, kind, key)
                 if table is not None:
                     yield table
 
@@ -153,9 +153,11 @@ class Definitions:
         return True
 
     def _take(
-        self, path: str, data: bytes | StoreError, number: int, kind: Kind, key: str
+        self, place: Place, data: bytes | StoreError, number: int, kind: Kind, key: str
     ) -> tuple[TableName, TableDef] | None:
+        path = place.path
         found = look_at_definition(kind, data, path)
+        self._files.looked_at(place, data, found if isinstance(found, Flaw) else None, is_node=False)
         if isinstance(found, Flaw):
             self.bad[number] = BadDefinition(path, found)
             return None

@@ -66,6 +66,11 @@ def new_examined(files: Files, chain: Chain, depth: int, verified: Verified | No
     return Examined(files, chain, depth, rules, definitions)
 
 
+class OutOfPlace(Exception):
+    """Nodes are in a range, on a level or in as many places as they should not be, and an engine leaves them to the one
+    of this process."""
+
+
 Wanted = Callable[[ChainRoot], bool]
 """Whether a root is of a version that somebody asked for."""
 

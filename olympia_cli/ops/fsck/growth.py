@@ -74,7 +74,9 @@ class Growth:
         wanted = [place for place in places if not self._taken(self.graph.numbers[place.path])]
         for place, data in self._files.nodes(wanted):
             self.graph.read_count += 1
-            yield place, self._rules.look(place.path, data)
+            facts = self._rules.look(place.path, data)
+            self._files.looked_at(place, data, facts.flaw, is_node=True)
+            yield place, facts
             self._files.progress.advance()
 
     # One node

@@ -75,7 +75,7 @@ class Run:
         holders = [holder for one in held for holder in one.holders]
         versions = self._examine(examined, holders)
         examined.findings += [found for holder in holders for found in _check_holder(examined, holder)]
-        _compare_with_log(examined, self.all_versions)
+        compare_with_log(examined, self.all_versions)
         listing = None
         if self.depth >= FULL and self.all_versions and not files.out_of_time:
             listing = self.engine.list_files(examined, frozenset().union(*(one.saved for one in held)))
@@ -146,7 +146,7 @@ def _check_holder(examined: Examined, holder: Holder) -> list[Finding]:
     return found
 
 
-def _compare_with_log(examined: Examined, all_versions: bool) -> None:
+def compare_with_log(examined: Examined, all_versions: bool) -> None:
     """A definition without a digest may have been cut, or be another one; the log tells."""
     definitions, chain, reader = examined.definitions, examined.chain, examined.reader
     if definitions is None or chain.java or examined.files.out_of_time:

@@ -48,6 +48,11 @@ class NodeFacts:
     names: tuple[Named, ...] = ()
     marks: tuple[Marked, ...] = ()
 
+    @property
+    def flaw(self) -> Flaw | None:
+        """The first thing that is wrong; None when the node is whole by itself."""
+        return self.marks[0][1] if self.marks else None
+
 
 @dataclass(frozen=True, slots=True)
 class NodeRules:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from olympia_cli.errors import OlympiaError, PathMissing, PathOutside, StorageFailed, StoreError
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.storage.protocol import Store
 
 FAILURES_IN_A_ROW = 20
@@ -73,6 +74,16 @@ class Files:
     def definitions(self, places: Sequence[Place]) -> Iterator[tuple[Place, bytes | StoreError]]:
         """Definitions in order."""
         return self.nodes(places)
+
+    def looked_at(self, place: Place, data: bytes | StoreError, flaw: Flaw | None, *, is_node: bool) -> None:
+        """Somebody has looked at a file, and found it whole, or what is wrong with it."""
+
+    def tally(self, place: Place, files: int, size: int, *, is_node: bool) -> None:
+        """So many files were read elsewhere: at a place, or, where its path is empty, on its level."""
+        self.bytes += size
+
+    def close(self) -> None:
+        """Nothing more will be read."""
 
     def _read_alone(self, path: str) -> bytes | StoreError:
         try:

@@ -16,12 +16,13 @@ from olympia_cli.errors import Unsupported
 from olympia_cli.names import Reference
 from olympia_cli.ops.fsck.chain import CatalogFile, list_versions
 from olympia_cli.ops.fsck.data import DataChecks
-from olympia_cli.ops.fsck.examined import DATA, FULL, STRUCTURE, Examined, Wanted, new_examined
+from olympia_cli.ops.fsck.examined import DATA, FULL, STRUCTURE, Examined, OutOfPlace, Wanted, new_examined
 from olympia_cli.ops.fsck.fsck import Level, Report, fsck
 from olympia_cli.ops.fsck.holders import Holder
 from olympia_cli.ops.fsck.listing import Listing, Sorting, find_quarantine
 from olympia_cli.ops.fsck.roots import RootNotes
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.walk.files import Place
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines.cut import cut, with_losses
@@ -32,6 +33,7 @@ from olympia_cli.spark.pipelines.fsck_spans import find_spans
 from olympia_cli.spark.pipelines.fsck_walk import (
     Asked,
     Chained,
+    FilesPlace,
     all_nodes,
     asked_of,
     collect_chain,
@@ -40,7 +42,7 @@ from olympia_cli.spark.pipelines.fsck_walk import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from olympia_cli.spark.engine import SparkEngine
 
@@ -81,15 +83,13 @@ def spark_fsck(
     return check(None)
 
 
-class OutOfPlace(Exception):
-    """Nodes are in a range, on a level or in as many places as they should not be."""
-
-
 class SparkFsck:
     """The engine of a run whose many files are read by Spark's executors."""
 
-    def __init__(self, engine: SparkEngine) -> None:
+    def __init__(self, engine: SparkEngine, place: FilesPlace | None = None) -> None:
+        """`place` is where tasks read, if that is not the catalog."""
         self._engine = engine
+        self._place = place if place is not None else engine.catalog
         self._reached_files: list[DataFrame] = []
         self._chain_notes = RootNotes()
         """What was noted of the chain, before any version was followed."""
@@ -122,7 +122,7 @@ class SparkFsck:
 
     def _asked(self, into: Examined, versions: Sequence[int]) -> Asked:
         return asked_of(
-            self._engine.catalog,
+            self._place,
             into.rules,
             into.chain,
             versions,
@@ -157,12 +157,10 @@ class SparkFsck:
         in_versions = spans.frame.where("first >= 0")
         pruned = Pruned(engine, nodes)
         pruned.take_nodes()
-        read = nodes.where("version is null").selectExpr(
-            "count(*) as nodes", "count_if(readable and not verified) as unverified", "sum(bytes) as bytes"
-        )
-        [row] = read.collect()
-        into.graph.read_count, into.graph.without_digest = row.nodes, row.unverified
-        into.files.bytes += row.bytes or 0
+        for row in nodes.where("version is null").groupBy("level").agg(*_sums("readable and not verified")).collect():
+            into.graph.read_count += row.number
+            into.graph.without_digest += row.unverified
+            into.files.tally(Place("", row.level), row.there, row.bytes, is_node=True)
         if into.definitions is not None:
             self._read_definitions(into, nodes, in_versions, pruned, disproved or {})
         progress.phase("looking for missing namespaces")
@@ -181,15 +179,14 @@ class SparkFsck:
         engine, definitions, progress = self._engine, into.definitions, into.files.progress
         assert definitions is not None
         progress.phase("reading definitions")
-        found = read_definitions(engine, nodes)
-        [row] = found.selectExpr(
-            "count(*) as number", "count_if(not verified) as unverified", "sum(bytes) as bytes"
-        ).collect()
-        definitions.read_count, definitions.without_digest = row.number, row.unverified
-        into.files.bytes += row.bytes or 0
+        found = read_definitions(engine, self._place, nodes)
+        for row in found.groupBy("level").agg(*_sums("not verified")).collect():
+            definitions.read_count += row.number
+            definitions.without_digest += row.unverified
+            into.files.tally(Place("", row.level), row.there, row.bytes, is_node=False)
         named = named_by(nodes)
         pruned.take_bad_definitions(found, named, disproved)
-        if row.unverified:
+        if definitions.without_digest:
             pruned.take_unverified(found, named)
         catalog_id = into.chain.reference.id if into.chain.reference is not None else ""
         progress.phase("looking for ids that are there twice")
@@ -239,12 +236,27 @@ class SparkFsck:
         return nodes.select("path").union(named_by(nodes).select("path")).union(catalogs)
 
 
+def _sums(unverified: str) -> list[Column]:
+    """Of a level: how many files there are, how many of them were there and their bytes, and how many lack a digest."""
+    from pyspark.sql.functions import expr
+
+    return [
+        expr("count(*)").alias("number"),
+        expr("count_if(bytes > 0)").alias("there"),
+        expr("sum(bytes)").alias("bytes"),
+        expr(f"count_if({unverified})").alias("unverified"),
+    ]
+
+
 def _take_chain(into: Examined, chained: Chained) -> None:
     """What the log disproved of catalog definitions stays disproved."""
     disproved: Iterable[tuple[str, CatalogFile]] = [
         (path, into.chain.catalogs[path]) for path in into.notes.bad_catalogs if path in into.chain.catalogs
     ]
     into.notes.add(chained.notes)
+    for path, catalog in chained.catalogs.items():
+        if path not in into.chain.catalogs:
+            into.files.tally(Place(path, 1), bool(catalog.size), catalog.size, is_node=False)
     into.chain.catalogs |= chained.catalogs | dict(disproved)
     for path, _ in disproved:
         into.notes.bad_catalogs[path] = into.notes.catalogs.get(path) or into.notes.bad_catalogs[path]

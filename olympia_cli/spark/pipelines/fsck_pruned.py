@@ -35,6 +35,7 @@ class Pruned:
     engine: SparkEngine
     nodes: DataFrame
     marks: list[tuple[str, str, Flaw]] = field(default_factory=list)
+    levels: dict[str, int] = field(default_factory=dict)
     unreadable: set[str] = field(default_factory=set)
     bad: dict[Named, Flaw] = field(default_factory=dict)
     more_bad: dict[str, tuple[int, set[str]]] = field(default_factory=dict)
@@ -51,7 +52,8 @@ class Pruned:
     def take_nodes(self) -> None:
         """The nodes that are not as they should be in themselves."""
         rows = self.nodes.where("path is not null and (not readable or size(marks) > 0)")
-        for row in rows.select("path", "readable", "marks").collect():
+        for row in rows.select("path", "level", "readable", "marks").collect():
+            self.levels[row.path] = row.level
             if not row.readable:
                 self.unreadable.add(row.path)
             self.marks += [(row.path, mark.path, Flaw(mark.code, mark.reason)) for mark in row.marks]
@@ -59,11 +61,13 @@ class Pruned:
     def take_bad_definitions(self, found: DataFrame, named: DataFrame, disproved: Mapping[Named, Flaw]) -> None:
         """Of each code the first by name, and how many more there are; and those that the log disproved."""
         # what only damaged nodes name need not be there: its name may be what is damaged
-        bad = found.where("code is not null and (code != 'F301' or sure)").select("path", "kind", "code", "reason")
+        bad = found.where("code is not null and (code != 'F301' or sure)")
+        bad = bad.select("path", "kind", "level", "code", "reason")
         for code, number in sorted(tuple(row) for row in bad.groupBy("code").count().collect()):
             of_code = bad.where(f"code = '{code}'")
             rows = of_code.orderBy("path", "kind").limit(MOST_FINDINGS).collect()
             self.bad |= {(row.path, row.kind): Flaw(code, row.reason) for row in rows}
+            self.levels |= {row.path: row.level for row in rows}
             if number > MOST_FINDINGS:
                 from pyspark.sql.functions import col
 
@@ -161,7 +165,7 @@ def fill(into: Examined, pruned: Pruned, versions: Sequence[int], holders: Seque
         if readable:
             sure.add(path)
     for path in sorted(wanted.union(children)):
-        number = graph.number(path)[0]
+        number = graph.number(path, pruned.levels.get(path, 0))[0]
         if path in pruned.unreadable:
             graph.unreadable.add(number)
     for parent, paths in children.items():
@@ -184,7 +188,9 @@ def fill(into: Examined, pruned: Pruned, versions: Sequence[int], holders: Seque
 def _fill_definitions(into: Examined, pruned: Pruned) -> None:
     graph, definitions = into.graph, into.definitions
     assert definitions is not None
-    numbers = {name: definitions.known(name[0], Kind(name[1])) for _, name in pruned.names}
+    numbers = {
+        name: definitions.known(name[0], Kind(name[1]), pruned.levels.get(name[0], 0)) for _, name in pruned.names
+    }
     held: dict[str, list[int]] = {}
     for (holder, name), times in pruned.names.items():
         held.setdefault(holder, []).extend([numbers[name]] * times)

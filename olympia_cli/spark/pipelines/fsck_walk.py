@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from hashlib import blake2b
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from olympia_cli.errors import OlympiaError
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import parse_root_path
 from olympia_cli.ops.fsck.chain import ROOTS_AT_ONCE, CatalogFile, Chain, ChainReader, ChainRoot
@@ -21,11 +23,12 @@ from olympia_cli.ops.fsck.findings import ranges
 from olympia_cli.ops.fsck.roots import RootChecks, RootNotes
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.facts import NodeFacts, NodeRules
-from olympia_cli.ops.walk.files import Files, StoreFailure
+from olympia_cli.ops.walk.files import Files, Place, StoreFailure
 from olympia_cli.spark.batches import text
+from olympia_cli.spark.failures import carried
 from olympia_cli.spark.pipelines.cut import cut
 from olympia_cli.spark.pipelines.live import apart
-from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
+from olympia_cli.spark.pipelines.place import rows_of
 from olympia_cli.tree.load import MAX_DEPTH
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ _ARROW = pa.schema(
         pa.field("names", pa.list_(_NAME)),
         pa.field("marks", pa.list_(_MARK)),
         pa.field("bytes", pa.int64()),
+        pa.field("level", pa.int32()),
         pa.field("seen", pa.binary()),
     ]
 )
@@ -56,18 +60,26 @@ SCHEMA = (
     "path string, version long, readable boolean, verified boolean, leaf boolean, keys array<string>, "
     "children array<string>, has array<string>, needs array<string>, "
     "names array<struct<path:string,kind:int,key:bigint,text:string>>, "
-    "marks array<struct<path:string,code:string,reason:string>>, bytes long, seen binary"
+    "marks array<struct<path:string,code:string,reason:string>>, bytes long, level int, seen binary"
 )
 _AT_ONCE = 256
 # a node with its keys and the names of its definitions has tens of kilobytes
 _ROWS = 64
 
 
+class FilesPlace(Protocol):
+    """Where files are, as it is sent to tasks."""
+
+    def files(self) -> Files:
+        """The files, for one task; to be closed at its end."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What the workers need to know of a run: the catalog, what it is held to, and which versions there are."""
 
-    place: CatalogPlace
+    place: FilesPlace
     rules: NodeRules
     width: int
     kept: tuple[tuple[int, int], ...]
@@ -92,7 +104,7 @@ class Asked:
 
 
 def asked_of(
-    place: CatalogPlace, rules: NodeRules, chain: Chain, versions: Sequence[int], *, actions: bool, texts: bool
+    place: FilesPlace, rules: NodeRules, chain: Chain, versions: Sequence[int], *, actions: bool, texts: bool
 ) -> Asked:
     # the versions themselves go as ranges, and what was read before its turn is read again
     bare = replace(chain, existing=[], findings=[], ahead={}, catalogs={})
@@ -141,7 +153,7 @@ def collect_chain(frame: DataFrame) -> Chained:
 def all_nodes(engine: SparkEngine, asked: Asked, tops: DataFrame, progress: Progress = SILENT) -> DataFrame:
     """The rows of roots, and of all nodes that they lead to."""
     levels = [tops.where("path is not null")]
-    for _ in range(MAX_DEPTH + 1):
+    for number_of_level in range(2, MAX_DEPTH + 3):
         below = levels[-1].selectExpr("explode(children) as path").where("path is not null")
         # to a number of partitions that was asked for: left to itself, Spark gives one task a level of any size whose
         # names are few megabytes
@@ -150,7 +162,7 @@ def all_nodes(engine: SparkEngine, asked: Asked, tops: DataFrame, progress: Prog
         known = together([level.select("path") for level in levels])
         below = below.join(apart(known), "path", "left_anti")
         progress.phase("reading nodes")
-        level = cut(below.mapInArrow(partial(_look_at_nodes, asked), SCHEMA))
+        level = cut(below.mapInArrow(partial(_look_at_nodes, asked, number_of_level), SCHEMA))
         number = level.count()
         if not number:
             break
@@ -166,10 +178,6 @@ def together(frames: Iterable[DataFrame]) -> DataFrame:
 # On the workers
 
 
-def _files(asked: Asked) -> Files:
-    return Files(asked.place.store, lambda: False)
-
-
 def _look_at_roots(
     asked: Asked,
     follow: bool,
@@ -177,28 +185,39 @@ def _look_at_roots(
     wanted: Callable[[ChainRoot], bool] | None,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    files = _files(asked)
+    with failures(), closing(asked.place.files()) as files:
+        yield from _roots(asked, files, follow, note, wanted, batches)
+
+
+def _roots(
+    asked: Asked,
+    files: Files,
+    follow: bool,
+    note: bool,
+    wanted: Callable[[ChainRoot], bool] | None,
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
     reader = ChainReader(files, pickle.loads(asked.chain))
     chained = Chained()
     checks = RootChecks(reader, chained.notes, actions=asked.actions)
     places = (row["id"] for row in rows_of(batches))
     first: int | None = None
-    with failures():
-        while batch := list(islice(places, ROOTS_AT_ONCE)):
-            if first is None:
-                first = batch[0]
-                checks.before = _before(asked, reader, first) if note else None
-            roots = list(reader.roots([asked.version(at) for at in batch]))
-            for root in roots if note else ():
-                checks.note(root)
-                if wanted is not None and wanted(root):
-                    chained.wanted = root.version
-            if follow:
-                tops = checks.follow(roots)
-                facts = [asked.rules.look_at_root(path, node) for path, node in tops]
-                yield from _batches(asked, ((one, parse_root_path(one.path), 0) for one in facts))
+    while batch := list(islice(places, ROOTS_AT_ONCE)):
+        if first is None:
+            first = batch[0]
+            checks.before = _before(asked, reader, first) if note else None
+        roots = list(reader.roots([asked.version(at) for at in batch]))
+        for root in roots if note else ():
+            checks.note(root)
+            if wanted is not None and wanted(root):
+                chained.wanted = root.version
+        if follow:
+            tops = checks.follow(roots)
+            facts = [asked.rules.look_at_root(path, node) for path, node in tops]
+            yield from _batches(asked, ((one, parse_root_path(one.path), 0) for one in facts), 1)
     if first is not None:
-        chained.catalogs, chained.bytes = reader.chain.catalogs, files.bytes
+        chained.catalogs = reader.chain.catalogs
+        chained.bytes = files.bytes - sum(catalog.size for catalog in chained.catalogs.values())
         yield pa.RecordBatch.from_pylist([{"seen": pickle.dumps((first, chained))}], schema=_ARROW)
 
 
@@ -214,40 +233,41 @@ def _before(asked: Asked, reader: ChainReader, place: int) -> ChainRoot | None:
 def _look_at_holders(asked: Asked, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for row in rows_of(batches):
         facts = asked.rules.look_at_root(row["path"], decode_root(row["data"], row["path"]).node)
-        yield from _batches(asked, [(facts, row["version"], 0)])
+        yield from _batches(asked, [(facts, row["version"], 0)], 1)
 
 
-def _look_at_nodes(asked: Asked, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    files = _files(asked)
-    paths = (row["path"] for row in rows_of(batches))
+def _look_at_nodes(asked: Asked, level: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    places = (Place(row["path"], level) for row in rows_of(batches))
 
-    def looked_at() -> Iterator[tuple[NodeFacts, int | None, int]]:
-        while batch := list(islice(paths, _AT_ONCE)):
-            for path, data in files.read_many(batch):
-                yield asked.rules.look(path, data), None, len(data) if isinstance(data, bytes) else 0
+    def look(files: Files) -> Iterator[tuple[NodeFacts, int | None, int]]:
+        while batch := list(islice(places, _AT_ONCE)):
+            for place, data in files.nodes(batch):
+                facts = asked.rules.look(place.path, data)
+                files.looked_at(place, data, facts.flaw, is_node=True)
+                yield facts, None, len(data) if isinstance(data, bytes) else 0
 
-    with failures():
-        yield from _batches(asked, looked_at())
-
-
-class failures:
-    """A store that fails again and again raises its own error, as one of ours."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, StoreFailure):
-            raise error.error from None
+    with failures(), closing(asked.place.files()) as files:
+        yield from _batches(asked, look(files), level)
 
 
-def _batches(asked: Asked, found: Iterable[tuple[NodeFacts, int | None, int]]) -> Iterator[pa.RecordBatch]:
+@contextmanager
+def failures() -> Iterator[None]:
+    """What a task raises on purpose is carried to the driver as it is, the store's own failure included."""
+    try:
+        yield
+    except StoreFailure as failure:
+        raise carried(failure.error) from None
+    except OlympiaError as error:
+        raise carried(error) from None
+
+
+def _batches(asked: Asked, found: Iterable[tuple[NodeFacts, int | None, int]], level: int) -> Iterator[pa.RecordBatch]:
     rows = iter(found)
     while batch := list(islice(rows, _ROWS)):
-        yield _batch(asked, batch)
+        yield _batch(asked, batch, level)
 
 
-def _batch(asked: Asked, rows: Sequence[tuple[NodeFacts, int | None, int]]) -> pa.RecordBatch:
+def _batch(asked: Asked, rows: Sequence[tuple[NodeFacts, int | None, int]], level: int) -> pa.RecordBatch:
     facts = [one for one, _, _ in rows]
     names = [name for one in facts for name in one.names]
     marks = [mark for one in facts for mark in one.marks]
@@ -284,6 +304,7 @@ def _batch(asked: Asked, rows: Sequence[tuple[NodeFacts, int | None, int]]) -> p
         pa.ListArray.from_arrays(_offsets(len(one.names) for one in facts), named),
         pa.ListArray.from_arrays(_offsets(len(one.marks) for one in facts), marked),
         pa.array([size for _, _, size in rows], pa.int64()),
+        pa.array([level] * len(rows), pa.int32()),
         pa.nulls(len(rows), pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=_ARROW)

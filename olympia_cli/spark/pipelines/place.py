@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from olympia_cli.format.paths import FileKind
+from olympia_cli.ops.walk.files import Files
 from olympia_cli.spark.batches import batches
 from olympia_cli.spark.conditions import Conditions
 from olympia_cli.spark.files import COLUMNS, FilePart, plan_files, read_files
@@ -38,6 +39,10 @@ class CatalogPlace:
     def store(self) -> Store:
         """The store, opened once in each process."""
         return store_at(self.uri, self.storage)
+
+    def files(self) -> Files:
+        """Its files, for a task that reads them."""
+        return Files(self.store, lambda: False)
 
     def read(self, spark: SparkSession, what: str, *, columns: str | None = None, **options: object) -> DataFrame:
         """One of the catalog's tables through the data source; options that are None are left out."""

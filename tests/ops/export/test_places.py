@@ -108,7 +108,7 @@ def test_interrupted_and_gone_on_with(place, source, target):
     assert there
     done = resume_export(catalog, dest, "friday")
     assert there.items() <= own_files(dest).items()
-    assert done.counted.files == len(own_files(dest))
+    assert done.count.files == len(own_files(dest))
     check_catalog(dest)
 
 

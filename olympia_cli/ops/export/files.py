@@ -1,0 +1,194 @@
+"""The files of an export as they are read: what it copies, and what it shares with the catalog.
+
+Reading is all that is asked for here; whether what was read is whole is said by whoever looks at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from olympia_cli.errors import Damaged, PathMissing, PathOutside, StorageDenied, StoreError
+from olympia_cli.ops.export.note import Scope
+from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.walk.files import Files, Place, StoreFailure
+from olympia_cli.ops.walk.flaws import Flaw
+from olympia_cli.storage.protocol import Store
+
+FILES_AT_ONCE = 512
+BYTES_AT_ONCE = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class FileCount:
+    """So many files with so many bytes."""
+
+    files: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: FileCount) -> FileCount:
+        return FileCount(self.files + other.files, self.bytes + other.bytes)
+
+
+class ExportFiles(Files):
+    """What an export copies is read at its destination, what it shares in the catalog."""
+
+    def __init__(self, scope: Scope, dest: Store, source: Store | None, progress: Progress = SILENT) -> None:
+        super().__init__(dest, lambda: False, progress)
+        self.scope = scope
+        self._shared = None if source is None else Files(source, lambda: False, progress)
+        self.copied = self.shared = FileCount()
+
+    def is_copied(self, level: int, *, is_node: bool) -> bool:
+        return self.scope.copies_nodes(level) if is_node else self.scope.copies_definitions(level)
+
+    def read(self, path: str) -> bytes | StoreError:
+        """A file that is read once more, wherever it is."""
+        data = super().read(path)
+        return self._shared.read(path) if isinstance(data, PathMissing) and self._shared is not None else data
+
+    def nodes(self, places: Sequence[Place]) -> Iterator[tuple[Place, bytes | StoreError]]:
+        return self._read(places, is_node=True)
+
+    def definitions(self, places: Sequence[Place]) -> Iterator[tuple[Place, bytes | StoreError]]:
+        return self._read(places, is_node=False)
+
+    def _read(self, places: Sequence[Place], *, is_node: bool) -> Iterator[tuple[Place, bytes | StoreError]]:
+        copied = [self.is_copied(place.level, is_node=is_node) for place in places]
+        here = super().read_many(place.path for place, here in zip(places, copied, strict=True) if here)
+        shared = [place.path for place, here in zip(places, copied, strict=True) if not here]
+        there = iter(self._shared.read_many(shared)) if shared and self._shared is not None else iter(())
+        for place, is_here in zip(places, copied, strict=True):
+            _, data = next(here if is_here else there)
+            if isinstance(data, StorageDenied):
+                raise StoreFailure(data)
+            if isinstance(data, bytes):
+                self.tally(place, 1, len(data), is_node=is_node)
+            yield place, data
+
+    def tally(self, place: Place, files: int, size: int, *, is_node: bool) -> None:
+        count = FileCount(files, size)
+        if self.is_copied(place.level, is_node=is_node):
+            self.copied += count
+        else:
+            self.shared += count
+
+
+class CopyFiles(Files):
+    """A version on its way to a destination: what is read in the catalog, found whole and to be copied is written
+    there, read back and compared, in the background, while the next files are read.
+
+    A destination that is not `fresh` may have some of the files; these stay as they are. `replaced` is a definition
+    that the export has another one for.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        source: Store,
+        dest: Store,
+        *,
+        fresh: bool,
+        replaced: str | None,
+        progress: Progress = SILENT,
+    ) -> None:
+        super().__init__(source, lambda: False, progress)
+        self.scope = scope
+        self._dest = dest
+        self.fresh = fresh
+        self.replaced = replaced
+        self.copied = FileCount()
+        self._sound = True
+        self._there: set[str] = set()
+        """Definitions that are at the destination and were read there."""
+        self._waiting: dict[str, bytes] = {}
+        self._size = 0
+        self._pool: ThreadPoolExecutor | None = None
+        self._under_way: Future[None] | None = None
+
+    def definitions(self, places: Sequence[Place]) -> Iterator[tuple[Place, bytes | StoreError]]:
+        """Of a definition that is at the destination already nothing is read in the catalog: its digest says enough."""
+        copied = [] if self.fresh else [place.path for place in places if self._is_copied(place, is_node=False)]
+        read = self._dest.read_many(copied) if copied else ()
+        there = {path: data for path, data in read if isinstance(data, bytes)}
+        self._there.update(there)
+        missing = iter(super().definitions([place for place in places if place.path not in there]))
+        for place in places:
+            yield (place, there[place.path]) if place.path in there else next(missing)
+
+    def looked_at(self, place: Place, data: bytes | StoreError, flaw: Flaw | None, *, is_node: bool) -> None:
+        if isinstance(data, Exception) and not isinstance(data, PathMissing | PathOutside):
+            # a network that fails is not damage
+            raise StoreFailure(data)
+        here = place.path in self._there
+        self._there.discard(place.path)
+        if here and flaw is not None:
+            raise not_whole(self._dest.uri, place.path, flaw.code, flaw.reason)
+        self._sound = self._sound and flaw is None
+        # once something is damaged nothing is recorded, and the rest is read to be judged
+        if not self._sound or not isinstance(data, bytes) or not self._is_copied(place, is_node):
+            return
+        self.copied += FileCount(1, len(data))
+        if here:
+            return
+        self._waiting[place.path] = data
+        self._size += len(data)
+        if len(self._waiting) >= FILES_AT_ONCE or self._size >= BYTES_AT_ONCE:
+            self._send()
+
+    def _is_copied(self, place: Place, is_node: bool) -> bool:
+        if is_node:
+            return self.scope.copies_nodes(place.level)
+        return self.scope.copies_definitions(place.level) and place.path != self.replaced
+
+    def tally(self, place: Place, files: int, size: int, *, is_node: bool) -> None:
+        if self._is_copied(place, is_node):
+            self.copied += FileCount(files, size)
+
+    def close(self) -> None:
+        """Wait until all is written and read back; what went wrong is raised."""
+        try:
+            if self._waiting:
+                self._send()
+            self._wait()
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown(wait=True)
+
+    def _send(self) -> None:
+        self._wait()
+        files, self._waiting, self._size = self._waiting, {}, 0
+        self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="export")
+        self._under_way = self._pool.submit(create_all, self._dest, files, self.fresh)
+
+    def _wait(self) -> None:
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            under_way.result()
+
+
+def create_all(dest: Store, files: dict[str, bytes], fresh: bool) -> None:
+    """Create files at the destination, read them back and compare; those that stand there with the same content are
+    fine. PathTaken when one stands there with another, Damaged when the copy is not what was written."""
+    there = {} if fresh else {path: data for path, data in dest.read_many(files) if isinstance(data, bytes)}
+    missing = {path: data for path, data in files.items() if path not in there}
+    if missing:
+        dest.create_many(missing)
+    for path, data in [*there.items(), *(dest.read_many(missing) if missing else ())]:
+        if isinstance(data, PathMissing):
+            raise not_whole(dest.uri, path, "F201", "it is missing")
+        if isinstance(data, Exception):
+            raise data
+        if data != files[path]:
+            raise not_whole(dest.uri, path, "", "it is not what the catalog has")
+
+
+def not_whole(dest: str, path: str, code: str, reason: str) -> Damaged:
+    """Why what is at the destination is no export."""
+    return Damaged(
+        code,
+        f"{dest}/{path}",
+        f"the copy is not whole: {reason}",
+        hint="delete that file at the destination, then resume the export",
+    )

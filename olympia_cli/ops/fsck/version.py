@@ -1,0 +1,31 @@
+"""One version by itself, judged as fsck judges it: for whoever copies a version, or goes back to one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from olympia_cli.ops.fsck.chain import Chain
+from olympia_cli.ops.fsck.examined import FULL, Engine, Examined, OutOfPlace, new_examined
+from olympia_cli.ops.fsck.findings import Finding, Severity
+from olympia_cli.ops.fsck.local import LocalEngine
+from olympia_cli.ops.fsck.run import compare_with_log
+from olympia_cli.ops.fsck.verdict import Verdict
+from olympia_cli.ops.walk.files import Files
+
+
+def examine_version(files: Files, chain: Chain, version: int, engine: Engine) -> tuple[Examined, Verdict]:
+    """All that a version reaches, read and judged; the chain says what the catalog is and which logs there are."""
+    examined = new_examined(files, chain, FULL)
+    try:
+        engine.examine(examined, [version], None, ())
+    except OutOfPlace:
+        examined = new_examined(files, chain, FULL)
+        LocalEngine().examine(examined, [version], None, ())
+    compare_with_log(examined, all_versions=False)
+    return examined, Verdict(examined, [version])
+
+
+def errors_of(verdict: Verdict, *, objects: bool = False) -> Sequence[Finding]:
+    """What makes a version damaged, the most important first; nothing when it is whole."""
+    findings = verdict.with_hints(verdict.findings(objects=objects))
+    return [finding for finding in findings if finding.severity is Severity.ERROR]
