@@ -19,8 +19,9 @@ from olympia_cli.catalog.versions import write_latest
 from olympia_cli.errors import CatalogExists, InvalidOption, LocationNotEmpty, PathTaken
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action, encode_action
+from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec
-from olympia_cli.format.node import EMPTY, Root, Sizes
+from olympia_cli.format.node import EMPTY, Root
 from olympia_cli.format.node_file import encode_root
 from olympia_cli.format.paths import (
     MAX_FILE_NAME_BYTES,
@@ -30,7 +31,7 @@ from olympia_cli.format.paths import (
     new_node_path,
     root_path,
 )
-from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
+from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, IsolationLevel
 from olympia_cli.names import Kind, Latest, Reference
 from olympia_cli.storage.exclusive import check_exclusive_create
@@ -139,24 +140,9 @@ class Catalog:
         """1 the definition; 2 root 0, created exclusively: the catalog exists; 3 vn/latest."""
         content = definitions.body(definition)
         path = new_definition_path(Kind.CATALOG, None)
-        sizes = Sizes(
-            definition.order,
-            definition.namespace_name_max_size_bytes,
-            definition.table_name_max_size_bytes,
-            definition.view_name_max_size_bytes,
-        )
+        sizes = sizes_of(definition)
         keys = KeyCodec(sizes.namespace, sizes.table, sizes.view)
-        info = CommitInfoDef(
-            transaction_id=str(uuid.uuid4()),
-            by=author.by,
-            program=author.program,
-            program_version=author.program_version,
-            message=author.message,
-        )
-        actions = [
-            Action(ActionType.CATALOG_CREATE, None, content),
-            Action(ActionType.COMMIT_INFO, None, b"", info.SerializeToString()),
-        ]
+        actions = [Action(ActionType.CATALOG_CREATE, None, content), author.sign(str(uuid.uuid4()))]
         root = Root(EMPTY, path, self.clock.now_millis(), sizes=sizes)
         data = encode_root(root, [encode_action(action, keys) for action in actions])
         self.store.create(path, definitions.encode(content, path))

@@ -62,6 +62,18 @@ class Author:
     program: str = "olympia-cli"
     program_version: str = __version__
 
+    def sign(self, transaction_id: str, began_at_version: int = 0) -> Action:
+        """The action with which a commit says whose it is."""
+        info = CommitInfoDef(
+            transaction_id=transaction_id,
+            by=self.by,
+            program=self.program,
+            program_version=self.program_version,
+            message=self.message,
+            began_at_version=began_at_version,
+        )
+        return Action(ActionType.COMMIT_INFO, None, b"", info.SerializeToString())
+
 
 def commit(
     transaction: Transaction,
@@ -98,7 +110,7 @@ def commit(
         data = files.root(transaction.draft, actions, transaction.check_alive)
         transaction.check_alive()
         version = transaction.base.version + 1
-        if _create_root(store, root_path(version), data):
+        if create_root(store, root_path(version), data, "doing the same change again"):
             break
         if done := rebase(transaction):
             return _close(transaction, done)
@@ -244,8 +256,11 @@ def check_writable(snapshot: Snapshot) -> None:
         )
 
 
-def _create_root(store: Store, path: str, data: bytes) -> bool:
-    """Whether our root stands at the path; False when another one does."""
+def create_root(store: Store, path: str, data: bytes, again: str) -> bool:
+    """Whether our root stands at the path; False when another one does.
+
+    `again` is what nobody should do before it is known which of them does.
+    """
     try:
         store.create(path, data)
         return True
@@ -257,7 +272,7 @@ def _create_root(store: Store, path: str, data: bytes) -> bool:
         except OlympiaError:
             raise CommitUnknown(
                 f"it is not known whether {path} was written: {unknown.message}",
-                hint="read the log once the store answers again, before doing the same change again",
+                hint=f"read the log once the store answers again, before {again}",
             ) from unknown
 
 
@@ -265,15 +280,7 @@ def _committed_actions(transaction: Transaction, author: Author) -> list[Action]
     """The actions as the root stores them: reads only where they decide about conflicts, and who committed."""
     serializable = transaction.isolation == IsolationLevel.SERIALIZABLE
     actions = [action for action in transaction.actions if serializable or action.type not in READS]
-    info = CommitInfoDef(
-        transaction_id=transaction.id,
-        by=author.by,
-        program=author.program,
-        program_version=author.program_version,
-        message=author.message,
-        began_at_version=transaction.began_at_version,
-    )
-    return [*actions, Action(ActionType.COMMIT_INFO, None, b"", info.SerializeToString())]
+    return [*actions, author.sign(transaction.id, transaction.began_at_version)]
 
 
 def _check_size(transaction: Transaction, atomic: bool) -> None:

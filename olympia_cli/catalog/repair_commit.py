@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from olympia_cli.catalog.clock import Clock
-from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS, Author
+from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS, Author, create_root
 from olympia_cli.catalog.versions import write_latest
 from olympia_cli.errors import (
     CommitConflict,
-    CommitUnknown,
-    OlympiaError,
     OutcomeUnknown,
     PathTaken,
     StorageFailed,
@@ -20,11 +18,12 @@ from olympia_cli.errors import (
 )
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action, encode_action
+from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node, Root, Sizes
 from olympia_cli.format.node_file import encode_node, encode_root
 from olympia_cli.format.paths import MAX_VERSION, new_definition_path, new_node_path, root_path
-from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef, RepairDef
+from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, ObjectName
 from olympia_cli.storage.protocol import Store
@@ -87,9 +86,7 @@ def commit_repair(store: Store, clock: Clock, repair: Repair, author: Author) ->
         # files that no root refers to yet are protected from expire by their age alone
         if clock.elapsed_millis() - began <= HALF_AN_HOUR_MILLIS:
             break
-    data = encode_root(root, _rows(repair, author, ()))
-    _create_root(store, root_path(version), data, repair.head)
-    write_latest(store, version)
+    _create_root(store, version, root, _actions(repair, author), repair.sizes)
     return version
 
 
@@ -100,8 +97,7 @@ def create_repaired(store: Store, clock: Clock, repair: Repair, author: Author) 
     """
     root = write_files(store, clock, repair, previous_root=None)
     created = Action(ActionType.CATALOG_CREATE, None, definitions.body(repair.catalog))
-    _create_root(store, root_path(0), encode_root(root, _rows(repair, author, (created,))), -1)
-    write_latest(store, 0)
+    _create_root(store, 0, root, [created, *_actions(repair, author)], repair.sizes)
 
 
 def check_head(store: Store, head: int) -> None:
@@ -160,54 +156,22 @@ class _Writer:
             raise StorageFailed(f"{error.message}; nothing was committed") from error
 
 
-def _rows(repair: Repair, author: Author, first: Iterable[Action]) -> list[tuple[str, str]]:
+def _actions(repair: Repair, author: Author) -> list[Action]:
     lost = list(repair.lost_keys[:MAX_LOST_KEYS])
     payload = RepairDef(description=repair.description, lost_keys=lost)
-    info = CommitInfoDef(
-        transaction_id=str(uuid.uuid4()),
-        by=author.by,
-        program=author.program,
-        program_version=author.program_version,
-        message=author.message,
-        began_at_version=max(repair.head, 0),
-    )
-    actions = [
-        *first,
-        Action(ActionType.CATALOG_REPAIR, None, b"", payload.SerializeToString()),
-        Action(ActionType.COMMIT_INFO, None, b"", info.SerializeToString()),
-    ]
-    sizes = repair.sizes
+    mended = Action(ActionType.CATALOG_REPAIR, None, b"", payload.SerializeToString())
+    return [mended, author.sign(str(uuid.uuid4()), max(repair.head, 0))]
+
+
+def _create_root(store: Store, version: int, root: Root, actions: Sequence[Action], sizes: Sizes) -> None:
     keys = KeyCodec(sizes.namespace, sizes.table, sizes.view)
-    return [encode_action(action, keys) for action in actions]
-
-
-def _create_root(store: Store, path: str, data: bytes, head: int) -> None:
-    try:
-        store.create(path, data)
-    except PathTaken:
-        raise _moved(head) from None
-    except OutcomeUnknown as unknown:
-        try:
-            ours = store.read(path) == data
-        except OlympiaError:
-            raise CommitUnknown(
-                f"it is not known whether {path} was written: {unknown.message}",
-                hint="read the log once the store answers again, before repairing again",
-            ) from unknown
-        if not ours:
-            raise _moved(head) from None
+    data = encode_root(root, [encode_action(action, keys) for action in actions])
+    if not create_root(store, root_path(version), data, "repairing again"):
+        raise _moved(version - 1)
+    write_latest(store, version)
 
 
 def _moved(head: int) -> CommitConflict:
     return CommitConflict(
         f"version {head + 1} was committed since this was planned", hint="nothing was changed; plan it anew"
-    )
-
-
-def sizes_of(definition: CatalogDef) -> Sizes:
-    return Sizes(
-        definition.order,
-        definition.namespace_name_max_size_bytes,
-        definition.table_name_max_size_bytes,
-        definition.view_name_max_size_bytes,
     )

@@ -20,7 +20,7 @@ from olympia_cli.errors import (
     ViewNotFound,
 )
 from olympia_cli.format.actions import Action, decode_action
-from olympia_cli.format.definitions import CLASSES, decode
+from olympia_cli.format.definitions import CLASSES, decode, sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Sizes
 from olympia_cli.format.node_file import decode_action_rows, decode_root
@@ -125,7 +125,7 @@ class Snapshot:
     @property
     def sizes(self) -> Sizes:
         """Order and name sizes; from the root when it has them, so that a search need not wait for the definition."""
-        return self.root.sizes if self.root.sizes is not None else _sizes(self._loaded_definition())
+        return self.root.sizes if self.root.sizes is not None else sizes_of(self._loaded_definition())
 
     @property
     def keys(self) -> KeyCodec:
@@ -256,7 +256,7 @@ class Snapshot:
             raise data
         definition = decode(CatalogDef, data, path)
         check_supported(definition, path)
-        if self.root.sizes is not None and self.root.sizes != _sizes(definition):
+        if self.root.sizes is not None and self.root.sizes != sizes_of(definition):
             raise Damaged("F105", self.file.path, f"its sizes are not those of the catalog definition {path}")
         return definition
 
@@ -299,13 +299,4 @@ def namespace_not_found(namespace: str, version: int) -> NamespaceNotFound:
     return NamespaceNotFound(
         f"there is no namespace {namespace} in version {version}",
         hint="list the namespaces to see what there is",
-    )
-
-
-def _sizes(definition: CatalogDef) -> Sizes:
-    return Sizes(
-        order=definition.order,
-        namespace=definition.namespace_name_max_size_bytes,
-        table=definition.table_name_max_size_bytes,
-        view=definition.view_name_max_size_bytes,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from enum import Enum
 from hashlib import sha256
 from typing import TypeVar, cast
@@ -9,6 +10,7 @@ from typing import TypeVar, cast
 from google.protobuf.message import DecodeError
 
 from olympia_cli.errors import Damaged
+from olympia_cli.format.node import Sizes
 from olympia_cli.format.pb.objects_pb2 import (
     CatalogDef,
     DistributedTransactionDef,
@@ -43,10 +45,24 @@ class Digest(Enum):
 def body(definition: Definition | DistributedTransactionDef) -> bytes:
     """The definition without what ties it to a file: equal for equal definitions."""
     if definition.HasField("integrity"):
-        bare = type(definition).FromString(definition.SerializeToString())
-        bare.ClearField("integrity")
-        return bare.SerializeToString(deterministic=True)
+        definition = bare(definition)
     return definition.SerializeToString(deterministic=True)
+
+
+def bare(definition: D) -> D:
+    """A copy of the definition without what ties it to a file."""
+    copy = deepcopy(definition)
+    copy.ClearField("integrity")
+    return copy
+
+
+def sizes_of(catalog: CatalogDef) -> Sizes:
+    return Sizes(
+        catalog.order,
+        catalog.namespace_name_max_size_bytes,
+        catalog.table_name_max_size_bytes,
+        catalog.view_name_max_size_bytes,
+    )
 
 
 def encode(content: bytes, path: str) -> bytes:

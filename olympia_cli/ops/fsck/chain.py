@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from olympia_cli.catalog.snapshot import check_supported
 from olympia_cli.errors import Damaged, PathMissing, StoreError, Unsupported
-from olympia_cli.format.definitions import examine
+from olympia_cli.format.definitions import examine, sizes_of
 from olympia_cli.format.node import Root, Sizes
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import (
@@ -207,15 +207,6 @@ class ChainReader:
         if definition is None or (found.root.sizes is not None and found.root.sizes != sizes_of(definition)):
             return None
         return definition
-
-
-def sizes_of(definition: CatalogDef) -> Sizes:
-    return Sizes(
-        definition.order,
-        definition.namespace_name_max_size_bytes,
-        definition.table_name_max_size_bytes,
-        definition.view_name_max_size_bytes,
-    )
 
 
 def check_root(chain: Chain, found: ChainRoot) -> Iterator[Finding]:

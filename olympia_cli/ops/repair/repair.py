@@ -14,10 +14,11 @@ from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import Author
 from olympia_cli.catalog.protection import keep_protection
 from olympia_cli.catalog.quarantine import write_quarantine
-from olympia_cli.catalog.repair_commit import Built, Repair, check_head, commit_repair, sizes_of
+from olympia_cli.catalog.repair_commit import Built, Repair, check_head, commit_repair
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, check_supported, expired_before
 from olympia_cli.catalog.versions import Hints, read_hints
 from olympia_cli.errors import CatalogNotFound, InvalidOption, Refused, Unsupported
+from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.paths import JAVA_WIDTH, LATEST, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef

@@ -17,7 +17,7 @@ from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import Author
 from olympia_cli.catalog.protection import without_protection
 from olympia_cli.catalog.quarantine import purged_before
-from olympia_cli.catalog.repair_commit import Built, Repair, create_repaired, sizes_of
+from olympia_cli.catalog.repair_commit import Built, Repair, create_repaired
 from olympia_cli.catalog.snapshot import MAJOR_VERSION, check_supported
 from olympia_cli.catalog.versions import read_hints
 from olympia_cli.errors import (
@@ -32,6 +32,7 @@ from olympia_cli.errors import (
     StorageFailed,
 )
 from olympia_cli.format import definitions
+from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.format.pb.objects_pb2 import CatalogDef

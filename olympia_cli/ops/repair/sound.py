@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from olympia_cli.catalog.repair_commit import sizes_of
 from olympia_cli.errors import Damaged
+from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec, kind_of_key
 from olympia_cli.format.node import Node
 from olympia_cli.format.paths import root_path

@@ -13,7 +13,6 @@ import pytest
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Author
 from olympia_cli.catalog.quarantine import purged_before, read_quarantine
-from olympia_cli.catalog.repair_commit import sizes_of
 from olympia_cli.catalog.snapshot import expired_before
 from olympia_cli.errors import (
     CatalogNotFound,
@@ -25,6 +24,7 @@ from olympia_cli.errors import (
     Unsupported,
 )
 from olympia_cli.format import definitions
+from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.format.paths import FileKind, file_kind, root_path
