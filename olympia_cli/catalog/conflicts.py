@@ -6,15 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from olympia_cli.catalog.replay import alter_of, touched
 from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES, RESTORES, renamed
 from olympia_cli.format.actions import Action
-from olympia_cli.format.pb.actions_pb2 import (
-    ActionType,
-    AlterDef,
-    ExportDef,
-    NamespaceSetPropertiesDef,
-    NamespaceUnsetPropertiesDef,
-)
+from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel
 from olympia_cli.names import Kind, NamespaceName, ObjectName
 
@@ -60,7 +55,7 @@ def judge(pending: Action, committed: Action, level: IsolationLevel) -> Verdict:
     if pending.type in READS:
         return _judge_read(pending, committed) if level == IsolationLevel.SERIALIZABLE else Verdict.CLEAR
     if pending.type in _SWEEPING or committed.type in _SWEEPING:
-        # a compact is redone on whatever tree there is, a rolled-back one too
+        # a compact is done again on whatever tree there is, a rolled-back one too
         return Verdict.CLEAR if pending.type == T.CATALOG_COMPACT else Verdict.CONFLICT
     if pending.type == T.CATALOG_COMPACT:
         return Verdict.CLEAR
@@ -74,7 +69,7 @@ def judge(pending: Action, committed: Action, level: IsolationLevel) -> Verdict:
         return Verdict.CONFLICT
     if pending.type in DROPS and pending.type == committed.type and pending.name == committed.name:
         return _judge_drops(pending, committed)
-    if _touched(pending) & _touched(committed):
+    if touched(pending) & touched(committed):
         return _merge_alters(pending, committed)
     return _judge_namespaces(pending, pending.name, committed, committed.name)
 
@@ -86,16 +81,16 @@ def _judge_read(pending: Action, committed: Action) -> Verdict:
     if committed.name is None:
         return Verdict.CLEAR
     if pending.type in _OBJECT_READS and pending.name is not None:
-        touched = _touched(committed)
+        written = touched(committed)
         # an object goes with the namespace that is renamed around it
-        moved = committed.type == T.NAMESPACE_RENAME and NamespaceName(pending.name.namespace) in touched
-        return Verdict.CONFLICT if pending.name in touched or moved else Verdict.CLEAR
+        moved = committed.type == T.NAMESPACE_RENAME and NamespaceName(pending.name.namespace) in written
+        return Verdict.CONFLICT if pending.name in written or moved else Verdict.CLEAR
     if committed.type not in _EXISTENCE:
         return Verdict.CLEAR
     if pending.type == T.CATALOG_SNOW_NAMESPACES:
         return Verdict.CONFLICT if committed.kind is Kind.NAMESPACE else Verdict.CLEAR
     shown = Kind.TABLE if pending.type == T.NAMESPACE_SHOW_TABLES else Kind.VIEW
-    namespaces = {name.namespace for name in _touched(committed)}
+    namespaces = {name.namespace for name in touched(committed)}
     in_range = pending.name is None or pending.name.namespace in namespaces
     return Verdict.CONFLICT if in_range and committed.kind in (shown, Kind.NAMESPACE) else Verdict.CLEAR
 
@@ -104,10 +99,10 @@ def _judge_unknown(pending: Action, committed: Action) -> Verdict:
     """An action of a newer program is taken for a write of its object, and of everything if it names none."""
     if pending.name is None or committed.name is None:
         return Verdict.CONFLICT
-    touched = _touched(pending) & _touched(committed)
+    shared = touched(pending) & touched(committed)
     around = {pending.name.namespace} & {committed.name.namespace}
     holds = Kind.NAMESPACE in (pending.kind, committed.kind)
-    return Verdict.CONFLICT if touched or (around and holds) else Verdict.CLEAR
+    return Verdict.CONFLICT if shared or (around and holds) else Verdict.CLEAR
 
 
 def _judge_drops(pending: Action, committed: Action) -> Verdict:
@@ -126,12 +121,12 @@ def _judge_namespaces(
         if pending.type in DROPS:
             # what a cascade dropped is dropped; what a rename moved is elsewhere now
             return Verdict.CONFLICT if committed.type in RENAMES and pending_name.namespace in gone else Verdict.CLEAR
-        inside = {name.namespace for name in _touched(pending)}
+        inside = {name.namespace for name in touched(pending)}
         return Verdict.CONFLICT if inside & gone else Verdict.CLEAR
     if pending.kind is Kind.NAMESPACE:
         if committed.type in DROPS:
             return Verdict.CLEAR
-        inside = {name.namespace for name in _touched(committed)}
+        inside = {name.namespace for name in touched(committed)}
         if committed.type in RENAMES and pending.type in DROPS:
             # what was renamed out of the namespace is no longer in the way of dropping it
             inside = {renamed(committed).namespace}
@@ -142,15 +137,8 @@ def _judge_namespaces(
 def _namespaces_taken(action: Action) -> set[str]:
     """The namespaces that an action drops or renames, or renames to."""
     if action.type in DROPS | RENAMES:
-        return {name.namespace for name in _touched(action)}
+        return {name.namespace for name in touched(action)}
     return set()
-
-
-def _touched(action: Action) -> set[ObjectName]:
-    """The objects that an action writes: a rename counts for both names."""
-    if action.name is None:
-        return set()
-    return {action.name, renamed(action)} if action.type in RENAMES else {action.name}
 
 
 def _merge_alters(pending: Action, committed: Action) -> Verdict:
@@ -161,14 +149,10 @@ def _merge_alters(pending: Action, committed: Action) -> Verdict:
 
 def _changed_parts(action: Action) -> set[str]:
     """The properties and fields that an action changes; empty when it may change anything."""
-    if action.type == T.NAMESPACE_ALTER_SET_PROPERTIES:
-        return {f"property {key}" for key in action.parse_payload(NamespaceSetPropertiesDef).keys}
-    if action.type == T.NAMESPACE_ALTER_UNSET_PROPERTIES:
-        return {f"property {key}" for key in action.parse_payload(NamespaceUnsetPropertiesDef).keys}
     if action.type == T.CATALOG_EXPORT:
         return {f"property olympia.export.{action.parse_payload(ExportDef).name}"}
     if action.type in ALTERS or action.type == T.CATALOG_ALTER:
-        change = action.parse_payload(AlterDef)
+        change = alter_of(action)
         keys = {f"property {key}" for key in (*change.set_properties, *change.unset_properties)}
         return keys | {f"field {field}" for field in change.fields}
     return set()
@@ -228,7 +212,7 @@ class _Index:
         for at, action in enumerate(pending):
             if action.name is None:
                 self._catalog.append(at)
-            for name in _touched(action):
+            for name in touched(action):
                 self._names.setdefault(name, []).append(at)
                 self._namespaces.setdefault(name.namespace, []).append(at)
             if action.type in CREATES | RESTORES:
@@ -241,7 +225,7 @@ class _Index:
         if committed.name is None or not _known(committed):
             return self._all
         found = set(self._catalog)
-        for name in _touched(committed):
+        for name in touched(committed):
             if isinstance(name, NamespaceName):
                 found.update(self._namespaces.get(name.namespace, ()))
             else:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
+from olympia_cli.catalog.replay import moved
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
 from olympia_cli.format import definitions
 from olympia_cli.format.definitions import CLASSES
 from olympia_cli.format.node import Node
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.names import Kind, NamespaceName, ObjectName
 
 Staged = bytes | str | None
 """A new definition, the path of one that exists already, or nothing: the object is gone."""
@@ -33,7 +34,7 @@ class Draft:
 
     @property
     def catalog(self) -> CatalogDef:
-        """A copy of the catalog's definition; `put_catalog` stores it."""
+        """A copy of the catalog's definition; `put_catalog` stages another."""
         return self.base.definition if self._catalog is None else CatalogDef.FromString(self._catalog)
 
     @property
@@ -41,10 +42,9 @@ class Draft:
         """The new definition of the catalog, if it changed."""
         return self._catalog
 
-    def put_catalog(self, definition: CatalogDef) -> None:
-        content = definitions.body(definition)
-        unchanged = self.tree is self.base and content == definitions.body(self.base.definition)
-        self._catalog = None if unchanged else content
+    def put_catalog(self, definition: bytes) -> None:
+        unchanged = self.tree is self.base and definition == definitions.body(self.base.definition)
+        self._catalog = None if unchanged else definition
 
     def take_tree(self, snapshot: Snapshot) -> None:
         """Go on from another version's tree; what was staged before is gone."""
@@ -70,17 +70,21 @@ class Draft:
             return CatalogObject(name, "", cast(ObjectDefinition, CLASSES[name.kind].FromString(staged)))
         return None if staged is None else next(self.tree.read_objects([(name, staged)]))
 
-    def put(self, name: ObjectName, definition: ObjectDefinition) -> None:
-        self._stage(name, definitions.body(definition))
+    def put(self, name: ObjectName, definition: bytes) -> None:
+        self._stage(name, definition)
 
-    def delete(self, name: ObjectName) -> None:
+    def drop(self, name: ObjectName) -> None:
         self._stage(name, None)
 
-    def move(self, old: ObjectName, new: ObjectName) -> None:
-        """Give what stands at one name to another; the definition stays as it is."""
+    def move(self, old: ObjectName, new: ObjectName, definition: bytes) -> None:
+        """Give what stands at one name to another, and with a namespace all that is in it; definitions stay."""
         found: Staged = self.staged[old] if old in self.staged else self.tree.find(old)
-        self._stage(new, found)
-        self._stage(old, None)
+        moving: list[tuple[ObjectName, Staged]] = [(old, found)]
+        if isinstance(old, NamespaceName):
+            moving += [entry for kind in (Kind.TABLE, Kind.VIEW) for entry in self.entries(kind, old.namespace)]
+        for name, staged in moving:
+            self._stage(moved(name, old, new), staged)
+            self._stage(name, None)
 
     def names(self, kind: Kind, namespace: str | None = None) -> Iterator[ObjectName]:
         """Names of a kind, in key order."""
@@ -113,15 +117,6 @@ class Draft:
     def is_empty(self, namespace: str) -> bool:
         """Whether the namespace holds no table and no view."""
         return not any(True for kind in (Kind.TABLE, Kind.VIEW) for _ in self.entries(kind, namespace))
-
-    def move_namespace(self, old: str, new: str) -> None:
-        """Move a namespace and all that is in it."""
-        inside = [entry for kind in (Kind.TABLE, Kind.VIEW) for entry in self.entries(kind, old)]
-        self.move(NamespaceName(old), NamespaceName(new))
-        for name, found in inside:
-            target = TableName(new, name.name) if name.kind is Kind.TABLE else ViewName(new, name.name)
-            self._stage(target, found)
-            self._stage(name, None)
 
     def _present(self, name: ObjectName) -> Iterator[tuple[ObjectName, bytes | str]]:
         staged = self.staged[name]

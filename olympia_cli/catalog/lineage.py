@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+from olympia_cli.catalog.replay import moved, replay, rollback_target, tells_all
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import Damaged, PathMissing, VersionNotFound
-from olympia_cli.format.action_types import CREATES, DROPS, RENAMES, RESTORES, renamed
 from olympia_cli.format.actions import Action
+from olympia_cli.format.definitions import definition_id
 from olympia_cli.format.paths import root_path
-from olympia_cli.format.pb.actions_pb2 import ActionType, RollbackDef
-from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.names import ObjectName
 
 
 def living_name(id: str, name: ObjectName, version: int, base: Snapshot, staged: Sequence[Action]) -> ObjectName | None:
@@ -28,46 +29,40 @@ def living_name(id: str, name: ObjectName, version: int, base: Snapshot, staged:
             unknown = True
             continue
         actions = snapshot.actions()
-        targets = [
-            action.parse_payload(RollbackDef).to_version
-            for action in actions
-            if action.type == ActionType.CATALOG_ROLLBACK
-        ]
-        silent = not actions or any(action.type == ActionType.CATALOG_REPAIR for action in actions)
-        if silent or unknown or (targets and targets[-1] not in names):
+        target = rollback_target(actions)
+        if unknown or not tells_all(actions) or (target is not None and target not in names):
             current, unknown = _search(id, name, snapshot), False
-        elif targets:
-            current = names[targets[-1]]
         else:
-            current = follow(id, current, actions)
+            current = follow(id, current, actions) if target is None else names[target]
         names[snapshot.version] = current
     return follow(id, current, staged)
 
 
 def follow(id: str, name: ObjectName | None, actions: Iterable[Action]) -> ObjectName | None:
     """The object's name after the actions; None while it does not exist."""
+    followed = _Followed(id, name)
     for action in actions:
-        if action.type in CREATES | RESTORES and action.id == id:
-            name = action.name
-        elif name is None:
-            continue
-        elif action.type in DROPS and action.name == name:
-            name = None
-        elif action.type in RENAMES:
-            name = _renamed(name, action)
-    return name
+        replay(action, followed)
+    return followed.name
 
 
-def _renamed(name: ObjectName, action: Action) -> ObjectName:
-    new = renamed(action)
-    if action.name == name:
-        return new
-    if isinstance(action.name, NamespaceName) and action.name.namespace == name.namespace:
-        if isinstance(name, TableName):
-            return TableName(new.namespace, name.name)
-        if isinstance(name, ViewName):
-            return ViewName(new.namespace, name.name)
-    return name
+@dataclass(slots=True)
+class _Followed:
+    """One of all objects, and what it is called."""
+
+    id: str
+    name: ObjectName | None
+
+    def put(self, name: ObjectName, definition: bytes) -> None:
+        if definition_id(name.kind, definition) == self.id:
+            self.name = name
+
+    def drop(self, name: ObjectName) -> None:
+        if name == self.name:
+            self.name = None
+
+    def move(self, old: ObjectName, new: ObjectName, definition: bytes) -> None:
+        self.name = None if self.name is None else moved(self.name, old, new)
 
 
 def _since(version: int, base: Snapshot) -> Iterable[Snapshot | None]:

@@ -14,8 +14,8 @@ from olympia_cli.catalog.checks import Properties, check_catalog_settings, check
 from olympia_cli.catalog.clock import Clock, Moment, moment
 from olympia_cli.catalog.draft import Draft
 from olympia_cli.catalog.lineage import living_name
-from olympia_cli.catalog.redo import NO_LONGER_FITS, exists, not_found, redo
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
+from olympia_cli.catalog.staging import NO_LONGER_FITS, exists, not_found, stage
 from olympia_cli.errors import (
     CommitConflict,
     Damaged,
@@ -25,7 +25,8 @@ from olympia_cli.errors import (
     TransactionExpired,
 )
 from olympia_cli.format.action_types import READS
-from olympia_cli.format.actions import Action, Reapply, definition_bytes
+from olympia_cli.format.actions import Action, Reapply
+from olympia_cli.format.definitions import Definition, body
 from olympia_cli.format.pb.actions_pb2 import (
     ActionType,
     AlterDef,
@@ -112,7 +113,7 @@ class Transaction:
     def create_namespace(self, name: NamespaceName, properties: Properties | None = None) -> None:
         check_properties(properties or {})
         definition = NamespaceDef(id=str(uuid.uuid4()), properties=properties)
-        self.do(Action(T.NAMESPACE_CREATE, name, definition_bytes(definition)))
+        self.do(_action(T.NAMESPACE_CREATE, name, definition))
 
     def alter_namespace(
         self,
@@ -125,13 +126,13 @@ class Transaction:
             definition = cast(NamespaceDef, self._need(name))
             definition.properties.update(set_properties)
             payload = NamespaceSetPropertiesDef(keys=sorted(set_properties))
-            self.do(_action(T.NAMESPACE_ALTER_SET_PROPERTIES, name, definition, payload))
+            self.do(_action(T.NAMESPACE_ALTER_SET_PROPERTIES, name, definition, payload), is_merged=True)
         if unset_properties:
             definition = cast(NamespaceDef, self._need(name))
             for key in unset_properties:
                 definition.properties.pop(key, None)
             payload_unset = NamespaceUnsetPropertiesDef(keys=sorted(unset_properties))
-            self.do(_action(T.NAMESPACE_ALTER_UNSET_PROPERTIES, name, definition, payload_unset))
+            self.do(_action(T.NAMESPACE_ALTER_UNSET_PROPERTIES, name, definition, payload_unset), is_merged=True)
 
     def rename_namespace(self, old: NamespaceName, new: NamespaceName) -> None:
         """Rename a namespace with all that is in it; ids and definitions stay."""
@@ -162,7 +163,7 @@ class Transaction:
         check_properties(properties or {})
         check_text(metadata_location, "metadata location")
         definition = TableDef(id=str(uuid.uuid4()), properties=properties, iceberg_metadata_location=metadata_location)
-        self.do(Action(T.TABLE_CREATE, name, definition_bytes(definition)))
+        self.do(_action(T.TABLE_CREATE, name, definition))
 
     def alter_table(
         self,
@@ -196,18 +197,12 @@ class Transaction:
         # our fields are numbered apart from the format's payloads, so both stand in one message
         content = payload + change.SerializeToString()
         again = None if reapply is None else Reapply(present, reapply)
-        self.do(Action(type, name, definition_bytes(definition), content, reapply=again))
+        self.do(Action(type, name, body(definition), content, reapply=again), is_merged=True)
 
     def rename_table(self, old: TableName, new: TableName) -> None:
         """Rename a table, also into another namespace; its id and its definition stay."""
-        self.do(
-            _action(
-                T.TABLE_RENAME,
-                old,
-                self._need(old),
-                RenameDef(new_namespace_name=new.namespace, new_name=new.name),
-            )
-        )
+        payload = RenameDef(new_namespace_name=new.namespace, new_name=new.name)
+        self.do(_action(T.TABLE_RENAME, old, self._need(old), payload))
 
     def drop_table(self, name: TableName) -> None:
         self.do(self._drop(T.TABLE_DROP, name))
@@ -220,7 +215,7 @@ class Transaction:
 
     def replace_view(self, name: ViewName, definition: ViewDef) -> None:
         """Put another definition in place of a view's; the id stays."""
-        self.do(_action(T.VIEW_REPLACE, name, _with_id(definition, self._need(name).id)))
+        self.do(_action(T.VIEW_REPLACE, name, _with_id(definition, self._need(name).id)), is_merged=True)
 
     def alter_view(
         self, name: ViewName, set_properties: Properties | None = None, unset_properties: Sequence[str] = ()
@@ -228,17 +223,11 @@ class Transaction:
         check_changes(set_properties, unset_properties)
         definition = cast(ViewDef, self._need(name))
         change = _apply_properties(definition, set_properties, unset_properties)
-        self.do(_action(T.VIEW_ALTER, name, definition, change))
+        self.do(_action(T.VIEW_ALTER, name, definition, change), is_merged=True)
 
     def rename_view(self, old: ViewName, new: ViewName) -> None:
-        self.do(
-            _action(
-                T.VIEW_RENAME,
-                old,
-                self._need(old),
-                RenameDef(new_namespace_name=new.namespace, new_name=new.name),
-            )
-        )
+        payload = RenameDef(new_namespace_name=new.namespace, new_name=new.name)
+        self.do(_action(T.VIEW_RENAME, old, self._need(old), payload))
 
     def drop_view(self, name: ViewName) -> None:
         self.do(self._drop(T.VIEW_DROP, name))
@@ -264,7 +253,7 @@ class Transaction:
         if isolation is not None:
             definition.txn_isolation_level = isolation
             change.fields.append("txn_isolation_level")
-        self.do(Action(T.CATALOG_ALTER, None, definition_bytes(definition), change.SerializeToString()))
+        self.do(_action(T.CATALOG_ALTER, None, definition, change), is_merged=True)
 
     def restore(self, found: CatalogObject[ObjectDefinition], from_version: int) -> None:
         """Bring back an object as an older version has it, under its own id.
@@ -326,7 +315,7 @@ class Transaction:
         done = []
         for action in actions:
             try:
-                done.append(redo(action, draft))
+                done.append(stage(action, draft))
             except NO_LONGER_FITS as error:
                 what = f"{action.type_name} {action.name or 'the catalog'}"
                 raise CommitConflict(f"{what} no longer fits version {base.version}: {error.message}") from error
@@ -334,16 +323,19 @@ class Transaction:
 
     def take_actions(self, actions: Sequence[Action]) -> None:
         """Go on from actions that were saved."""
-        self.actions = [redo(action, self.draft) for action in actions]
+        self.actions = [stage(action, self.draft) for action in actions]
         self._reads = {(action.type, action.name) for action in actions if action.type in READS}
 
-    def do(self, action: Action) -> None:
-        """Stage an action. One that fails leaves nothing behind but what it has seen."""
+    def do(self, action: Action, *, is_merged: bool = False) -> None:
+        """Stage an action. One that fails leaves nothing behind but what it has seen.
+
+        `is_merged` is for an alter whose definition was made of what stands here just now.
+        """
         self.check_open()
         if self.draft.tree is not self.draft.base:
             raise InvalidOption("a rollback is a transaction of its own", hint="commit it first")
         try:
-            self.actions.append(redo(action, self.draft))
+            self.actions.append(stage(action, self.draft, is_merged=is_merged))
             self.statements += 1
         except NO_LONGER_FITS:
             if action.name is not None:
@@ -387,8 +379,10 @@ class Transaction:
         return found
 
 
-def _action(type: ActionType, name: ObjectName, definition: ObjectDefinition, payload: Message | None = None) -> Action:
-    return Action(type, name, definition_bytes(definition), b"" if payload is None else payload.SerializeToString())
+def _action(
+    type: ActionType, name: ObjectName | None, definition: Definition, payload: Message | None = None
+) -> Action:
+    return Action(type, name, body(definition), b"" if payload is None else payload.SerializeToString())
 
 
 def _apply_properties(

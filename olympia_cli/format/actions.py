@@ -77,8 +77,7 @@ class Action:
     @property
     def id(self) -> str:
         """The id of the object, or nothing when the action does not say."""
-        definition = self.parse_definition()
-        return definition.id if definition is not None else ""
+        return definitions.definition_id(self.kind, self.definition)
 
 
 def definition_bytes(definition: Definition) -> bytes:

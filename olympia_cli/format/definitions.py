@@ -56,6 +56,14 @@ def bare(definition: D) -> D:
     return copy
 
 
+def definition_id(kind: Kind, content: bytes) -> str:
+    """The id in the bytes of a definition; empty when they are none that an object can have."""
+    try:
+        return CLASSES[kind].FromString(content).id
+    except DecodeError:
+        return ""
+
+
 def sizes_of(catalog: CatalogDef) -> Sizes:
     return Sizes(
         catalog.order,

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from olympia_cli.catalog.replay import rollback_target
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import PathMissing
 from olympia_cli.format.actions import Action, commit_info
 from olympia_cli.format.paths import parse_root_path, root_path
-from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef, RollbackDef
+from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
 from olympia_cli.ops.look.describe import describe_action
 from olympia_cli.spark.conditions import Conditions
 from olympia_cli.spark.pins import gone
@@ -85,7 +86,7 @@ def read_versions(store: Store, part: VersionPart) -> Iterator[dict[str, Any]]:
             **_common(snapshot, info),
             "previous_version": root.previous_root and parse_root_path(root.previous_root),
             "rollback_from": root.rollback_from_root and parse_root_path(root.rollback_from_root),
-            "rollback_to": _rollback_target(actions),
+            "rollback_to": rollback_target(actions),
             "program": info.program if info is not None else None,
             "program_version": info.program_version if info is not None else None,
             "actions": len(_changes(actions)),
@@ -132,10 +133,3 @@ def _common(snapshot: Snapshot, info: CommitInfoDef | None) -> dict[str, Any]:
 
 def _changes(actions: Sequence[Action]) -> list[Action]:
     return [action for action in actions if action.type != ActionType.COMMIT_INFO]
-
-
-def _rollback_target(actions: Sequence[Action]) -> int | None:
-    for action in actions:
-        if action.type == ActionType.CATALOG_ROLLBACK:
-            return action.parse_payload(RollbackDef).to_version
-    return None

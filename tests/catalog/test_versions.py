@@ -9,6 +9,7 @@ import pytest
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.versions import last_version, read_latest
 from olympia_cli.errors import CatalogNotFound, ExportNotFound, InvalidReference, VersionNotFound
+from olympia_cli.format.definitions import body
 from olympia_cli.format.paths import MAX_VERSION, root_path
 from olympia_cli.names import Ago, AtExport, AtTime, AtVersion, Latest, Oldest, parse_reference
 from olympia_cli.storage.memory import MemoryStore
@@ -43,7 +44,7 @@ def put_properties(catalog, properties, exports=()):
         definition = transaction.draft.catalog
         definition.properties.update(properties)
         definition.exported_snapshots.update(dict.fromkeys(exports, "file:///elsewhere"))
-        transaction.draft.put_catalog(definition)
+        transaction.draft.put_catalog(body(definition))
 
 
 HINTS = {

@@ -21,13 +21,15 @@ from itertools import combinations
 
 import pytest
 
-from olympia_cli.catalog import commit, distributed, redo, versions
+from olympia_cli.catalog import commit, distributed, staging, versions
+from olympia_cli.catalog import replay as replay_actions
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.quarantine import Mark, purged_before, read_quarantine, write_quarantine
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, expired_before
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import Damaged, InvalidOption, TransactionExpired, TransactionNotFound, VersionNotFound
 from olympia_cli.format.actions import encode_action
+from olympia_cli.format.definitions import bare
 from olympia_cli.format.node_file import encode_root
 from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind, parse_root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
@@ -286,30 +288,28 @@ def test_a_schedule_can_be_run_again():
 
 def _unchecked(monkeypatch, type: ActionType) -> None:
     """Let this kind of expire do what it wants, whatever the root says that it commits on."""
-    real = redo._expire
+    real = replay_actions._expired
 
-    def naive(action, draft):
+    def naive(catalog, action, version):
         try:
-            return real(action, draft)
+            return real(bare(catalog), action, version)
         except InvalidOption:
             if action.type != type:
                 raise
-        change, catalog = action.parse_payload(ExpireDef), draft.catalog
-        marks = read_quarantine(catalog)
+        change, marks = action.parse_payload(ExpireDef), read_quarantine(catalog)
         if type == T.CATALOG_EXPIRE_PURGE:
             catalog.properties[EXPIRE_PURGED] = str(max(change.purged, purged_before(catalog)))
             marks = [found for found in marks if found.manifest not in change.manifests]
         elif type == T.CATALOG_EXPIRE_MARK:
-            marks = [*marks, Mark(draft.base.version + 1, change.oldest, expired_before(catalog), change.manifest)]
+            marks = [*marks, Mark(version, change.oldest, expired_before(catalog), change.manifest)]
             catalog.properties[EXPIRE_OLDEST] = str(change.oldest)
         else:
             marks = [found for found in marks if found.former_oldest < change.oldest]
             catalog.properties[EXPIRE_OLDEST] = str(change.oldest)
         write_quarantine(catalog, marks)
-        draft.put_catalog(catalog)
-        return action
+        return catalog
 
-    monkeypatch.setattr(redo, "_expire", naive)
+    monkeypatch.setattr(replay_actions, "_expired", naive)
 
 
 def _mark_below(version: int) -> Work:
@@ -346,7 +346,7 @@ def test_without_its_check_a_purge_deletes_what_was_undone(monkeypatch):
 
 
 def test_without_the_refusal_a_rollback_brings_back_what_is_being_deleted(monkeypatch):
-    monkeypatch.setattr(redo, "_check_kept", lambda version, draft: None)
+    monkeypatch.setattr(staging, "check_kept", lambda version, catalog: None)
     scene = Scene(marked, {"rollback": rollback(2), "purge": purge_now}, may_refuse=[VersionNotFound])
     found = _find(explore(scene.play, 1))
     assert "missing" in str(found.violation)
@@ -361,7 +361,7 @@ def test_without_the_refusal_on_rebase_a_rollback_brings_back_what_is_being_dele
 
     _check_all(explore(scene().play, 2, points=points))
     rebasing = threading.local()
-    real_check, real_rebase = redo._check_kept, Transaction.rebase
+    real_check, real_rebase = staging.check_kept, Transaction.rebase
 
     def rebase(self, base, actions):
         rebasing.now = True
@@ -370,12 +370,12 @@ def test_without_the_refusal_on_rebase_a_rollback_brings_back_what_is_being_dele
         finally:
             rebasing.now = False
 
-    def check(version, draft):
+    def check(version, catalog):
         if not getattr(rebasing, "now", False):
-            real_check(version, draft)
+            real_check(version, catalog)
 
     monkeypatch.setattr(Transaction, "rebase", rebase)
-    monkeypatch.setattr(redo, "_check_kept", check)
+    monkeypatch.setattr(staging, "check_kept", check)
     found = _find(explore(scene().play, 2, points=points))
     assert "missing" in str(found.violation)
 
@@ -388,7 +388,7 @@ def _brings_back(stage: Stage) -> Acknowledged:
     transaction.roll_back(transaction.base.version - 1)
     rolled = catalog.snapshot()
     root = replace(
-        redo.Snapshot(stage.store, old).root,
+        staging.Snapshot(stage.store, old).root,
         catalog_def=rolled.root.catalog_def,
         previous_root=rolled.file.path,
         rollback_from_root=rolled.file.path,

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from types import SimpleNamespace
-from typing import cast
+from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
-from olympia_cli.catalog.draft import Draft
-from olympia_cli.catalog.protection import keep_protection
-from olympia_cli.catalog.redo import redo
+from olympia_cli.catalog.replay import catalog_after, moved, replay, touched
 from olympia_cli.errors import Damaged, OlympiaError
 from olympia_cli.format import definitions
-from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, RENAMES, RESTORES, renamed
 from olympia_cli.format.actions import Action, decode_action
-from olympia_cli.format.definitions import CLASSES
+from olympia_cli.format.definitions import CLASSES, bare
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node_file import DIGEST_KEY, decode_action_rows
-from olympia_cli.format.pb.actions_pb2 import ActionType, RollbackDef
+from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName
 from olympia_cli.ops.fsck.chain import ChainReader
@@ -35,20 +31,29 @@ def read_actions(data: bytes, path: str) -> tuple[Action, ...] | None:
 
 
 def follow_names(names: set[ObjectName], actions: Iterable[Action]) -> set[ObjectName]:
-    """The names after actions; what does not concern them changes nothing."""
+    """The names after actions, as far as they tell."""
+    followed = _Names(names)
     for action in actions:
-        if action.name is None:
-            continue
-        if action.type in CREATES or action.type in RESTORES or action.type in ALTERS:
-            names.add(action.name)
-        elif action.type in DROPS:
-            names.discard(action.name)
-            if isinstance(action.name, NamespaceName):
-                names = {one for one in names if one.namespace != action.name.namespace}
-        elif action.type in RENAMES:
-            names.discard(action.name)
-            names.add(renamed(action))
-    return names
+        replay(action, followed)
+    return followed.names
+
+
+@dataclass(slots=True)
+class _Names:
+    """Some of a version's names: of a namespace that goes, or moves, all that are known go along."""
+
+    names: set[ObjectName]
+
+    def put(self, name: ObjectName, definition: bytes) -> None:
+        self.names.add(name)
+
+    def drop(self, name: ObjectName) -> None:
+        self.names.discard(name)
+        if isinstance(name, NamespaceName):
+            self.names = {other for other in self.names if other.namespace != name.namespace}
+
+    def move(self, old: ObjectName, new: ObjectName, definition: bytes) -> None:
+        self.names = {moved(name, old, new) for name in self.names} | {new}
 
 
 def disproved(
@@ -81,14 +86,13 @@ def disproved(
         for action in actions:
             if action.name is None or not action.definition:
                 continue
-            names = [action.name, renamed(action)] if action.type in RENAMES else [action.name]
-            for number in (number for name in names for number in wanted.get(name, ())):
+            for number in (number for name in touched(action) for number in wanted.get(name, ())):
                 bodies = written[number].setdefault(found.version, set())
                 bodies.add(_plain(action.kind, action.definition))
     expected: dict[int, set[bytes]] = {}
     for number, logged in written.items():
         if sure:
-            expected[number] = {one for bodies in logged.values() for one in bodies}
+            expected[number] = {content for bodies in logged.values() for content in bodies}
         else:
             expected[number] = logged.get(first.get(number, -1), set())
     paths = {unverified[number][0]: number for number in unverified if expected[number]}
@@ -117,8 +121,8 @@ def disproved_catalogs(reader: ChainReader, versions: Sequence[int]) -> Iterator
         catalog = reader.catalog(found.root.catalog_def)
         state = _after(found.version, state, actions, states)
         if catalog.definition is not None and catalog.verified:
-            state = _bare(catalog.definition)
-        elif catalog.definition is not None and state is not None and _bare(catalog.definition) != state:
+            state = bare(catalog.definition)
+        elif catalog.definition is not None and state is not None and bare(catalog.definition) != state:
             if found.root.catalog_def not in told:
                 yield found.root.catalog_def
             told.add(found.root.catalog_def)
@@ -127,7 +131,7 @@ def disproved_catalogs(reader: ChainReader, versions: Sequence[int]) -> Iterator
 
 def _ours(data: bytes | None, actions: Iterable[Action]) -> bool:
     """Whether this program wrote a root."""
-    return data is not None and DIGEST_KEY in data and any(one.type == ActionType.COMMIT_INFO for one in actions)
+    return data is not None and DIGEST_KEY in data and any(action.type == ActionType.COMMIT_INFO for action in actions)
 
 
 def _after(
@@ -135,46 +139,12 @@ def _after(
 ) -> CatalogDef | None:
     """The catalog definition after the actions of a version; None when they do not tell."""
     for action in actions:
-        if action.name is not None:
-            continue
-        if action.type in (ActionType.CATALOG_CREATE, ActionType.CATALOG_ALTER):
-            found = action.parse_definition()
-            state = _bare(found) if isinstance(found, CatalogDef) else None
-        elif action.type == ActionType.CATALOG_REPAIR:
-            state = None
-        elif action.type == ActionType.CATALOG_ROLLBACK:
-            target = states.get(action.parse_payload(RollbackDef).to_version)
-            state = keep_protection(target, state) if target is not None and state is not None else None
-        elif (action.type == ActionType.CATALOG_EXPORT or action.type in EXPIRES) and state is not None:
-            draft = _Draft(state, version - 1)
+        if action.name is None:
             try:
-                redo(action, cast(Draft, draft))
-                state = draft.catalog
+                state = catalog_after(state, action, version, states.get)
             except OlympiaError:
                 state = None
     return state
-
-
-class _Draft:
-    """As much of a draft as the catalog's own actions look at."""
-
-    def __init__(self, definition: CatalogDef, version: int) -> None:
-        self._definition = definition
-        self.base = SimpleNamespace(version=version)
-
-    @property
-    def catalog(self) -> CatalogDef:
-        return _bare(self._definition)
-
-    def put_catalog(self, definition: CatalogDef) -> None:
-        self._definition = definition
-
-
-def _bare(definition: CatalogDef) -> CatalogDef:
-    copy = CatalogDef()
-    copy.CopyFrom(definition)
-    copy.ClearField("integrity")
-    return copy
 
 
 def _plain(kind: Kind, data: bytes) -> bytes:

@@ -8,10 +8,11 @@ from typing import Any
 
 from olympia_cli.catalog.lineage import living_name
 from olympia_cli.catalog.references import at_version, oldest_version
+from olympia_cli.catalog.replay import moved
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
 from olympia_cli.format.action_types import RENAMES, RESTORES, renamed
 from olympia_cli.format.actions import Action
-from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, time_text
+from olympia_cli.names import ObjectName, time_text
 from olympia_cli.ops.look.describe import describe_object
 from olympia_cli.ops.look.diff import changed_fields
 from olympia_cli.ops.look.log import LogEntry, log
@@ -93,14 +94,8 @@ def _before_rollback(id: str | None, name: ObjectName, entry: LogEntry, latest: 
 def _before(name: ObjectName, actions: tuple[Action, ...]) -> ObjectName:
     """What the object was called before a version's actions."""
     for action in reversed(actions):
-        if action.type not in RENAMES or action.name is None:
-            continue
-        new = renamed(action)
-        if new == name:
-            name = action.name
-        elif isinstance(action.name, NamespaceName) and new.namespace == name.namespace:
-            old = action.name.namespace
-            name = TableName(old, name.name) if name.kind is Kind.TABLE else ViewName(old, name.name)
+        if action.type in RENAMES and action.name is not None:
+            name = moved(name, renamed(action), action.name)
     return name
 
 

@@ -8,12 +8,13 @@ from itertools import takewhile
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.references import oldest_version
+from olympia_cli.catalog.replay import rollback_target
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import Damaged, PathMissing
 from olympia_cli.format.actions import Action, commit_info
 from olympia_cli.format.paths import parse_root_path, root_path
-from olympia_cli.format.pb.actions_pb2 import ActionType, RollbackDef
+from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.names import Ago, AtTime, parse_reference
 
 
@@ -79,7 +80,7 @@ def log(newest: Snapshot, oldest: int) -> Iterator[LogEntry]:
         if isinstance(data, Exception) and not isinstance(data, PathMissing):
             raise data
         snapshot, actions, unreadable = _read(path, data, RootFile(version, width, b""), newest)
-        target = _rollback_target(actions)
+        target = rollback_target(actions)
         undone_by = None
         if version > counts:
             undone_by = undoing
@@ -100,13 +101,6 @@ def _read(
         return snapshot, snapshot.actions(), ""
     except Damaged as damaged:
         return snapshot, (), damaged.message
-
-
-def _rollback_target(actions: tuple[Action, ...]) -> int | None:
-    for action in actions:
-        if action.type == ActionType.CATALOG_ROLLBACK:
-            return action.parse_payload(RollbackDef).to_version
-    return None
 
 
 def _is_since(entry: LogEntry, millis: int) -> bool:

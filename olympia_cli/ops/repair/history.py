@@ -10,21 +10,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any, cast
 
-from google.protobuf.message import DecodeError
-
-from olympia_cli.catalog.protection import keep_protection
-from olympia_cli.catalog.redo import redo
+from olympia_cli.catalog.replay import PUTS, catalog_after, moved, replay, rollback_target, tells_all, touched
 from olympia_cli.errors import InvalidName, OlympiaError
-from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES, RESTORES, renamed
+from olympia_cli.format.action_types import DROPS, EXPIRES, READS, RENAMES
 from olympia_cli.format.actions import Action
-from olympia_cli.format.definitions import CLASSES
+from olympia_cli.format.definitions import definition_id
 from olympia_cli.format.keys import KeyCodec
-from olympia_cli.format.pb.actions_pb2 import ActionType, RollbackDef
+from olympia_cli.format.node import Node
+from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.names import Kind, NamespaceName, ObjectName
 from olympia_cli.ops.repair.files import Files, ReadRoot
 from olympia_cli.ops.repair.tree import Hole, read_range
 
@@ -33,8 +29,7 @@ Value = str | bytes
 """The path of a definition, or a definition to be written."""
 
 _SILENT = READS | EXPIRES | {T.COMMIT_INFO, T.CATALOG_COMPACT, T.CATALOG_ALTER, T.CATALOG_EXPORT, T.CATALOG_CREATE}
-_LEAVES_DEFINITION = CREATES | RESTORES | ALTERS
-_HITS_KEYS = (_LEAVES_DEFINITION | DROPS | RENAMES) - {T.NAMESPACE_RENAME}
+_HITS_KEYS = (PUTS | DROPS | RENAMES) - {T.NAMESPACE_RENAME}
 """What changes the keys that it names, and no others."""
 
 
@@ -46,9 +41,45 @@ class Filled:
     """
 
     hole: Hole
+    codec: KeyCodec
     as_of: int | None = None
     entries: dict[str, Value] = field(default_factory=dict)
     exact: bool = True
+
+    def put(self, name: ObjectName, definition: bytes) -> None:
+        self._put(key_of(name, self.codec), definition)
+
+    def drop(self, name: ObjectName) -> None:
+        self.entries.pop(key_of(name, self.codec), None)
+
+    def move(self, old: ObjectName, new: ObjectName, definition: bytes) -> None:
+        if isinstance(old, NamespaceName):
+            self._move_inside(old.namespace, new.namespace)
+        value = self.entries.pop(key_of(old, self.codec), definition)
+        self._put(key_of(new, self.codec), value)
+
+    def _put(self, key: str, value: Value) -> None:
+        if key and key in self.hole:
+            if value:
+                self.entries[key] = value
+            else:
+                self.exact = False
+
+    def _move_inside(self, old: str, new: str) -> None:
+        """Move what is in a namespace; what comes from outside of the hole is not known here."""
+        for kind in (Kind.TABLE, Kind.VIEW):
+            try:
+                before, after = self.codec.prefix(kind, old), self.codec.prefix(kind, new)
+            except InvalidName:
+                continue
+            for key in [key for key in self.entries if key.startswith(before)]:
+                self._put(after + key[len(before) :], self.entries.pop(key))
+            start, end = self.hole.start, self.hole.end
+            meets = after + "\U0010ffff" >= start and (end is None or after < end)
+            # all of them were in the hole only if the whole of the old namespace was
+            inside = before >= start and (end is None or before + "\U0010ffff" < end)
+            if meets and not inside:
+                self.exact = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +115,7 @@ class History:
 
     def fill(self, holes: Sequence[Hole]) -> list[Filled]:
         """What stood in each hole. They lie apart, in order, and so does what comes back."""
-        filled = [Filled(hole) for hole in holes]
+        filled = [Filled(hole, self._codec) for hole in holes]
         since: list[tuple[list[Filled], tuple[Action, ...] | None]] = []
         waiting = filled
         for root in self.back():
@@ -123,69 +154,11 @@ class History:
             if action.name is None or action.type not in _HITS_KEYS:
                 hit = set(range(len(filled)))
             else:
-                names = [action.name, renamed(action)] if action.type in RENAMES else [action.name]
-                hit = {bisect_right(starts, self._key(name)) - 1 for name in names} - {-1}
+                hit = {bisect_right(starts, key_of(name, self._codec)) - 1 for name in touched(action)} - {-1}
             for at in sorted(hit):
-                self._do(action, filled[at])
-
-    def _do(self, action: Action, filled: Filled) -> None:
-        """Do an action again on the keys of a hole."""
-        name = action.name
-        if name is None:
-            # a rollback is not done again: the way back leads to the version that it went back to
-            filled.exact = filled.exact and action.type == T.CATALOG_ROLLBACK
-            return
-        if action.type == T.NAMESPACE_RENAME:
-            self._move_namespace(name.namespace, renamed(action).namespace, filled)
-            name_key = self._key(name)
-            self._drop(name_key, filled)
-            self._put(self._key(renamed(action)), action.definition, filled)
-        elif action.type in RENAMES:
-            value = filled.entries.get(self._key(name), action.definition)
-            self._drop(self._key(name), filled)
-            self._put(self._key(renamed(action)), value, filled)
-        elif action.type in _LEAVES_DEFINITION:
-            self._put(self._key(name), action.definition, filled)
-        elif action.type in DROPS:
-            self._drop(self._key(name), filled)
-        else:
-            filled.exact = False
-
-    def _key(self, name: ObjectName) -> str:
-        try:
-            return self._codec.encode(name)
-        except InvalidName:
-            return ""
-
-    def _drop(self, key: str, filled: Filled) -> None:
-        if key in filled.hole:
-            filled.entries.pop(key, None)
-
-    def _put(self, key: str, value: Value, filled: Filled) -> None:
-        if key and key in filled.hole:
-            if value:
-                filled.entries[key] = value
-            else:
-                filled.exact = False
-
-    def _move_namespace(self, old: str, new: str, filled: Filled) -> None:
-        """Move what is in a namespace; what comes from outside of the hole is not known here."""
-        for kind in (Kind.TABLE, Kind.VIEW):
-            try:
-                before, after = self._codec.prefix(kind, old), self._codec.prefix(kind, new)
-            except InvalidName:
-                continue
-            moving = {key: value for key, value in filled.entries.items() if key.startswith(before)}
-            for key, value in moving.items():
-                self._drop(key, filled)
-                self._put(after + key[len(before) :], value, filled)
-            meets = after + "\U0010ffff" >= filled.hole.start and (filled.hole.end is None or after < filled.hole.end)
-            # all of them were in the hole only if the whole of the old namespace was
-            inside = before >= filled.hole.start and (
-                filled.hole.end is None or before + "\U0010ffff" < filled.hole.end
-            )
-            if meets and not inside:
-                filled.exact = False
+                # a rollback is not done again: the way back leads to the version that it went back to
+                if not replay(action, filled[at]) and action.type != T.CATALOG_ROLLBACK:
+                    filled[at].exact = False
 
     # Definitions
 
@@ -194,96 +167,78 @@ class History:
 
         `log_only` asks the log alone.
         """
-        found: dict[str, Found] = {}
-        names: dict[ObjectName, list[str]] = {}
-        for key, name in wanted.items():
-            names.setdefault(name, []).append(key)
-        exact = True
+        sought = _Sought(wanted)
         for root in self.back():
-            if not names:
+            if not sought.names:
                 break
             actions = None if root is None else _told(root.actions)
             if actions is None:
-                exact = False
-            if not log_only and not exact and root is not None and root.root is not None:
-                self._look_up(root, names, found)
+                sought.exact = False
+            if root is None:
+                continue
+            if not log_only and not sought.exact and root.root is not None:
+                self._look_up(root, root.root.node, sought)
+            sought.version = root.version
             for action in reversed(actions or ()):
-                self._match(action, root.version if root is not None else 0, exact, names, found)
-        return found
+                replay(action, sought)
+        return sought.found
 
-    def _match(
-        self,
-        action: Action,
-        version: int,
-        exact: bool,
-        names: dict[ObjectName, list[str]],
-        found: dict[str, Found],
-    ) -> None:
-        if action.name is None or action.type in READS:
-            return
-        if action.type in RENAMES:
-            new = renamed(action)
-            if new in names:
-                if action.definition:
-                    self._note(names.pop(new), action, version, exact, found)
-                else:
-                    names.setdefault(action.name, []).extend(names.pop(new))
-            if isinstance(new, NamespaceName):
-                for inside in [one for one in names if one.namespace == new.namespace]:
-                    former = _in_namespace(inside, action.name.namespace)
-                    if former != inside:
-                        names.setdefault(former, []).extend(names.pop(inside))
-        elif action.type in _LEAVES_DEFINITION and action.name in names and action.definition:
-            self._note(names.pop(action.name), action, version, exact, found)
-        elif action.type in DROPS:
-            # before this it was another object
-            names.pop(action.name, None)
-
-    def _note(self, keys: list[str], action: Action, version: int, exact: bool, found: dict[str, Found]) -> None:
-        if is_definition(action.kind, action.definition):
-            for key in keys:
-                found[key] = Found(action.definition, version, exact)
-
-    def _look_up(self, root: ReadRoot, names: dict[ObjectName, list[str]], found: dict[str, Found]) -> None:
-        assert root.root is not None
-        for name in list(names):
-            key = self._key(name)
-            there = read_range(self._files, root.root.node, key, key + "\0")
+    def _look_up(self, root: ReadRoot, node: Node, sought: _Sought) -> None:
+        for name in list(sought.names):
+            key = key_of(name, self._codec)
+            there = read_range(self._files, node, key, key + "\0")
             path = (there or {}).get(key)
             if path is None or path in self._files.bad:
                 continue
             [(_, _, reason)] = self._files.ids([(name.kind, path)])
             if not reason:
-                for wanted in names.pop(name):
-                    found[wanted] = Found(path, root.version, False)
+                for wanted in sought.names.pop(name):
+                    sought.found[wanted] = Found(path, root.version, False)
 
 
-def is_definition(kind: Kind, content: bytes) -> bool:
-    """Whether the bytes are a definition that an object can have."""
-    try:
-        return bool(CLASSES[kind].FromString(content).id)
-    except DecodeError:
-        return False
+class _Sought:
+    """Objects whose definitions are sought, by what they were called before the actions that are read backwards.
 
+    The first definition that an action carries is the newest that the object had.
+    """
 
-def rollback_target(actions: Sequence[Action]) -> int | None:
-    for action in actions:
-        if action.type == T.CATALOG_ROLLBACK:
-            return action.parse_payload(RollbackDef).to_version
-    return None
+    def __init__(self, wanted: Mapping[str, ObjectName]) -> None:
+        self.names: dict[ObjectName, list[str]] = {}
+        for key, name in wanted.items():
+            self.names.setdefault(name, []).append(key)
+        self.found: dict[str, Found] = {}
+        self.version = 0
+        self.exact = True
+
+    def put(self, name: ObjectName, definition: bytes) -> None:
+        if definition and name in self.names:
+            keys = self.names.pop(name)
+            if definition_id(name.kind, definition):
+                self.found.update({key: Found(definition, self.version, self.exact) for key in keys})
+
+    def drop(self, name: ObjectName) -> None:
+        # before this it was another object
+        self.names.pop(name, None)
+
+    def move(self, old: ObjectName, new: ObjectName, definition: bytes) -> None:
+        self.put(new, definition)
+        for name in list(self.names):
+            former = moved(name, new, old)
+            if former != name:
+                self.names.setdefault(former, []).extend(self.names.pop(name))
 
 
 def _told(actions: tuple[Action, ...] | None) -> tuple[Action, ...] | None:
     """The actions where they say all that a version changed; None where they do not."""
-    if not actions or any(action.type == T.CATALOG_REPAIR for action in actions):
-        return None
-    return actions
+    return actions if actions and tells_all(actions) else None
 
 
-def _in_namespace(name: ObjectName, namespace: str) -> ObjectName:
-    if isinstance(name, TableName):
-        return TableName(namespace, name.name)
-    return ViewName(namespace, name.name) if isinstance(name, ViewName) else name
+def key_of(name: ObjectName, codec: KeyCodec) -> str:
+    """The key of a name; empty for one that the catalog cannot hold."""
+    try:
+        return codec.encode(name)
+    except InvalidName:
+        return ""
 
 
 # The catalog's own definition
@@ -340,7 +295,7 @@ def _definition_of(files: Files, root: ReadRoot) -> CatalogDef | None:
 def _logged(actions: tuple[Action, ...]) -> CatalogDef | None:
     """The definition that a version's own actions carry: creating and altering the catalog leave it whole."""
     for action in reversed(actions):
-        if action.type in (T.CATALOG_ALTER, T.CATALOG_CREATE) and is_definition(Kind.CATALOG, action.definition):
+        if action.type in (T.CATALOG_ALTER, T.CATALOG_CREATE) and definition_id(Kind.CATALOG, action.definition):
             return CatalogDef.FromString(action.definition)
     return None
 
@@ -356,40 +311,10 @@ def _catalog_after(
     """The definition after a version's actions, and whether all of them could be done."""
     whole = True
     for action in actions:
-        if action.type == T.CATALOG_ALTER and is_definition(Kind.CATALOG, action.definition):
-            definition = CatalogDef.FromString(action.definition)
-        elif action.type in EXPIRES or action.type == T.CATALOG_EXPORT:
-            # what these do to the definition is said in one place, which asks for a draft
-            draft = _CatalogDraft(definition, version - 1)
-            try:
-                redo(action, cast(Any, draft))
-                definition = draft.catalog
-            except OlympiaError:
-                whole = False
-        elif action.type == T.CATALOG_ROLLBACK:
-            target = rollback_target([action])
-            older = _definition_of(files, files.root(target)) if target is not None else None
-            if older is None:
-                whole = False
-            else:
-                definition = keep_protection(older, definition)
-        elif action.type == T.CATALOG_REPAIR:
+        try:
+            definition = catalog_after(
+                definition, action, version, lambda target: _definition_of(files, files.root(target))
+            )
+        except OlympiaError:
             whole = False
     return definition, whole
-
-
-class _CatalogDraft:
-    """As much of a draft as the catalog's own actions look at."""
-
-    def __init__(self, definition: CatalogDef, version: int) -> None:
-        self._definition = definition
-        self.base = SimpleNamespace(version=version)
-
-    @property
-    def catalog(self) -> CatalogDef:
-        copy = CatalogDef()
-        copy.CopyFrom(self._definition)
-        return copy
-
-    def put_catalog(self, definition: CatalogDef) -> None:
-        self._definition = definition

@@ -663,7 +663,7 @@ def test_a_quarantine_that_cannot_be_read_frees_nothing_and_stops_nobody(text):
     transaction = aged.catalog.begin()
     definition = transaction.draft.catalog
     definition.properties["olympia.expire.quarantine"] = text
-    transaction.draft.put_catalog(definition)
+    transaction.draft.put_catalog(definitions.body(definition))
     transaction.actions.append(Action(ActionType.CATALOG_ALTER, None, definitions.body(definition)))
     aged.catalog.commit(transaction)
     aged.clock.advance(2 * DAY)

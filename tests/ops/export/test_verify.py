@@ -18,6 +18,7 @@ from olympia_cli.errors import (
     StorageDenied,
     StorageFailed,
 )
+from olympia_cli.format.definitions import body
 from olympia_cli.format.node import Node, Root
 from olympia_cli.format.node_file import decode_node, decode_root, encode_node, encode_root
 from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, FileKind, file_kind, new_node_path, root_path
@@ -340,7 +341,7 @@ class TestDrop:
             transaction.create_namespace(ns("beside"))
             definition = transaction.draft.catalog
             definition.properties["olympia.export.friday"] = "{"
-            transaction.draft.put_catalog(definition)
+            transaction.draft.put_catalog(body(definition))
         assert [one["state"] for one in list_exports(catalog.snapshot(), 0)] == ["malformed"]
         drop_export(catalog, "friday")
         assert read_exports(catalog.snapshot().definition) == {}

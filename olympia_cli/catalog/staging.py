@@ -1,0 +1,216 @@
+"""Staging an action on a draft: when a statement asks for it, and when a commit is rebased on a newer version.
+
+An action says all that is needed to do it again on a newer version: which properties and fields it changes, and
+their values in the definition that it carries. Here it is fitted to the draft; what it then does, `replay.py` says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from olympia_cli.catalog.draft import Draft
+from olympia_cli.catalog.replay import catalog_after, check_kept, merge, oldest_before, replay
+from olympia_cli.catalog.snapshot import ObjectDefinition, Snapshot, namespace_not_found
+from olympia_cli.catalog.versions import read_root
+from olympia_cli.errors import (
+    Damaged,
+    InvalidOption,
+    NamespaceExists,
+    NamespaceNotEmpty,
+    NamespaceNotFound,
+    OlympiaError,
+    TableExists,
+    TableNotFound,
+    Unsupported,
+    VersionNotFound,
+    ViewExists,
+    ViewNotFound,
+)
+from olympia_cli.format import definitions
+from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES, RESTORES, renamed
+from olympia_cli.format.actions import Action
+from olympia_cli.format.pb.actions_pb2 import ActionType, CompactDef, ExpireDef, RestoreDef, RollbackDef
+from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName
+from olympia_cli.tree.bulk import bulk_load
+from olympia_cli.tree.diff import diff
+from olympia_cli.tree.scan import scan
+
+T = ActionType
+
+NO_LONGER_FITS = (
+    NamespaceNotFound,
+    TableNotFound,
+    ViewNotFound,
+    NamespaceExists,
+    TableExists,
+    ViewExists,
+    NamespaceNotEmpty,
+    InvalidOption,
+)
+"""What an action raises when it does not fit the state that it meets; anything else is about files, not about it."""
+
+_NO_CHANGE = READS | {T.COMMIT_INFO, T.CATALOG_CREATE}
+_CATALOG_CHANGES = EXPIRES | {T.CATALOG_ALTER, T.CATALOG_EXPORT}
+
+
+def stage(action: Action, draft: Draft, *, is_merged: bool = False) -> Action:
+    """Do the action on the draft; the action as it then reads, its definition being the one that it now leaves.
+
+    `is_merged` says that an alter's definition was made of the draft's own just now. Raises what a person would expect:
+    not found, exists already, not empty.
+    """
+    if action.type in _NO_CHANGE:
+        return action
+    if action.type == T.CATALOG_COMPACT:
+        return _compact(action, draft)
+    if action.type == T.CATALOG_ROLLBACK:
+        return _roll_back(action, draft)
+    if action.type in _CATALOG_CHANGES:
+        return _change_catalog(action, draft, is_merged)
+    if action.name is not None:
+        action = action if is_merged else _fit(action, action.name, draft)
+        if replay(action, draft):
+            return action
+    raise Unsupported(f"an action of type {action.type_name} cannot be done again")
+
+
+def _fit(action: Action, name: ObjectName, draft: Draft) -> Action:
+    """Check that the action can be done on the draft; an alter is merged with what is there."""
+    if action.type in ALTERS:
+        return _merge(action, name, draft)
+    if action.type in CREATES or action.type in RESTORES:
+        _check_create(action, name, draft)
+    elif action.type in DROPS:
+        _need(name, draft)
+        if isinstance(name, NamespaceName) and not draft.is_empty(name.namespace):
+            raise NamespaceNotEmpty(f"the namespace {name} is not empty")
+    elif action.type in RENAMES:
+        _check_rename(name, renamed(action), draft)
+    return action
+
+
+def _check_create(action: Action, name: ObjectName, draft: Draft) -> None:
+    if not isinstance(name, NamespaceName):
+        _need_namespace(name.namespace, draft)
+    definition = _carried(action)
+    present = draft.get(name)
+    if action.type in RESTORES:
+        check_kept(action.parse_payload(RestoreDef).from_version, draft.catalog)
+    if present is not None and (action.type in CREATES or present.id != definition.id):
+        raise exists(name)
+
+
+def _check_rename(name: ObjectName, new: ObjectName, draft: Draft) -> None:
+    if new == name:
+        raise InvalidOption(f"{name} has that name already", hint="choose another name")
+    _need(name, draft)
+    if not isinstance(new, NamespaceName):
+        _need_namespace(new.namespace, draft)
+    if draft.find(new):
+        raise exists(new)
+
+
+def _merge(action: Action, name: ObjectName, draft: Draft) -> Action:
+    now = draft.get(name)
+    if now is None:
+        raise not_found(name, draft)
+    wanted = _carried(action)
+    again = action.reapply
+    if again is not None and isinstance(now, TableDef) and isinstance(wanted, TableDef):
+        present = now.iceberg_metadata_location
+        if present != again.staged_on:
+            # a change of data is made again on what the table is now
+            wanted.iceberg_metadata_location = again.do(present)
+            wanted.iceberg_previous_metadata_location = present
+            again = replace(again, staged_on=present)
+    merged: ObjectDefinition = merge(now, wanted, action)  # type: ignore[type-var]
+    return replace(action, definition=definitions.body(merged), reapply=again)
+
+
+def _carried(action: Action) -> ObjectDefinition:
+    definition = action.parse_definition()
+    if definition is None:
+        raise Unsupported(f"the action {action.type_name} of {action.name} carries no definition")
+    return cast(ObjectDefinition, definition)
+
+
+def _change_catalog(action: Action, draft: Draft, is_merged: bool) -> Action:
+    if action.type == T.CATALOG_ALTER:
+        if not is_merged:
+            merged = merge(draft.catalog, CatalogDef.FromString(action.definition), action)
+            action = replace(action, definition=definitions.body(merged))
+        draft.put_catalog(action.definition)
+        return action
+    catalog = draft.catalog
+    if action.type == T.CATALOG_EXPIRE_UNDO:
+        change = action.parse_payload(ExpireDef)
+        change.former_oldest = oldest_before(catalog, change)
+        action = replace(action, payload=change.SerializeToString())
+    draft.put_catalog(definitions.body(catalog_after(catalog, action, draft.base.version + 1)))
+    return action
+
+
+def _roll_back(action: Action, draft: Draft) -> Action:
+    target = action.parse_payload(RollbackDef).to_version
+    if target == draft.base.version:
+        raise InvalidOption(f"version {target} is the latest already", hint="name an older version")
+    if target > draft.base.version:
+        raise VersionNotFound(f"version {target} does not exist: the latest is {draft.base.version}", hint="")
+    check_kept(target, draft.catalog)
+    snapshot = Snapshot(draft.base.store, read_root(draft.base.store, target), draft.base)
+    _check_revived(draft.base, snapshot)
+    catalog = catalog_after(draft.catalog, action, draft.base.version + 1, lambda version: snapshot.definition)
+    draft.take_tree(snapshot)
+    draft.put_catalog(definitions.body(catalog))
+    payload = RollbackDef(from_version=draft.base.version, to_version=target)
+    return replace(action, payload=payload.SerializeToString())
+
+
+def _check_revived(base: Snapshot, target: Snapshot) -> None:
+    """Read all that the older version reaches and the newer one does not: none of it may be missing or damaged.
+
+    Where the newer one is damaged itself, which is what a rollback is for, all that the older one reaches is read.
+    """
+    try:
+        changes = list(diff(base.reader, base.root.node, target.reader, target.root.node))
+        revived = ((change.key, change.new) for change in changes if change.new is not None)
+        entries = [(target.keys.decode(key, target.file.path), path) for key, path in revived]
+    except Damaged:
+        kinds = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW)
+        entries = [entry for kind in kinds for entry in target.scan(kind)]
+    for _ in target.read_objects(entries):
+        pass
+
+
+def _compact(action: Action, draft: Draft) -> Action:
+    """Build the tree anew with the same content, filled as the payload says."""
+    percent = action.parse_payload(CompactDef).fill_percent or 100
+    tree = draft.tree
+    draft.node = bulk_load(scan(tree.reader, draft.node), tree.sizes.order, lambda node: node, percent / 100)
+    return action
+
+
+def _need(name: ObjectName, draft: Draft) -> None:
+    if not draft.find(name):
+        raise not_found(name, draft)
+
+
+def _need_namespace(namespace: str, draft: Draft) -> None:
+    _need(NamespaceName(namespace), draft)
+
+
+def not_found(name: ObjectName, draft: Draft) -> OlympiaError:
+    if isinstance(name, NamespaceName):
+        return namespace_not_found(name.namespace, draft.base.version)
+    error = TableNotFound if isinstance(name, TableName) else ViewNotFound
+    return error(
+        f"there is no {name.kind.word} {name} in version {draft.base.version}",
+        hint=f"list the {name.kind.word}s to see what there is",
+    )
+
+
+def exists(name: ObjectName) -> OlympiaError:
+    error = {Kind.NAMESPACE: NamespaceExists, Kind.TABLE: TableExists, Kind.VIEW: ViewExists}[name.kind]
+    return error(f"the {name.kind.word} {name} exists already", hint="choose another name, or alter what is there")
