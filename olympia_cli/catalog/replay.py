@@ -52,7 +52,7 @@ PUTS = CREATES | RESTORES | ALTERS
 # Objects
 
 
-class Objects(Protocol):
+class ObjectState(Protocol):
     """Objects by name, or as much of them as somebody wants to know."""
 
     def put(self, name: ObjectName, definition: bytes) -> None:
@@ -64,7 +64,7 @@ class Objects(Protocol):
         """As `moved`; the definition is that of the object itself, for who does not have it."""
 
 
-def replay(action: Action, objects: Objects) -> bool:
+def replay(action: Action, objects: ObjectState) -> bool:
     """Do to objects what an action did to them. False when it is none that changes the object it names."""
     if action.name is None:
         return False

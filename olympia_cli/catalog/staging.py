@@ -31,7 +31,7 @@ from olympia_cli.format import definitions
 from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES, RESTORES, renamed
 from olympia_cli.format.actions import Action
 from olympia_cli.format.pb.actions_pb2 import ActionType, CompactDef, ExpireDef, RestoreDef, RollbackDef
-from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
+from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName
 from olympia_cli.tree.bulk import bulk_load
 from olympia_cli.tree.diff import diff
@@ -137,9 +137,10 @@ def _carried(action: Action) -> ObjectDefinition:
 
 
 def _change_catalog(action: Action, draft: Draft, is_merged: bool) -> Action:
+    version = draft.base.version + 1
     if action.type == T.CATALOG_ALTER:
         if not is_merged:
-            merged = merge(draft.catalog, CatalogDef.FromString(action.definition), action)
+            merged = merge(draft.catalog, catalog_after(None, action, version), action)
             action = replace(action, definition=definitions.body(merged))
         draft.put_catalog(action.definition)
         return action
@@ -148,7 +149,7 @@ def _change_catalog(action: Action, draft: Draft, is_merged: bool) -> Action:
         change = action.parse_payload(ExpireDef)
         change.former_oldest = oldest_before(catalog, change)
         action = replace(action, payload=change.SerializeToString())
-    draft.put_catalog(definitions.body(catalog_after(catalog, action, draft.base.version + 1)))
+    draft.put_catalog(definitions.body(catalog_after(catalog, action, version)))
     return action
 
 

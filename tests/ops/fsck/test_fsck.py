@@ -213,6 +213,19 @@ def test_the_objects_of_a_lost_leaf_are_named_from_an_older_version_and_the_log(
     assert "v2" in found.message
 
 
+def test_objects_that_moved_with_their_namespace_are_named_as_they_are_called_now(store):
+    catalog = Catalog(store)
+    with catalog.transaction() as transaction:
+        transaction.rename_namespace(ns("a"), ns("c"))
+    snapshot = catalog.snapshot()
+    first, *_ = snapshot.root.node.children
+    high = snapshot.keys.decode(snapshot.root.node.keys[0], "")
+    expected = [ns("b"), ns("c"), *(name for name in snapshot.tables() if name < high)]
+    store.delete_many([first])
+    found = next(one for one in fsck(store).findings if one.path == first)
+    assert list(found.objects) == expected
+
+
 def test_the_objects_of_a_leaf_that_can_partly_be_read_are_named(store):
     [*_, path] = leaves_of(store, 4)
     keys = Catalog(store).snapshot().keys

@@ -1,0 +1,190 @@
+"""What a log says a version did is what the version holds."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+
+import pytest
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.lineage import follow
+from olympia_cli.catalog.replay import catalog_after, moved, replay, rollback_target, tells_all, touched
+from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot
+from olympia_cli.catalog.staging import NO_LONGER_FITS
+from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.errors import InvalidOption, Unsupported, VersionNotFound
+from olympia_cli.format.actions import Action
+from olympia_cli.format.definitions import bare, body
+from olympia_cli.format.pb.actions_pb2 import ActionType as T
+from olympia_cli.format.pb.actions_pb2 import ExpireDef, ExportDef, RollbackDef
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.names import AtVersion, Kind, ObjectName
+from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.names import location, ns, select, table, view
+from tests.helpers.sample_actions import SAMPLES
+
+
+class Definitions:
+    """Every object of a version, by name."""
+
+    def __init__(self, held: dict[ObjectName, bytes]) -> None:
+        self.held = dict(held)
+
+    def put(self, name: ObjectName, definition: bytes) -> None:
+        self.held[name] = definition
+
+    def drop(self, name: ObjectName) -> None:
+        del self.held[name]
+
+    def move(self, old: ObjectName, new: ObjectName, definition: bytes) -> None:
+        assert self.held[old] == definition
+        self.held = {moved(name, old, new): content for name, content in self.held.items()}
+
+
+def definitions(snapshot: Snapshot) -> dict[ObjectName, bytes]:
+    kinds = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW)
+    return {found.name: body(found.definition) for kind in kinds for found in snapshot.objects(kind)}
+
+
+def statement(transaction: Transaction, rng: random.Random, at: int) -> None:
+    """Any statement, on any of a few names; many do not fit."""
+    a, b = (rng.choice("abc") for _ in range(2))
+    one, other = f"{a}.{rng.choice('xy')}", f"{b}.{rng.choice('xy')}"
+    value = {rng.choice("pq"): str(at)}
+    statements = [
+        lambda: transaction.create_namespace(ns(a), value),
+        lambda: transaction.alter_namespace(ns(a), value, ["r"]),
+        lambda: transaction.rename_namespace(ns(a), ns(b)),
+        lambda: transaction.drop_namespace(ns(a), cascade=True),
+        lambda: transaction.create_table(table(one), location(at), value),
+        lambda: transaction.alter_table(table(one), value, (), location(at)),
+        lambda: transaction.rename_table(table(one), table(other)),
+        lambda: transaction.drop_table(table(one)),
+        lambda: transaction.create_view(view(one), select(str(at))),
+        lambda: transaction.replace_view(view(one), select(str(at))),
+        lambda: transaction.alter_view(view(one), value),
+        lambda: transaction.rename_view(view(one), view(other)),
+        lambda: transaction.drop_view(view(one)),
+        lambda: transaction.alter_catalog(value),
+        lambda: transaction.do(
+            Action(T.CATALOG_EXPORT, None, b"", ExportDef(name=a, location=one, version=at).SerializeToString())
+        ),
+    ]
+    with suppress(*NO_LONGER_FITS):
+        rng.choice(statements)()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_log_replayed_is_what_the_versions_hold(seed):
+    rng = random.Random(seed)
+    catalog = Catalog.create(MemoryStore("replayed"), order=4)
+    objects: list[dict[ObjectName, bytes]] = [{}]
+    catalogs = [catalog.snapshot().definition]
+    for at in range(50):
+        transaction = catalog.begin()
+        latest = transaction.base.version
+        if latest > 3 and rng.random() < 0.1:
+            transaction.roll_back(rng.randrange(latest))
+        else:
+            for _ in range(rng.randrange(1, 6)):
+                statement(transaction, rng, at)
+        if not transaction.has_writes:
+            continue
+        catalog.commit(transaction)
+        snapshot = catalog.snapshot()
+        actions = snapshot.actions()
+        target = rollback_target(actions)
+        state, definition = Definitions(objects[-1 if target is None else target]), catalogs[-1]
+        for action in actions:
+            replay(action, state)
+            definition = catalog_after(definition, action, snapshot.version, catalogs.__getitem__)
+        assert state.held == definitions(snapshot)
+        assert bare(definition) == bare(snapshot.definition)
+        objects.append(state.held)
+        catalogs.append(definition)
+    assert len(objects) > 25
+
+
+def test_an_object_is_followed_by_its_id_as_all_objects_are():
+    catalog = Catalog.create(MemoryStore("followed"))
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(ns("a"))
+        transaction.create_table(table("a.t"), location())
+    id = catalog.snapshot().table(table("a.t")).id
+    with catalog.transaction() as transaction:
+        transaction.rename_table(table("a.t"), table("a.u"))
+        transaction.create_table(table("a.t"), location(1))
+        transaction.rename_namespace(ns("a"), ns("b"))
+    created, renamed = (catalog.snapshot(AtVersion(version)).actions() for version in (1, 2))
+    assert follow(id, None, created) == table("a.t")
+    assert follow(id, table("a.t"), renamed) == table("b.u")
+    assert follow(id, table("b.u"), [Action(T.TABLE_DROP, table("b.u"))]) is None
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_an_action_touches_what_its_replay_changes(name):
+    changed: set[ObjectName] = set()
+
+    class Changed:
+        def put(self, name: ObjectName, definition: bytes) -> None:
+            changed.add(name)
+
+        def drop(self, name: ObjectName) -> None:
+            changed.add(name)
+
+        def move(self, old: ObjectName, new: ObjectName, definition: bytes) -> None:
+            changed.update({old, new})
+
+    done = replay(SAMPLES[name], Changed())
+    assert changed == (touched(SAMPLES[name]) if done else set())
+
+
+def test_what_is_in_a_namespace_moves_with_it_and_nothing_else():
+    old, new = ns("a"), ns("b")
+    names = [ns("a"), table("a.t"), view("a.t"), ns("c"), table("c.a")]
+    assert [moved(name, old, new) for name in names] == [ns("b"), table("b.t"), view("b.t"), ns("c"), table("c.a")]
+    assert moved(view("a.t"), table("a.t"), table("a.u")) == view("a.t")
+
+
+class TestTheCatalog:
+    before = CatalogDef(id="1", order=3, properties={EXPIRE_OLDEST: "4"})
+
+    def test_the_definition_before_stays_as_it_was(self):
+        kept = bare(self.before)
+        mark = ExpireDef(oldest=6, former_oldest=4, manifest="m").SerializeToString()
+        after = catalog_after(self.before, Action(T.CATALOG_EXPIRE_MARK, None, b"", mark), 9)
+        assert after.properties[EXPIRE_OLDEST] == "6"
+        assert self.before == kept
+
+    def test_a_change_that_does_not_fit_is_refused(self):
+        mark = ExpireDef(oldest=6, former_oldest=3).SerializeToString()
+        with pytest.raises(InvalidOption):
+            catalog_after(self.before, Action(T.CATALOG_EXPIRE_MARK, None, b"", mark), 9)
+        export = ExportDef(name="e", version=3).SerializeToString()
+        with pytest.raises(VersionNotFound):
+            catalog_after(self.before, Action(T.CATALOG_EXPORT, None, b"", export), 9)
+
+    @pytest.mark.parametrize(
+        "action",
+        [
+            Action(T.CATALOG_REPAIR),
+            Action(T.CATALOG_ALTER),
+            Action(T.CATALOG_ALTER, None, b"\xff"),
+            Action(T.CATALOG_ROLLBACK, None, b"", RollbackDef(to_version=1).SerializeToString()),
+        ],
+        ids=["repair", "no definition", "no message", "a version that is not known"],
+    )
+    def test_what_does_not_tell_is_refused(self, action):
+        with pytest.raises(Unsupported):
+            catalog_after(self.before, action, 9)
+
+    def test_what_is_not_known_is_known_again_once_an_action_carries_it(self):
+        with pytest.raises(Unsupported):
+            catalog_after(None, Action(T.CATALOG_COMPACT), 9)
+        assert catalog_after(None, Action(T.CATALOG_ALTER, None, body(self.before)), 9) == self.before
+
+    def test_a_repair_and_another_program_do_not_tell_all(self):
+        assert tells_all([Action(T.COMMIT_INFO)])
+        assert not tells_all([])
+        assert not tells_all([Action(T.CATALOG_REPAIR), Action(T.COMMIT_INFO)])
