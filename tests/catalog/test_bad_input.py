@@ -275,7 +275,7 @@ class TestStores:
                 with Catalog(LocalStore(folder)).transaction() as transaction:
                     transaction.create_namespace(NamespaceName("x"))
             except OlympiaError as error:
-                code = f"{error.code} {error.exit_code}".encode()
+                code = f"{error.name} {error.exit_code}".encode()
             finally:
                 os.write(writing, code)
                 os._exit(0)

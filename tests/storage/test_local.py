@@ -692,14 +692,14 @@ def ask(use):
     try:
         return repr(use())
     except OlympiaError as error:
-        return f"{error.code} {error.exit_code}"
+        return f"{error.name} {error.exit_code}"
 
 print(json.dumps({
     "read": ask(lambda: store.read("vn/1")),
     "exists": ask(lambda: store.exists("vn/1")),
     "list": ask(lambda: [info.path for info in store.list("vn/")]),
     "secret": ask(lambda: store.read("vn/secret")),
-    "secret among many": ask(lambda: [found if isinstance(found, bytes) else found.code
+    "secret among many": ask(lambda: [found if isinstance(found, bytes) else found.name
                                       for _, found in store.read_many(["vn/secret", "vn/1"])]),
     "create": ask(lambda: store.create("vn/2", b"")),
     "create in a new folder": ask(lambda: store.create("node/2", b"")),
