@@ -19,7 +19,7 @@ EXPIRE_PURGING = "olympia.expire.purging"
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class QuarantineMark:
     """A commit that moved the oldest version from `former_oldest` to `oldest`, and is neither undone nor purged."""
 
     version: int
@@ -28,7 +28,7 @@ class Mark:
     manifest: str
 
 
-def read_quarantine(definition: CatalogDef) -> list[Mark]:
+def read_quarantine(definition: CatalogDef) -> list[QuarantineMark]:
     """The marks that rest, in the order of their commits.
 
     A list that cannot be read counts as none: nothing is freed by that, and the next mark finds the files again.
@@ -41,7 +41,7 @@ def read_quarantine(definition: CatalogDef) -> list[Mark]:
         except (KeyError, TypeError):
             continue
         if all(type(number) is int and number >= 0 for number in numbers) and isinstance(manifest, str):
-            marks.append(Mark(numbers[0], numbers[1], numbers[2], manifest))
+            marks.append(QuarantineMark(numbers[0], numbers[1], numbers[2], manifest))
     return sorted(marks, key=lambda mark: mark.version)
 
 
@@ -62,7 +62,7 @@ def _entries(definition: CatalogDef, key: str) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def write_quarantine(definition: CatalogDef, marks: Sequence[Mark]) -> None:
+def write_quarantine(definition: CatalogDef, marks: Sequence[QuarantineMark]) -> None:
     _write(definition, EXPIRE_QUARANTINE, [asdict(mark) for mark in marks])
 
 

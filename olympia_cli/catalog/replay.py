@@ -24,7 +24,13 @@ from typing import Protocol, TypeVar
 from google.protobuf.message import Message
 
 from olympia_cli.catalog.protection import keep_protection
-from olympia_cli.catalog.quarantine import Mark, purged_before, read_quarantine, write_purging, write_quarantine
+from olympia_cli.catalog.quarantine import (
+    QuarantineMark,
+    purged_before,
+    read_quarantine,
+    write_purging,
+    write_quarantine,
+)
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, EXPORT_PREFIX, expired_before
 from olympia_cli.errors import InvalidOption, Unsupported, VersionNotFound
 from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, RENAMES, RESTORES, renamed
@@ -208,7 +214,7 @@ def _expired(catalog: CatalogDef, action: Action, version: int) -> CatalogDef:
             raise InvalidOption(f"the oldest version is {oldest} by now", hint="look at the log")
         catalog.properties[EXPIRE_OLDEST] = str(change.oldest)
         if change.manifest:
-            marks = [*marks, Mark(version, change.oldest, oldest, change.manifest)]
+            marks = [*marks, QuarantineMark(version, change.oldest, oldest, change.manifest)]
     else:
         if change.oldest < purged:
             raise InvalidOption(f"versions below {purged} are purged already", hint="look at the log")

@@ -24,7 +24,7 @@ import pytest
 from olympia_cli.catalog import commit, distributed, staging, versions
 from olympia_cli.catalog import replay as replay_actions
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.quarantine import Mark, purged_before, read_quarantine, write_quarantine
+from olympia_cli.catalog.quarantine import QuarantineMark, purged_before, read_quarantine, write_quarantine
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, expired_before
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import Damaged, InvalidOption, TransactionExpired, TransactionNotFound, VersionNotFound
@@ -37,6 +37,7 @@ from olympia_cli.ops.expire import expire, retention
 from olympia_cli.ops.expire import holders as expire_holders
 from olympia_cli.ops.expire import plan as expire_plan
 from olympia_cli.ops.expire.files import Listed
+from olympia_cli.ops.expire.sweep import Sweep
 from tests.helpers import expire_world, scheduler
 from tests.helpers.check import _read_tree as read_tree
 from tests.helpers.clock import HOUR, MINUTE
@@ -283,7 +284,7 @@ def test_a_schedule_can_be_run_again():
     assert again.about["world"].files == runs[40].about["world"].files
 
 
-# Mark, undo and purge check their conditions on the root that they commit on
+# QuarantineMark, undo and purge check their conditions on the root that they commit on
 
 
 def _unchecked(monkeypatch, type: ActionType) -> None:
@@ -301,7 +302,7 @@ def _unchecked(monkeypatch, type: ActionType) -> None:
             catalog.properties[EXPIRE_PURGED] = str(max(change.purged, purged_before(catalog)))
             marks = [found for found in marks if found.manifest not in change.manifests]
         elif type == T.CATALOG_EXPIRE_MARK:
-            marks = [*marks, Mark(version, change.oldest, expired_before(catalog), change.manifest)]
+            marks = [*marks, QuarantineMark(version, change.oldest, expired_before(catalog), change.manifest)]
             catalog.properties[EXPIRE_OLDEST] = str(change.oldest)
         else:
             marks = [found for found in marks if found.former_oldest < change.oldest]
@@ -486,7 +487,7 @@ def test_without_the_grace_period_a_purge_takes_files_of_a_writer_at_work(monkey
         return Scene(aged, {"writer": writer("x"), "mark": mark_now, "purge": in_turn(HOUR, purge_now)})
 
     _check_all(explore(scene().play, 3, points=points))
-    monkeypatch.setattr(expire_plan.Planner, "is_old", lambda self, file: True)
+    monkeypatch.setattr(Sweep, "is_old", lambda self, modified_at_millis: True)
     found = _find(explore(scene().play, 3, points=points))
     assert "missing" in str(found.violation)
 

@@ -6,7 +6,8 @@ import json
 import random
 import shutil
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from olympia_cli.ops.expire.expire import mark, purge
 from olympia_cli.ops.expire.manifest import (
     Doomed,
     Manifest,
-    Part,
+    ManifestPart,
     encode_manifest,
     encode_part,
     manifest_of,
@@ -34,13 +35,14 @@ from olympia_cli.ops.expire.manifest import (
     read_manifest,
 )
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import read_policy
+from olympia_cli.ops.expire.retention import Policy, read_policy
+from olympia_cli.ops.expire.survey import LOCAL
 from olympia_cli.ops.expire.values import ExpirePlan, Floors, PurgePlan
 from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines import expire_files
-from olympia_cli.spark.pipelines.expire import plan_expire, plan_purge
-from olympia_cli.spark.pipelines.expire_files import Elsewhere
+from olympia_cli.spark.pipelines.expire import spark_surveyor
+from olympia_cli.spark.pipelines.expire_files import SparkFiles
 from olympia_cli.spark.pipelines.place import CatalogPlace
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.s3 import S3Store
@@ -58,6 +60,18 @@ OFFLINE = Floors(0, 0, offline=True)
 
 def engine_of(spark, catalog: Catalog, partitions: int = 2, **storage: str) -> SparkEngine:
     return SparkEngine(spark, CatalogPlace.at(catalog.store.uri, storage), partitions)
+
+
+@contextmanager
+def plan_expire(engine: SparkEngine, catalog: Catalog, policy: Policy, floors: Floors = FLOORS) -> Iterator[ExpirePlan]:
+    with spark_surveyor(engine) as surveyor:
+        yield Planner(catalog, floors, surveyor).expire(policy)
+
+
+@contextmanager
+def plan_purge(engine: SparkEngine, catalog: Catalog, floors: Floors = FLOORS) -> Iterator[PurgePlan]:
+    with spark_surveyor(engine) as surveyor:
+        yield Planner(catalog, floors, surveyor).purge()
 
 
 def shown(plan: ExpirePlan) -> object:
@@ -82,7 +96,7 @@ def files_of(plan) -> list[object]:
 def both(spark, catalog: Catalog, floors: Floors = FLOORS) -> tuple[object, object]:
     """What each engine would do."""
     local = shown(Planner(catalog, floors).expire(policy_of(catalog)))
-    with plan_expire(engine_of(spark, catalog), Planner(catalog, floors), policy_of(catalog)) as plan:
+    with plan_expire(engine_of(spark, catalog), catalog, policy_of(catalog), floors) as plan:
         return local, shown(plan)
 
 
@@ -162,10 +176,10 @@ def test_the_same_plan_file_for_file(spark, tmp_path: Path):
     assert len(plan.mark.unknown_paths) >= 3
     assert plan.purge.files.totals.kinds["root"] == 3
     _add_what_is_needed(catalog, plan)
-    local, planner = Planner(catalog, FLOORS).expire(policy_of(catalog)), Planner(catalog, FLOORS)
+    local = Planner(catalog, FLOORS).expire(policy_of(catalog))
     # the one of them that only versions reach which are about to be marked is needed as long as they can come back
     assert local.purge.rescued == 4
-    with plan_expire(engine_of(spark, catalog), planner, policy_of(catalog)) as found:
+    with plan_expire(engine_of(spark, catalog), catalog, policy_of(catalog)) as found:
         assert shown(found) == shown(local)
         assert mark(catalog, found.mark) is not None
     # a second mark, in parts, that rests still: what it could bring back is kept too
@@ -178,13 +192,19 @@ def test_the_same_plan_file_for_file(spark, tmp_path: Path):
     local = planner.expire(policy_of(catalog))
     assert local.mark.is_empty
     assert local.purge.rescued == 4
-    with plan_expire(engine_of(spark, catalog), Planner(catalog, FLOORS), policy_of(catalog)) as found:
+    with plan_expire(engine_of(spark, catalog), catalog, policy_of(catalog)) as found:
         assert shown(found) == shown(local)
         # and what comes back between plan and purge is seen by both
         with catalog.transaction() as transaction:
             transaction.roll_back(planner.oldest)
-        again = [plan.purge.files.still_dead(Planner(catalog, FLOORS), found.purge.purged) for plan in (local, found)]
-        assert len({tuple(sorted(file.path for file in files)) for files in again}) == 1
+        with spark_surveyor(engine_of(spark, catalog)) as surveyor:
+            again = [
+                Planner(catalog, FLOORS, engine).still_dead(plan.purge.files, found.purge.purged)
+                for engine in (LOCAL, surveyor)
+                for plan in (local, found)
+            ]
+            left = {tuple(sorted(file.path for file in files)) for files in again}
+        assert len(left) == 1
 
 
 def _add_what_is_needed(catalog: Catalog, plan: ExpirePlan) -> None:
@@ -255,7 +275,7 @@ def marked(spark, tmp_path_factory) -> Catalog:
     folder: Path = tmp_path_factory.mktemp("marked") / "catalog"
     catalog = small(folder)
     policy = read_policy(catalog.snapshot().definition, catalog.clock.now_millis(), keep_last=8)
-    with plan_expire(engine_of(spark, catalog), Planner(catalog, FLOORS), policy) as plan:
+    with plan_expire(engine_of(spark, catalog), catalog, policy) as plan:
         assert shown(plan) == shown(Planner(catalog, FLOORS).expire(policy))
         mark(catalog, plan.mark)
     catalog.clock.advance(5 * DAY)
@@ -296,8 +316,7 @@ def finish(catalog: Catalog, rounds: int = 2) -> None:
 def test_the_driver_dies_before_any_of_its_writes(spark, marked, tmp_path: Path):
     """Either engine goes on from there. What the executors do is done, as it is when only the driver dies."""
     policy = read_policy(marked.snapshot().definition, marked.clock.now_millis(), keep_last=2)
-    planner = Planner(marked, FLOORS)
-    with plan_expire(engine_of(spark, marked), planner, policy) as plan:
+    with plan_expire(engine_of(spark, marked), marked, policy) as plan:
         assert shown(plan) == shown(Planner(marked, FLOORS).expire(policy))
         assert all(plan.purge.files.totals.describe()[kind] for kind in ("roots", "nodes", "transactions"))
         assert plan.purge.parts
@@ -326,7 +345,7 @@ def test_the_driver_dies_before_any_of_its_writes(spark, marked, tmp_path: Path)
             finish(place)
         assert stopped is not None
     # the first of those that stopped after their commit, by Spark itself
-    with plan_purge(engine_of(spark, stopped), Planner(stopped, FLOORS)) as rest:
+    with plan_purge(engine_of(spark, stopped), stopped) as rest:
         assert purge_shown(rest) == purge_shown(Planner(stopped, FLOORS).purge())
         assert rest.files.totals.kinds["root"] == 4
         purge(stopped, rest, stopped.snapshot().version, FLOORS)
@@ -344,21 +363,21 @@ def test_a_manifest_that_is_not_whole(spark, marked, tmp_path: Path):
     place.store.overwrite(first.path, json.dumps(document).encode())
     with pytest.raises(Damaged, match="never deletes") as local:
         Planner(place, FLOORS).purge()
-    with pytest.raises(Damaged) as raised, plan_purge(engine_of(spark, place), Planner(place, FLOORS)):
+    with pytest.raises(Damaged) as raised, plan_purge(engine_of(spark, place), place):
         pass
     assert raised.value.message == local.value.message
     place.store.delete_many([second.path])
-    with plan_purge(engine_of(spark, place), Planner(place, FLOORS)) as plan:
+    with plan_purge(engine_of(spark, place), place) as plan:
         assert purge_shown(plan) == purge_shown(Planner(place, FLOORS).purge())
         assert "a part of the manifest" in plan.notes[0]
         assert set(plan.files.totals.kinds) == {"root"}
 
 
-def _divide(place: Catalog, path: str) -> list[Part]:
+def _divide(place: Catalog, path: str) -> list[ManifestPart]:
     """The parts of a manifest, two of them."""
     manifest = read_manifest(place.store, path)
     halves = [manifest.files[::2], manifest.files[1::2]]
-    parts = [Part(new_part_path(path), len(half)) for half in halves]
+    parts = [ManifestPart(new_part_path(path), len(half)) for half in halves]
     for part, half in zip(parts, halves, strict=True):
         place.store.create(part.path, encode_part(path, half))
     whole = replace(manifest, files=(), parts=tuple(parts))
@@ -381,11 +400,11 @@ def test_the_whole_way_on_a_bucket(spark, monkeypatch):
         engine = engine_of(spark, catalog, **given)
         planner = Planner(catalog, OFFLINE)
         policy = read_policy(planner.definition, planner.now, keep_last=2, older_than="0s", offline=True)
-        with plan_expire(engine, planner, policy) as plan:
+        with plan_expire(engine, catalog, policy, OFFLINE) as plan:
             assert shown(plan) == shown(Planner(catalog, OFFLINE).expire(policy))
             mark(catalog, plan.mark)
         planner = Planner(catalog, OFFLINE)
-        with plan_purge(engine, planner) as leaving:
+        with plan_purge(engine, catalog, OFFLINE) as leaving:
             assert purge_shown(leaving) == purge_shown(Planner(catalog, OFFLINE).purge())
             purge(catalog, leaving, planner.head.version, OFFLINE)
         found = check_catalog(catalog.store)
@@ -407,8 +426,8 @@ def test_each_task_has_its_part(spark, tmp_path: Path):
         transaction.drop_namespace(NamespaceName("ns"), cascade=True)
     planner = Planner(catalog, OFFLINE)
     policy = read_policy(planner.definition, planner.now, keep_last=1, older_than="0s", offline=True)
-    with plan_expire(engine_of(spark, catalog, 4), planner, policy) as plan:
-        assert isinstance(plan.mark.files, Elsewhere)
+    with plan_expire(engine_of(spark, catalog, 4), catalog, policy, OFFLINE) as plan:
+        assert isinstance(plan.mark.files, SparkFiles)
         counts = plan.mark.files.frame.groupBy(spark_partition_id()).count().collect()
     assert len(counts) == 4
     assert sum(row[1] for row in counts) > 400
@@ -424,7 +443,7 @@ def test_a_task_writes_parts_that_one_can_read(tmp_path: Path, monkeypatch):
     batch = pa.RecordBatch.from_pylist([{"path": file.path, "bytes": 7, "kind": "node"} for file in files])
     place = CatalogPlace.at(store.uri)
     found = [row for made in expire_files._write_parts(place, manifest, [batch]) for row in made.to_pylist()]
-    parts = tuple(Part(row["path"], row["files"]) for row in found)
+    parts = tuple(ManifestPart(row["path"], row["files"]) for row in found)
     assert [part.files for part in parts] == [2, 2, 1]
     store.create(manifest, encode_manifest("x", Manifest(manifest, 1, 0, (), parts), ""))
     assert list(read_manifest(store, manifest).files) == files

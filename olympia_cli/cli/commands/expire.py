@@ -1,32 +1,23 @@
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from olympia_cli.cli import render
+from olympia_cli.cli import expire_render as show
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.engine import Engine, EngineWord, Master, Parallelism, Remote, engine
-from olympia_cli.cli.expire_render import (
-    purge_summary,
-    purged_text,
-    question,
-    show_done,
-    show_kept,
-    show_plan,
-    show_purge,
-    show_simulation,
-    summary,
-    versions_text,
-)
-from olympia_cli.cli.params import DryRun, Message, Output, RetryFor, Yes, parse_seconds
+from olympia_cli.cli.params import DryRun, Message, RetryFor, Yes, parse_seconds
 
 if TYPE_CHECKING:
     from olympia_cli.ops.expire.plan import Planner
+    from olympia_cli.ops.expire.plan_file import Planned
     from olympia_cli.ops.expire.retention import Policy
-    from olympia_cli.ops.expire.values import ExpirePlan, Floors, PurgePlan
+    from olympia_cli.ops.expire.survey import Surveyor
+    from olympia_cli.ops.expire.values import ExpirePlan, Floors
     from olympia_cli.spark.engine import SparkEngine
 
 EXAMPLES = [
@@ -98,8 +89,12 @@ def run(
     Exit status: 0 done, or nothing to do; 3 some files are left, run it again; 12 refused; 20 another expire was first;
     40 something that is kept cannot be read.
     """
-    from olympia_cli.errors import InvalidOption, Refused
+    from olympia_cli.errors import InvalidOption
     from olympia_cli.names import parse_duration
+    from olympia_cli.ops.expire.plan import Planner
+    from olympia_cli.ops.expire.plan_file import recompute
+    from olympia_cli.ops.expire.retention import read_policy
+    from olympia_cli.ops.expire.simulate import simulate as simulate_policies
     from olympia_cli.ops.expire.values import Floors
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
@@ -122,220 +117,129 @@ def run(
         raise InvalidOption("a plan has its policy in it", hint="use --apply alone")
     floors = Floors(parse_duration(grace or "1d"), parse_duration(quarantine or "1d"), offline)
     if action == "undo":
-        if engine_word is not EngineWord.AUTO or any(one is not None for one in (master, remote, parallelism)):
+        if engine_word is not EngineWord.AUTO or any(value is not None for value in (master, remote, parallelism)):
             raise InvalidOption("expire undo has no engine", hint="it touches no files; leave the option out")
         _undo(session, dry_run, yes, message, seconds)
         return
+    looking = dry_run or explain or simulate or plan_file is not None
     local_only = next((option for option in ("--simulate", "--plan", "--apply") if option in used), None)
-    with engine(session, engine_word, master, remote, parallelism, local_only=local_only) as spark:
+    with (
+        engine(session, engine_word, master, remote, parallelism, local_only=local_only) as spark,
+        _surveyor(spark) as surveyor,
+    ):
         if action == "purge":
-            resting = 0 if offline else floors.quarantine_millis
-            _purge(session, spark, Floors(floors.grace_millis, resting, offline), dry_run, yes, message, seconds)
+            floors = Floors(floors.grace_millis, 0 if offline else floors.quarantine_millis, offline)
+            _purge(session, surveyor, floors, dry_run, yes, message, seconds)
             return
-        looking = dry_run or explain or simulate or plan_file is not None
-        planned = None
-        if apply_file is not None:
-            planned = _read_plan(session, apply_file)
-            if planned.floors.offline and not offline:
-                raise Refused(
-                    "the plan was made with --offline", hint="say --offline again if no writer is running now"
+        planned = None if apply_file is None else _read_plan(session, apply_file, offline)
+        with session.progress() as progress:
+            floors = floors if planned is None else planned.floors
+            planner = Planner(session.catalog, floors, surveyor, probe=not looking, progress=progress)
+            session.warn_of_lost_root(planner.head)
+            policy = (
+                planned.policy
+                if planned is not None
+                else read_policy(
+                    planner.definition, planner.now, keep_last=keep_last, older_than=older_than, offline=offline
                 )
-            floors = planned.floors
-        with ExitStack() as stack:
-            planner, policy, plan = _make_plan(
-                session, spark, stack, floors, planned, keep_last, older_than, simulate, looking
             )
             if simulate:
-                show_simulation(session, planner, policy)
-            elif explain:
-                show_kept(session, plan)
+                outcomes = simulate_policies(planner, policy)
             else:
-                if plan_file is not None:
-                    _write_plan(session, plan_file, planner, policy, floors, plan)
-                _expire(session, planner, floors, plan, looking, yes, message, seconds)
-
-
-def _make_plan(
-    session: Session,
-    spark: SparkEngine | None,
-    stack: ExitStack,
-    floors: Floors,
-    planned: Any,
-    keep_last: int | None,
-    older_than: str | None,
-    simulate: bool,
-    looking: bool,
-) -> tuple[Planner, Policy, Any]:
-    """A plan that Spark made is of use until the stack is closed."""
-    from olympia_cli.ops.expire.plan import Planner
-    from olympia_cli.ops.expire.plan_file import recompute
-    from olympia_cli.ops.expire.retention import read_policy
-
-    with session.progress() as progress:
-        planner = Planner(session.catalog, floors, probe=not looking, progress=progress)
-        session.warn_of_lost_root(planner.head)
-        if planned is not None:
-            return planner, planned.policy, recompute(planner, planned)
-        policy = read_policy(
-            planner.definition, planner.now, keep_last=keep_last, older_than=older_than, offline=floors.offline
-        )
+                plan = planner.expire(policy) if planned is None else recompute(planner, planned)
         if simulate:
-            return planner, policy, None
-        if spark is None:
-            return planner, policy, planner.expire(policy)
-        from olympia_cli.spark.pipelines.expire import plan_expire
-
-        return planner, policy, stack.enter_context(plan_expire(spark, planner, policy, progress=progress))
+            show.simulation(session, outcomes, planner.head.version)
+        elif explain:
+            show.kept(session, plan)
+        else:
+            if plan_file is not None:
+                _write_plan(session, plan_file, planner, policy, plan)
+            _expire(session, planner, plan, looking, yes, message, seconds)
 
 
 def _expire(
-    session: Session,
-    planner: Planner,
-    floors: Floors,
-    plan: ExpirePlan,
-    looking: bool,
-    yes: bool,
-    message: str,
-    seconds: float,
+    session: Session, planner: Planner, plan: ExpirePlan, looking: bool, yes: bool, message: str, seconds: float
 ) -> None:
-    """Purge what has rested, then mark."""
-    from olympia_cli.errors import CommitConflict, PartlyDone
-    from olympia_cli.ops.expire import expire
+    from olympia_cli.ops.expire.expire import expire_once
 
-    show_plan(session, plan)
+    show.plan(session, plan)
     version = plan.head
     if not looking:
-        if not (plan.purge.is_empty and plan.mark.is_empty):
-            session.confirm(question(plan), yes)
-            with session.progress() as progress:
-                purged = expire.purge(
-                    session.catalog, plan.purge, plan.head, floors, message, retry_for=seconds, progress=progress
-                )
-            try:
-                marked = expire.mark(session.catalog, plan.mark, message, retry_for=seconds)
-            except CommitConflict as error:
-                if purged is None:
-                    raise
-                text = f"the purge is done, and nothing was marked: {error.message}"
-                raise PartlyDone(text, hint="run it again") from error
-            version = max([version, *(done.version for done in (purged, marked) if done is not None)])
-        expire.record_run(session.catalog, {**summary(plan), "version": version})
-    show_done(session, plan, looking, version)
+        if not plan.is_empty:
+            session.confirm(show.question(plan), yes)
+        with session.progress() as progress:
+            version = expire_once(planner, plan, message, retry_for=seconds, progress=progress)
+    show.done(session, plan, looking, version)
 
 
-def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: float) -> None:
-    from olympia_cli.catalog.quarantine import read_quarantine
-    from olympia_cli.catalog.snapshot import expired_before
-    from olympia_cli.ops.expire import expire
+@contextmanager
+def _surveyor(spark: SparkEngine | None) -> Iterator[Surveyor]:
+    """Who goes through the files: this process, or Spark."""
+    from olympia_cli.ops.expire.survey import LOCAL
 
-    head = session.snapshot()
-    marks = read_quarantine(head.definition)
-    oldest, version = expired_before(head.definition), head.version
-    back: list[int] = []
-    if marks:
-        back = list(range(marks[0].former_oldest, oldest))
-        oldest = marks[0].former_oldest
-        session.say(f"brings back {versions_text(back)}; the oldest version is v{oldest} then")
-        if not dry_run:
-            session.confirm("Undo the expire?", yes)
-            done = expire.undo(session.catalog, message, retry_for=seconds)
-            version = version if done is None else done.version
-    if session.output in (Output.JSON, Output.JSONL):
-        render.document(session, {"dry_run": dry_run, "oldest": oldest, "restored_versions": back, "version": version})
-    elif not session.quiet:
-        did = "would bring" if dry_run else "brought"
-        text = f"{did} back {versions_text(back)}" if marks else "nothing is in quarantine"
-        render.line(session, f"v{version}  {text}")
+    if spark is None:
+        yield LOCAL
+        return
+    from olympia_cli.spark.pipelines.expire import spark_surveyor
+
+    with spark_surveyor(spark) as surveyor:
+        yield surveyor
 
 
 def _purge(
-    session: Session,
-    spark: SparkEngine | None,
-    floors: Floors,
-    dry_run: bool,
-    yes: bool,
-    message: str,
-    seconds: float,
+    session: Session, surveyor: Surveyor, floors: Floors, dry_run: bool, yes: bool, message: str, seconds: float
 ) -> None:
+    from olympia_cli.ops.expire.expire import purge_once
     from olympia_cli.ops.expire.plan import Planner
 
-    with ExitStack() as stack:
-        with session.progress() as progress:
-            planner = Planner(session.catalog, floors, probe=not dry_run, progress=progress)
-            if spark is None:
-                plan = planner.purge()
-            else:
-                from olympia_cli.spark.pipelines.expire import plan_purge
-
-                plan = stack.enter_context(plan_purge(spark, planner, progress=progress))
-        _do_purge(session, planner, floors, plan, dry_run, yes, message, seconds)
-
-
-def _do_purge(
-    session: Session,
-    planner: Planner,
-    floors: Floors,
-    plan: PurgePlan,
-    dry_run: bool,
-    yes: bool,
-    message: str,
-    seconds: float,
-) -> None:
-    from olympia_cli.cli.escape import plural
-    from olympia_cli.ops.expire import expire
-
-    show_purge(session, plan)
+    with session.progress() as progress:
+        planner = Planner(session.catalog, floors, surveyor, probe=not dry_run, progress=progress)
+        plan = planner.purge()
+    show.purge(session, plan)
     version = planner.head.version
     if not dry_run and not plan.is_empty:
-        session.confirm(f"Delete {plural(plan.files.totals.files, 'file')} for good?", yes)
+        session.confirm(show.purge_question(plan), yes)
         with session.progress() as progress:
-            done = expire.purge(
-                session.catalog, plan, planner.head.version, floors, message, retry_for=seconds, progress=progress
-            )
+            version = purge_once(planner, plan, message, retry_for=seconds, progress=progress)
+    show.purged(session, plan, planner.oldest, len(planner.marks), dry_run, version)
+
+
+def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: float) -> None:
+    from olympia_cli.ops.expire.expire import plan_undo, undo
+
+    head = session.snapshot()
+    plan, version = plan_undo(head), head.version
+    show.undo(session, plan)
+    if not dry_run and not plan.is_empty:
+        session.confirm("Undo the expire?", yes)
+        done = undo(session.catalog, message, retry_for=seconds)
         version = version if done is None else done.version
-        values = {"oldest": planner.oldest, "purged": purge_summary(plan), "version": version}
-        expire.record_run(session.catalog, values)
-    versions = list(range(plan.former_purged, plan.purged))
-    if session.output in (Output.JSON, Output.JSONL):
-        value = {
-            "dry_run": dry_run,
-            "oldest": planner.oldest,
-            "expired_versions": versions,
-            "kept_versions": [],
-            "files": plan.files.totals.describe(),
-            "bytes": plan.files.totals.bytes,
-            "version": version,
-        }
-        render.document(session, value)
-    elif not session.quiet:
-        resting = f"; {plural(len(planner.marks), 'mark')} in quarantine" if planner.marks else ""
-        text = f"nothing to purge{resting}"
-        if not plan.is_empty:
-            text = purged_text(plan, dry_run)
-        render.line(session, f"v{version}  {text}")
+    show.undone(session, plan, dry_run, version)
 
 
 # Plan files
 
 
-def _read_plan(session: Session, path: str) -> Any:
+def _read_plan(session: Session, path: str, offline: bool) -> Planned:
+    from olympia_cli.errors import Refused
     from olympia_cli.ops.expire.plan_file import decode_plan
 
     with session.lines(path) as file:
-        return decode_plan(file.read(), path)
+        planned = decode_plan(file.read(), path)
+    if planned.floors.offline and not offline:
+        raise Refused("the plan was made with --offline", hint="say --offline again if no writer is running now")
+    return planned
 
 
-def _write_plan(
-    session: Session, path: str, planner: Planner, policy: Policy, floors: Floors, plan: ExpirePlan
-) -> None:
+def _write_plan(session: Session, path: str, planner: Planner, policy: Policy, plan: ExpirePlan) -> None:
     import shlex
 
     from olympia_cli.errors import InvalidOption
     from olympia_cli.ops.expire.plan_file import encode_plan
 
     try:
-        Path(path).write_text(encode_plan(planner, policy, floors, plan), encoding="utf-8")
+        Path(path).write_text(encode_plan(planner, policy, plan), encoding="utf-8")
     except OSError as error:
         raise InvalidOption(f"{path!a} cannot be written: {error.strerror}", hint="name another file") from None
-    offline = " --offline" if floors.offline else ""
+    offline = " --offline" if planner.floors.offline else ""
     session.say(f"to do it: {session.command(f'expire --apply {shlex.quote(path)}{offline}')}")

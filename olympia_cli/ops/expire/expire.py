@@ -25,7 +25,8 @@ from olympia_cli.names import time_text
 from olympia_cli.ops.expire.files import DELETED_AT_ONCE, Going
 from olympia_cli.ops.expire.manifest import Doomed, check_deletable, encode_manifest, new_manifest_path
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.values import Floors, MarkPlan, PurgePlan
+from olympia_cli.ops.expire.survey import LOCAL, Surveyor
+from olympia_cli.ops.expire.values import ExpirePlan, Floors, MarkPlan, PurgePlan, UndoPlan
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.storage.protocol import Store
 
@@ -34,6 +35,45 @@ LAST_EXPIRE = "ops/last-expire.json"
 
 _HARMLESS = ALTERS | CREATES | DROPS | EXPIRES | READS | RENAMES | {T.COMMIT_INFO, T.CATALOG_ALTER, T.CATALOG_COMPACT}
 """Actions that make no file live again that was dead."""
+
+
+def expire_once(
+    planner: Planner, plan: ExpirePlan, message: str = "", *, retry_for: float = 60.0, progress: Progress = SILENT
+) -> int:
+    """1 purge what has rested; 2 mark by the policy; 3 note for `status` what was done. The version that is then the
+    latest."""
+    purged = _purge_planned(planner, plan.purge, message, retry_for, progress)
+    try:
+        marked = mark(planner.catalog, plan.mark, message, retry_for=retry_for)
+    except CommitConflict as error:
+        if purged is None:
+            raise
+        text = f"the purge is done, and nothing was marked: {error.message}"
+        raise PartlyDone(text, hint="run it again") from error
+    version = max([plan.head, *(done.version for done in (purged, marked) if done is not None)])
+    _record_run(planner.catalog, {**plan.summary(), "version": version})
+    return version
+
+
+def purge_once(
+    planner: Planner, plan: PurgePlan, message: str = "", *, retry_for: float = 60.0, progress: Progress = SILENT
+) -> int:
+    """As `expire_once`, without a mark; what had nothing to do is not noted."""
+    version = planner.head.version
+    if not plan.is_empty:
+        done = _purge_planned(planner, plan, message, retry_for, progress)
+        version = version if done is None else done.version
+        _record_run(planner.catalog, {"oldest": planner.oldest, "purged": plan.summary(), "version": version})
+    return version
+
+
+def _purge_planned(
+    planner: Planner, plan: PurgePlan, message: str, retry_for: float, progress: Progress
+) -> Committed | None:
+    planned_at, floors, surveyor = planner.head.version, planner.floors, planner.surveyor
+    return purge(
+        planner.catalog, plan, planned_at, floors, message, retry_for=retry_for, surveyor=surveyor, progress=progress
+    )
 
 
 def mark(catalog: Catalog, plan: MarkPlan, message: str = "", *, retry_for: float = 60.0) -> Committed | None:
@@ -55,6 +95,11 @@ def mark(catalog: Catalog, plan: MarkPlan, message: str = "", *, retry_for: floa
         # it may lag, and the next expire writes it
         _write_oldest(catalog)
     return done
+
+
+def plan_undo(head: Snapshot) -> UndoPlan:
+    marks, oldest = read_quarantine(head.definition), expired_before(head.definition)
+    return UndoPlan(len(marks), marks[0].former_oldest if marks else oldest, oldest)
 
 
 def undo(catalog: Catalog, message: str = "", *, retry_for: float = 60.0) -> Committed | None:
@@ -85,6 +130,7 @@ def purge(
     message: str = "",
     *,
     retry_for: float = 60.0,
+    surveyor: Surveyor = LOCAL,
     progress: Progress = SILENT,
 ) -> Committed | None:
     """Delete what has rested in quarantine long enough. `planned_at` is the version that the plan was made on.
@@ -110,7 +156,7 @@ def purge(
         done = catalog.commit(transaction, message, retry_for=retry_for)
     try:
         if _revived(catalog.snapshot(), planned_at):
-            files = files.still_dead(Planner(catalog, floors, progress=progress), plan.purged)
+            files = Planner(catalog, floors, surveyor, progress=progress).still_dead(files, plan.purged)
         _write_oldest(catalog)
         _delete(store, files, plan.purged, progress)
         if plan.parts:
@@ -201,16 +247,8 @@ def _write_oldest(catalog: Catalog) -> None:
         written = oldest
 
 
-def record_run(catalog: Catalog, values: dict[str, Any]) -> None:
+def _record_run(catalog: Catalog, values: dict[str, Any]) -> None:
     """Note for `status` what ran last; not being allowed to is no error."""
     document = {"finished_at": time_text(catalog.clock.now_millis()), **values}
     with contextlib.suppress(OlympiaError):
         catalog.store.write_hint(LAST_EXPIRE, json.dumps(document).encode())
-
-
-def describe_purge(plan: PurgePlan) -> dict[str, Any]:
-    return {
-        "versions": list(range(plan.former_purged, plan.purged)),
-        "files": plan.files.totals.describe(),
-        "bytes": plan.files.totals.bytes,
-    }

@@ -7,22 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from olympia_cli.format.paths import FileKind, parse_root_path
 from olympia_cli.ops.expire.manifest import Doomed, Manifest, check_deletable
 from olympia_cli.ops.progress import Progress
 from olympia_cli.storage.protocol import Store
 
-if TYPE_CHECKING:
-    from olympia_cli.ops.expire.plan import Planner
-
 DELETED_AT_ONCE = 10_000
 ROOT, TRANSACTION = FileKind.ROOT.value, FileKind.TRANSACTION.value
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class GoingTotals:
     """How many files of each kind there are, and how large they are together."""
 
     kinds: Mapping[str, int]
@@ -48,7 +45,7 @@ class Going(Protocol):
     """Files that are to go, wherever they are listed: what a plan counts, and what an expire does with them."""
 
     @property
-    def totals(self) -> Totals: ...
+    def totals(self) -> GoingTotals: ...
 
     def __iter__(self) -> Iterator[Doomed]:
         """Each of them. Where there may be too many for one process, nothing that an expire does asks for it."""
@@ -70,17 +67,13 @@ class Going(Protocol):
         """Delete all that are neither; Damaged when one is not a file that a purge below this version deletes."""
         ...
 
-    def still_dead(self, planner: Planner, purged: int) -> Going:
-        """Those that nothing needs which the planner sees, given that the versions from `purged` on can come back."""
-        ...
-
 
 class Listed(tuple[Doomed, ...]):
     """Files that are listed in this process."""
 
     @cached_property
-    def totals(self) -> Totals:
-        return Totals(Counter(file.kind for file in self), sum(file.bytes for file in self))
+    def totals(self) -> GoingTotals:
+        return GoingTotals(Counter(file.kind for file in self), sum(file.bytes for file in self))
 
     def manifest(self, path: str, oldest: int, former_oldest: int) -> Manifest:
         return Manifest(path, oldest, former_oldest, self)
@@ -93,10 +86,6 @@ class Listed(tuple[Doomed, ...]):
 
     def delete_others(self, store: Store, below: int, progress: Progress) -> None:
         delete_checked(store, (file for file in self if file.kind not in (ROOT, TRANSACTION)), below, progress)
-
-    def still_dead(self, planner: Planner, purged: int) -> Listed:
-        planner.walk_from(purged)
-        return Listed(file for file in self if not planner.is_live(file.path))
 
 
 def delete_checked(store: Store, files: Iterable[Doomed], below: int, progress: Progress) -> int:

@@ -16,7 +16,7 @@ from olympia_cli.format.paths import MAX_VERSION, check_pointer
 
 
 @dataclass(frozen=True, slots=True)
-class Pin:
+class PinnedRoot:
     """A copy of a root that somebody needs with all that it reaches, and what to do when that is no longer whole."""
 
     path: str
@@ -47,15 +47,15 @@ class Holders:
         """The oldest version of a sharing export that another program recorded without a pin: it is kept whole."""
         return min((export.version for export in self._exports if not export.pin), default=MAX_VERSION)
 
-    def pins(self) -> Iterator[Pin]:
+    def pins(self) -> Iterator[PinnedRoot]:
         for saved in self._open:
             path = check_pointer(saved.definition.running_root_node_file_path, saved.path)
             hint = f"if it cannot be committed any more, give it up: txn abort {saved.id}"
-            yield Pin(path, f"the transaction {saved.id}", hint)
+            yield PinnedRoot(path, f"the transaction {saved.id}", hint)
         for export in self._exports:
             if export.pin:
                 path = check_pointer(export.pin, self._head.root.catalog_def)
-                yield Pin(path, f"the export {export.name!a}", "if it is of no use any more: export drop")
+                yield PinnedRoot(path, f"the export {export.name!a}", "if it is of no use any more: export drop")
 
     def _live_transactions(self) -> Iterator[Saved]:
         """The distributed transactions that are within their lifetime, whatever became of them."""

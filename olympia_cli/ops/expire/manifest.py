@@ -39,7 +39,7 @@ class Doomed:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ManifestPart:
     """A file that names so many of the files of a manifest."""
 
     path: str
@@ -52,7 +52,7 @@ class Manifest:
     oldest: int
     former_oldest: int
     files: tuple[Doomed, ...]
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ManifestPart, ...] = ()
     """Where more of what it names is."""
 
 
@@ -127,9 +127,9 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
         if found["format"] not in (FORMAT, IN_PARTS):
             raise ValueError
         files: tuple[Doomed, ...] = ()
-        parts: tuple[Part, ...] = ()
+        parts: tuple[ManifestPart, ...] = ()
         if found["format"] == IN_PARTS:
-            parts = tuple(Part(str(part["path"]), int(part["files"])) for part in found["parts"])
+            parts = tuple(ManifestPart(str(part["path"]), int(part["files"])) for part in found["parts"])
             if any(manifest_of(part.path) != path for part in parts):
                 raise ValueError
         else:
@@ -139,7 +139,7 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
         raise Damaged("", path, f"it is not {_MANIFEST}") from None
 
 
-def decode_part(data: bytes | StoreError, part: Part, manifest: str) -> tuple[Doomed, ...]:
+def decode_part(data: bytes | StoreError, part: ManifestPart, manifest: str) -> tuple[Doomed, ...]:
     """What a part names, given what was read for it."""
     if isinstance(data, PathMissing):
         raise Damaged("", part.path, f"a part of {_MANIFEST} is missing")

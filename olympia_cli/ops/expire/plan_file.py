@@ -35,7 +35,7 @@ class Planned:
     deleted: tuple[str, ...]
 
 
-def encode_plan(planner: Planner, policy: Policy, floors: Floors, plan: ExpirePlan) -> str:
+def encode_plan(planner: Planner, policy: Policy, plan: ExpirePlan) -> str:
     document = {
         "format": FORMAT,
         "catalog": planner.store.uri,
@@ -43,7 +43,7 @@ def encode_plan(planner: Planner, policy: Policy, floors: Floors, plan: ExpirePl
         "version": plan.head,
         "created_at": time_text(planner.now),
         "policy": asdict(policy),
-        "floors": asdict(floors),
+        "floors": asdict(planner.floors),
         "mark": {
             "oldest": plan.mark.oldest,
             "former_oldest": plan.mark.former_oldest,

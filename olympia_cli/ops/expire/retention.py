@@ -218,7 +218,7 @@ def explain_kept(created: Iterable[tuple[int, int]], policy: Policy, limits: Lim
         yield Kept(before, "latest", "the latest version")
 
 
-class Counted:
+class CountedVersions:
     """The last versions, counted from the latest. Those that an expire committed itself do not count: they hold nothing
     new, and would push out of history what the number is there to keep.
     """

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from olympia_cli.errors import Refused
-from olympia_cli.format.paths import FileKind, file_kind, parse_root_path
+from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Policy, read_policy
-from olympia_cli.ops.walk.reach import path_digest
+from olympia_cli.ops.expire.retention import Policy, Versions, read_policy
+from olympia_cli.ops.expire.survey import KnownFiles, follow_kept, follow_resting
+from olympia_cli.ops.expire.sweep import FileFate
 
 KEEP_LAST = (1, 10, 100)
 AGES = ("3d", "7d", "30d", "90d")
+_BY_POLICY = (FileKind.ROOT, FileKind.NODE, FileKind.DEFINITION)
+"""All else goes, or stays, under each of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PolicyOutcome:
     """What a policy would take out of history."""
 
     policy: str
@@ -26,17 +28,8 @@ class Outcome:
     files: int
     bytes: int
 
-    def describe(self) -> dict[str, Any]:
-        return {
-            "policy": self.policy,
-            "oldest": self.oldest,
-            "versions": self.versions,
-            "files": self.files,
-            "bytes": self.bytes,
-        }
 
-
-def simulate(planner: Planner, asked: Policy) -> list[Outcome]:
+def simulate(planner: Planner, asked: Policy) -> list[PolicyOutcome]:
     """What the policy that was asked for would free, and what others would, each with the catalog's other limit."""
     definition, now = planner.definition, planner.now
     policies = [("as asked", asked)]
@@ -49,27 +42,20 @@ def simulate(planner: Planner, asked: Policy) -> list[Outcome]:
         policy = read_policy(definition, now, keep_last=number, offline=asked.offline)
         policies.append((f"--keep-last {number}", policy))
     oldest = planner.oldest_kept([policy for _, policy in policies])
-    resting = planner.resting()
-    listed = [
-        (digest, file.size, parse_root_path(file.path) if kind is FileKind.ROOT else None)
-        for file in planner.store.list()
-        if (kind := file_kind(file.path)) in (FileKind.ROOT, FileKind.NODE, FileKind.DEFINITION)
-        and planner.is_old(file)
-        and (digest := path_digest(file.path)) not in resting
-    ]
-    found: dict[int, Outcome] = {}
+    known = KnownFiles(planner.reach)
+    known.read_manifests(planner, planner.sweep_at_rest(planner.oldest))
+    listed = [file for file in planner.store.list() if file_kind(file.path) in _BY_POLICY]
+    freed: dict[int, list[int]] = {}
     # what fewer versions reach is part of what more versions reach, so each file is read once
-    walked: int | None = None
     for version in sorted(set(oldest), reverse=True):
-        planner.walk_between(version, walked)
-        walked = version
-        freed = [size for digest, size, root in listed if _goes(planner, digest, root, version)]
-        found[version] = Outcome("", version, version - planner.oldest, len(freed), sum(freed))
+        if freed:
+            follow_resting(planner, range(version, min(freed)))
+        else:
+            follow_kept(planner, Versions(planner.head, version).kept())
+        sweep = planner.sweep_at_rest(version)
+        facts = ((file.size, known.of(file.path, file.modified_at_millis)) for file in listed)
+        freed[version] = [size for size, file in facts if sweep.fate(file) is FileFate.QUARANTINED]
     return [
-        Outcome(name, version, found[version].versions, found[version].files, found[version].bytes)
+        PolicyOutcome(name, version, version - planner.oldest, len(freed[version]), sum(freed[version]))
         for (name, _), version in zip(policies, oldest, strict=True)
     ]
-
-
-def _goes(planner: Planner, digest: bytes, root: int | None, oldest: int) -> bool:
-    return root < oldest if root is not None else not planner.is_reached(digest)

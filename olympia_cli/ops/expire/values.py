@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from olympia_cli.errors import Refused
 from olympia_cli.ops.expire.files import Going
@@ -65,12 +66,70 @@ class PurgePlan:
     def is_empty(self) -> bool:
         return not self.manifests and not self.unfinished
 
+    @property
+    def versions(self) -> range:
+        return range(self.former_purged, self.purged)
+
+    def describe(self) -> dict[str, Any]:
+        return {"versions": list(self.versions), **_described(self.files)}
+
+    def summary(self) -> dict[str, Any]:
+        """The same with numbers in place of lists."""
+        return {**self.describe(), "versions": len(self.versions)}
+
 
 @dataclass(frozen=True, slots=True)
 class ExpirePlan:
     head: int
     mark: MarkPlan
     purge: PurgePlan
+
+    @property
+    def is_empty(self) -> bool:
+        return self.mark.is_empty and self.purge.is_empty
+
+    def describe(self) -> dict[str, Any]:
+        mark = self.mark
+        return {
+            "oldest": mark.oldest,
+            "expired_versions": list(mark.expired),
+            "kept_versions": [asdict(kept) for kept in mark.kept],
+            **_described(mark.files),
+            "purged": self.purge.describe(),
+            "young_files": mark.young,
+            "unknown_files": {"count": mark.unknown, "paths": list(mark.unknown_paths)},
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """The same with numbers in place of lists."""
+        mark = self.mark
+        return {
+            "oldest": mark.oldest,
+            "expired": len(mark.expired),
+            **_described(mark.files),
+            "purged": self.purge.summary(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class UndoPlan:
+    """What leaves quarantine and is history again: the versions from `oldest` to the one that is the oldest before."""
+
+    marks: int
+    oldest: int
+    former_oldest: int
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.marks
+
+    @property
+    def versions(self) -> range:
+        return range(self.oldest, self.former_oldest)
+
+
+def _described(files: Going) -> dict[str, Any]:
+    return {"files": files.totals.describe(), "bytes": files.totals.bytes}
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ def _reclaimable(catalog: Catalog) -> int | None:
         plan = planner.expire(read_policy(planner.definition, planner.now))
     except (Damaged, Refused, Unsupported):
         return None
-    return sum(file.bytes for file in plan.mark.files)
+    return plan.mark.files.totals.bytes
 
 
 def _read_json(catalog: Catalog, path: str) -> dict[str, Any] | None:

@@ -4,22 +4,18 @@ transactions pass by."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from olympia_cli.format.paths import parse_transaction_path
-from olympia_cli.ops.expire.files import ROOT, TRANSACTION, Totals, delete_checked
-from olympia_cli.ops.expire.manifest import Doomed, Manifest, Part, encode_part, new_part_path
-from olympia_cli.ops.expire.plan import Planner
+from olympia_cli.ops.expire.files import ROOT, TRANSACTION, Going, GoingTotals, delete_checked
+from olympia_cli.ops.expire.manifest import Doomed, Manifest, ManifestPart, encode_part, new_part_path
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
-from olympia_cli.spark.pipelines.live import Walk, apart, keep
 from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
 from olympia_cli.storage.protocol import Store
 
@@ -31,33 +27,16 @@ PART_FILES = 50_000
 
 _PARTS = pa.schema([pa.field("path", pa.string()), pa.field("files", pa.int64())])
 _COUNTS = pa.schema([pa.field("files", pa.int64())])
-_FILES = pa.schema(
-    [
-        pa.field("path", pa.string()),
-        pa.field("bytes", pa.int64()),
-        pa.field("kind", pa.string()),
-        pa.field("version", pa.int64()),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """Files that are listed on Spark; of use until the stack is closed that keeps the list."""
+class SparkFiles:
+    """Files that are listed on Spark; of use as long as Spark keeps the list."""
 
     engine: SparkEngine
     frame: DataFrame
     """Path, bytes, kind and, of roots, the version."""
-    totals: Totals
-    stack: ExitStack = field(repr=False)
-
-    @classmethod
-    def of(cls, engine: SparkEngine, frame: DataFrame, stack: ExitStack) -> Elsewhere:
-        """Have Spark find them, once, and count them."""
-        kept = keep(frame, stack)
-        rows = kept.groupBy("kind").agg({"bytes": "sum", "path": "count"}).collect()
-        kinds = {row["kind"]: row["count(path)"] for row in rows}
-        return cls(engine, kept, Totals(kinds, sum(row["sum(bytes)"] for row in rows)), stack)
+    totals: GoingTotals
 
     def __iter__(self) -> Iterator[Doomed]:
         return self._passing(self.frame)
@@ -75,7 +54,7 @@ class Elsewhere:
         write = partial(_write_parts, self.engine.catalog, path)
         with explained():
             rows = self.frame.coalesce(wanted).mapInArrow(write, "path string, files long").collect()
-        parts = tuple(sorted((Part(row.path, row.files) for row in rows), key=lambda part: part.path))
+        parts = tuple(sorted((ManifestPart(row.path, row.files) for row in rows), key=lambda part: part.path))
         return Manifest(path, oldest, former_oldest, (), parts)
 
     def roots(self) -> Iterator[Doomed]:
@@ -93,16 +72,12 @@ class Elsewhere:
             [row] = others.mapInArrow(delete, "files long").agg({"files": "sum"}).collect()
         progress.advance(row[0] or 0)
 
-    def still_dead(self, planner: Planner, purged: int) -> Elsewhere:
-        """Read anew all that is needed by now, and keep it apart."""
-        engine, sweep = self.engine, planner.sweep_from(purged)
-        with explained():
-            live = Walk(engine.spark, engine.catalog, sweep, self.stack, partitions=engine.partitions).live
-            others = self.frame.where(f"kind <> '{TRANSACTION}'").repartition(engine.partitions, "path")
-            others = others.join(apart(live.select("path")), "path", "left_anti")
-            saves = self.frame.where(f"kind = '{TRANSACTION}'")
-            saves = saves.mapInArrow(partial(_without_live, sweep.live_transactions), self.frame.schema)
-            return Elsewhere.of(engine, others.union(saves), self.stack)
+
+def frame_of(engine: SparkEngine, files: Going) -> DataFrame:
+    """The paths and bytes of files, wherever they are listed."""
+    if isinstance(files, SparkFiles):
+        return files.frame
+    return engine.spark.createDataFrame([(file.path, file.bytes) for file in files], "path string, bytes long")
 
 
 # On the workers
@@ -123,11 +98,3 @@ def _write_parts(catalog: CatalogPlace, manifest: str, batches: Iterable[pa.Reco
 def _delete(catalog: CatalogPlace, below: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     deleted = delete_checked(catalog.store, _doomed(batches), below, SILENT)
     yield pa.RecordBatch.from_pylist([{"files": deleted}], schema=_COUNTS)
-
-
-def _without_live(live: frozenset[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        rows = [(row, parse_transaction_path(row["path"])) for row in rows_of([batch])]
-        dead = [row for row, transaction in rows if transaction is None or transaction[0] not in live]
-        if dead:
-            yield pa.RecordBatch.from_pylist(dead, schema=_FILES)

@@ -1,4 +1,5 @@
-"""Sweep: the files that nothing reaches, as an anti-join of a listing with what is live."""
+"""The fate of each file: what a listing shows, manifests name and trees reach becomes one row a file, and the sweep is
+asked about it. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -10,33 +11,71 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from olympia_cli.format.paths import FileKind
-from olympia_cli.ops.expire.sweep import Fate, Sweep, own_version
+from olympia_cli.format.paths import file_kind, parse_root_path
+from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.spark.batches import arrow_schema
+from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
-from olympia_cli.spark.pipelines.expire_manifests import Reading, read_manifests
-from olympia_cli.spark.pipelines.live import Walk, apart, keep, together
+from olympia_cli.spark.pipelines.expire_manifests import read_manifests
+from olympia_cli.spark.pipelines.live import Walk, keep, together
 from olympia_cli.spark.pipelines.place import PARTITIONS, CatalogPlace, rows_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-_JUDGED = "path string, bytes long, kind string, version long, known boolean, old boolean, key string"
-_ARROW = pa.schema(
-    [
-        pa.field("path", pa.string()),
-        pa.field("bytes", pa.int64()),
-        pa.field("kind", pa.string()),
-        pa.field("version", pa.int64()),
-        pa.field("known", pa.bool_()),
-        pa.field("old", pa.bool_()),
-        pa.field("key", pa.string()),
-    ]
-)
-FILE = ("path", "bytes", "kind", "version")
-"""What is known of a file that goes; the version is a root's."""
-# no path begins with it
-_ANYHOW = "/"
+_FACTS = {
+    "modified": "cast(null as timestamp)",
+    "bytes": "cast(null as bigint)",
+    "at": "cast(null as int)",
+    "named": "cast(null as bigint)",
+    "resting": "false",
+    "reached": "false",
+    "recallable": "false",
+}
+"""What is known of a file that nothing is known of; `at` is the last manifest that leaves and names it, and `named` the
+bytes that this one says it has."""
+
+_FATES = {"path": "string", "bytes": "long", "kind": "string", "version": "long", "fate": "string", "files": "long"}
+_ARROW = arrow_schema(_FATES)
+_LEFT_OUT = (FileFate.STAYS, FileFate.RESTS, FileFate.GONE)
+
+
+def judged(engine: SparkEngine, sweep: Sweep, facts: Iterable[DataFrame], stack: ExitStack) -> DataFrame:
+    """The files that an expire does something about, or has to speak of, each with its fate.
+
+    The facts are DataFrames that know something of some of the files; see `known`. A row is of more than one file where
+    names that are no text look alike.
+    """
+    from pyspark.sql.functions import count, expr, max
+
+    columns: list[Column] = [max(name).alias(name) for name in _FACTS if name not in ("bytes", "named")]
+    columns += [max("bytes").alias("bytes"), expr("max_by(named, at)").alias("named"), count("modified").alias("files")]
+    rows = together(facts).repartition(engine.partitions, "path").groupBy("path").agg(*columns)
+    schema = ", ".join(f"{name} {word}" for name, word in _FATES.items())
+    return keep(rows.mapInArrow(partial(_judge, sweep), schema), stack)
+
+
+def known(frame: DataFrame, **facts: str) -> DataFrame:
+    """What a DataFrame with paths knows of these files, as expressions over its columns."""
+    return frame.selectExpr("path", *(f"{facts.get(name, nothing)} as {name}" for name, nothing in _FACTS.items()))
+
+
+def listed(engine: SparkEngine, sweep: Sweep) -> DataFrame:
+    options = [{"kind": kind.value} for kind in sweep.kinds] or [{}]
+    files = together(engine.catalog.read(engine.spark, "files", **given) for given in options)
+    return known(files, modified="modified_at", bytes="bytes")
+
+
+def named(files: DataFrame, sweep: Sweep) -> DataFrame:
+    numbers = [str(at) for at, path in enumerate(sweep.manifests) if path in sweep.leaving]
+    leaving = f"at in ({', '.join(numbers)})" if numbers else "false"
+    return known(files, at=f"if({leaving}, at, null)", named=f"if({leaving}, bytes, null)", resting="true")
+
+
+def of_fate(files: DataFrame, fate: FileFate) -> DataFrame:
+    """Path, bytes, kind and, of roots, the version of the judged files that have this fate."""
+    return files.where(f"fate = '{fate.name}'").select("path", "bytes", "kind", "version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,58 +107,49 @@ def dead_files(
     All that is live is read before, and Damaged is raised when some of it is not whole. What Spark keeps meanwhile is
     freed at the end, and the DataFrames are of no use then. Nothing is written here.
     """
+    engine = SparkEngine(spark, catalog, partitions)
     with explained(), ExitStack() as stack:
         walk = Walk(spark, catalog, sweep, stack, partitions=partitions, definitions=definitions, progress=progress)
-        named = read_manifests(spark, catalog, Reading(sweep.manifests), stack, partitions).files
+        files = read_manifests(engine, sweep, stack).files
         progress.phase("listing all files")
-        yield swept(judged_files(spark, catalog, sweep, stack), walk.live, named, stack, partitions)
-
-
-def judged_files(
-    spark: SparkSession, catalog: CatalogPlace, sweep: Sweep, stack: ExitStack, *kinds: FileKind
-) -> DataFrame:
-    """The files that may go, and those that nobody knows; of some kinds, or of all."""
-    listed = [catalog.read(spark, "files", kind=kind.value) for kind in kinds] or [catalog.read(spark, "files")]
-    return keep(together(listed).mapInArrow(partial(_judge, sweep), _JUDGED), stack)
-
-
-def swept(judged: DataFrame, live: DataFrame, named: DataFrame, stack: ExitStack, partitions: int) -> Swept:
-    """What goes of the judged files, given what lives, and what manifests name, which is in quarantine already."""
-    resting = named.selectExpr(f"explode(array(path, concat('{_ANYHOW}', path))) as key")
-    staying = live.selectExpr("path as key").union(resting)
-    found = judged.where("known").repartition(partitions, "key").join(apart(staying), "key", "left_anti")
-    going = keep(found, stack)
-    return Swept(
-        dead=going.where("old").select(*FILE),
-        young=going.where("not old").select(*FILE),
-        unknown=judged.where("not known").select(*FILE),
-        live=live,
-    )
+        facts = listed(engine, sweep), known(walk.live, reached="true"), named(files, sweep)
+        found = judged(engine, sweep, facts, stack)
+        yield Swept(
+            dead=of_fate(found, FileFate.QUARANTINED),
+            young=of_fate(found, FileFate.YOUNG),
+            unknown=of_fate(found, FileFate.UNKNOWN),
+            live=walk.live,
+        )
 
 
 # On the workers
 
 
 def _judge(sweep: Sweep, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The files that may go, and those that nobody knows.
-
-    The key of a file is what keeps it: its path where being reached does. Others have a key that nothing reaches, so
-    that one join does for all of them.
-    """
     for batch in batches:
-        found = []
-        millis = batch.column("modified_at").cast(pa.int64()).to_pylist()
-        for row, modified in zip(rows_of([batch.drop_columns(["modified_at"])]), millis, strict=True):
-            fate = sweep.fate(row["path"], FileKind(row["kind"]))
-            if fate is not Fate.STAYS:
-                found.append(
+        rows = []
+        millis = batch.column("modified").cast(pa.int64()).to_pylist()
+        for row, micros in zip(rows_of([batch.drop_columns(["modified"])]), millis, strict=True):
+            file = FileFacts(
+                path=row["path"],
+                kind=file_kind(row["path"]),
+                modified_at_millis=None if micros is None else micros // 1000,
+                reached=row["reached"],
+                recallable=row["recallable"],
+                resting=row["resting"],
+                leaving=row["at"] is not None,
+            )
+            fate = sweep.fate(file)
+            if fate not in _LEFT_OUT:
+                rows.append(
                     {
-                        **row,
-                        "version": own_version(row["path"]),
-                        "known": fate is not Fate.UNKNOWN,
-                        "old": sweep.is_old(modified // 1000),
-                        "key": row["path"] if fate is Fate.UNLESS_REACHED else _ANYHOW + row["path"],
+                        "path": file.path,
+                        "bytes": row["bytes"] if row["named"] is None else row["named"],
+                        "kind": file.kind.value,
+                        "version": parse_root_path(file.path),
+                        "fate": fate.name,
+                        "files": max(1, row["files"]),
                     }
                 )
-        if found:
-            yield pa.RecordBatch.from_pylist(found, schema=_ARROW)
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)

@@ -8,7 +8,7 @@ import pytest
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.quarantine import Mark, purged_before, read_quarantine
+from olympia_cli.catalog.quarantine import QuarantineMark, purged_before, read_quarantine
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.catalog.snapshot import expired_before
 from olympia_cli.catalog.versions import read_hints
@@ -680,7 +680,7 @@ def test_a_mark_of_a_newer_program_is_read_as_far_as_it_is_known():
     definition = CatalogDef()
     entry = '{"version":7,"oldest":5,"former_oldest":0,"manifest":"m","why":"new"}'
     definition.properties["olympia.expire.quarantine"] = f"[{entry}]"
-    assert read_quarantine(definition) == [Mark(7, 5, 0, "m")]
+    assert read_quarantine(definition) == [QuarantineMark(7, 5, 0, "m")]
 
 
 # What it costs

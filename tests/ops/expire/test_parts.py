@@ -17,7 +17,7 @@ from olympia_cli.ops.expire.files import Listed
 from olympia_cli.ops.expire.manifest import (
     Doomed,
     Manifest,
-    Part,
+    ManifestPart,
     check_deletable,
     encode_manifest,
     encode_part,
@@ -50,7 +50,7 @@ class InParts(Listed):
     def manifest(self, path, oldest, former_oldest):
         parts = []
         for some in (self[::2], self[1::2]):
-            part = Part(new_part_path(path), len(some))
+            part = ManifestPart(new_part_path(path), len(some))
             self.store.create(part.path, encode_part(path, some))
             parts.append(part)
         # what a task wrote that ran twice

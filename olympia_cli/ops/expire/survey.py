@@ -1,0 +1,196 @@
+"""Going through the files of a catalog: what is known of each is brought together, and the sweep is asked about it.
+
+A surveyor is an engine. It distributes and never decides: this one goes through the files in this process.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from olympia_cli.errors import Damaged, PathMissing
+from olympia_cli.format.node_file import decode_root
+from olympia_cli.format.paths import FileKind, check_pointer, file_kind, parse_root_path, root_path
+from olympia_cli.ops.expire.files import Going, in_order
+from olympia_cli.ops.expire.leaving import unread
+from olympia_cli.ops.expire.manifest import Doomed, check_deletable, read_manifest
+from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
+from olympia_cli.ops.walk.reach import Reach, path_digest
+from olympia_cli.storage.protocol import FileInfo
+
+if TYPE_CHECKING:
+    from olympia_cli.ops.expire.plan import Planner
+
+SHOWN = 20
+"""So many of the files are named that the format does not know."""
+
+KeptRoots = Iterable[tuple[int, str, bytes]]
+"""Version, path and bytes of the roots that stay, the oldest first."""
+
+_FOLDERS = {FileKind.ROOT: "vn/", FileKind.TRANSACTION: "dtxn/"}
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What becomes of the files that were looked at."""
+
+    created: tuple[tuple[int, int], ...]
+    """When each version that stays was created, the oldest first."""
+    quarantined: Going
+    purged: Going
+    young: int
+    unknown: int
+    unknown_paths: tuple[str, ...]
+    """The first of them."""
+    rescued: int
+    notes: tuple[str, ...]
+    """What is wrong with manifests that cannot be read."""
+
+
+class Surveyor(Protocol):
+    def survey(self, planner: Planner, sweep: Sweep, roots: KeptRoots, files: Going | None = None) -> Survey:
+        """Read all that is needed, Damaged when some of it is not whole; then ask about each file that is listed or
+        that a manifest names. With `files`, those of an earlier plan that are to be deleted, ask about these alone.
+
+        Whoever reads the roots elsewhere has no use for those that the planner has read.
+        """
+        ...
+
+
+class LocalSurveyor:
+    """Goes through the files in this process."""
+
+    def survey(self, planner: Planner, sweep: Sweep, roots: KeptRoots, files: Going | None = None) -> Survey:
+        created = follow_kept(planner, roots)
+        known = KnownFiles(planner.reach, follow_resting(planner, sweep.resting_versions))
+        fates = _Fates(sweep)
+        if files is None:
+            known.read_manifests(planner, sweep)
+            planner.progress.phase("listing files" if sweep.kinds else "listing all files")
+            for listed in _list(planner, sweep):
+                named = known.leaving.pop(listed.path, None)
+                size = listed.size if named is None else named.bytes
+                fates.note(known.of(listed.path, listed.modified_at_millis, leaving=named is not None), size)
+        for file in known.leaving.values() if files is None else files:
+            fates.note(known.of(file.path, None, leaving=True), file.bytes)
+        return Survey(
+            created=tuple(created),
+            quarantined=in_order(fates.files[FileFate.QUARANTINED]),
+            purged=in_order(fates.files[FileFate.PURGED]),
+            young=fates.counts[FileFate.YOUNG],
+            unknown=fates.counts[FileFate.UNKNOWN],
+            unknown_paths=tuple(fates.unknown_paths),
+            rescued=fates.counts[FileFate.RESCUED],
+            notes=tuple(known.notes),
+        )
+
+
+LOCAL = LocalSurveyor()
+
+
+def _list(planner: Planner, sweep: Sweep) -> Iterator[FileInfo]:
+    for folder in [_FOLDERS[kind] for kind in sweep.kinds] or [""]:
+        for file in planner.store.list(folder, temporary=True):
+            planner.progress.advance()
+            yield file
+
+
+class _Fates:
+    """The files of each fate: named when they go, counted when they do not."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._sweep = sweep
+        self.counts: Counter[FileFate] = Counter()
+        self.files: dict[FileFate, list[Doomed]] = {FileFate.QUARANTINED: [], FileFate.PURGED: []}
+        self.unknown_paths: list[str] = []
+
+    def note(self, file: FileFacts, size: int) -> None:
+        fate = self._sweep.fate(file)
+        self.counts[fate] += 1
+        if fate in self.files:
+            self.files[fate].append(Doomed(file.path, size, file.kind.value))
+        elif fate is FileFate.UNKNOWN:
+            insort(self.unknown_paths, file.path)
+            del self.unknown_paths[SHOWN:]
+
+
+@dataclass(slots=True)
+class KnownFiles:
+    """What versions reach and manifests name, to be asked about one file at a time. Of most files only a digest is
+    kept."""
+
+    reach: Reach
+    recallable: set[bytes] = field(default_factory=set)
+    """What versions reach that stay in quarantine, and nothing else does."""
+    resting: set[bytes] = field(default_factory=set)
+    leaving: dict[str, Doomed] = field(default_factory=dict)
+    """What the manifests name that leave, each file as the last of them has it."""
+    notes: list[str] = field(default_factory=list)
+
+    def read_manifests(self, planner: Planner, sweep: Sweep) -> None:
+        """Damaged when one that leaves names what an expire never deletes. One that cannot be read names nothing: what
+        it named is found again by the next mark."""
+        for path in sweep.manifests:
+            try:
+                manifest = read_manifest(planner.store, check_pointer(path, planner.head.root.catalog_def))
+            except Damaged as error:
+                self.notes.append(unread(error))
+                continue
+            if path in sweep.leaving:
+                check_deletable(manifest.files, sweep.purged, path)
+                self.leaving |= {file.path: file for file in manifest.files}
+            else:
+                self.resting.update(path_digest(file.path) for file in manifest.files)
+
+    def of(self, path: str, modified_at_millis: int | None, *, leaving: bool = False) -> FileFacts:
+        digest = path_digest(path)
+        recallable = digest in self.recallable
+        reached = not recallable and self.reach.has(digest)
+        resting = digest in self.resting
+        return FileFacts(path, file_kind(path), modified_at_millis, reached, recallable, resting, leaving)
+
+
+# The only places in this room that follow trees
+
+
+def follow_kept(planner: Planner, roots: KeptRoots) -> list[tuple[int, int]]:
+    """Read all that the versions that stay, live transactions and sharing exports need; when each version was made."""
+    planner.progress.phase("reading what is kept")
+    created: list[tuple[int, int]] = []
+    planner.reach.add(_noting(roots, created))
+    for pin in planner.pins():
+        try:
+            planner.reach.add([(pin.path, _read(planner, pin.path))])
+        except Damaged as error:
+            raise Damaged(error.code, error.path, f"{error.reason}; {pin.who} needs it", hint=pin.hint) from error
+    return created
+
+
+def follow_resting(planner: Planner, versions: range) -> set[bytes]:
+    """Read what versions need that stay in quarantine; digests of what nothing that stays reaches."""
+    return {path_digest(path) for new in planner.reach.each(_resting_roots(planner, versions)) for path in new}
+
+
+def _noting(roots: KeptRoots, created: list[tuple[int, int]]) -> Iterator[tuple[str, bytes]]:
+    for version, path, data in roots:
+        created.append((version, decode_root(data, path).created_at_millis))
+        yield path, data
+
+
+def _read(planner: Planner, path: str) -> bytes:
+    try:
+        return planner.store.read(path)
+    except PathMissing:
+        raise Damaged("F201", path, "a copy of a root is missing") from None
+
+
+def _resting_roots(planner: Planner, versions: range) -> Iterator[tuple[str, bytes]]:
+    for path, data in planner.store.read_many(root_path(version) for version in versions):
+        if isinstance(data, PathMissing):
+            raise Damaged("F101", path, f"version {parse_root_path(path)}, which is in quarantine, is missing")
+        if isinstance(data, Exception):
+            raise data
+        yield path, data
