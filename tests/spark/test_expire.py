@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import time
@@ -424,10 +425,14 @@ def test_each_task_has_its_part(spark, tmp_path: Path):
             transaction.create_table(TableName("ns", f"t{number}"), "s3://lake/t")
     with catalog.transaction() as transaction:
         transaction.drop_namespace(NamespaceName("ns"), cascade=True)
+    # names that are no text, and look alike where names must be text
+    for name in (b"\xfe", b"\xff"):
+        (tmp_path / os.fsdecode(name)).write_bytes(b"")
     planner = Planner(catalog, OFFLINE)
     policy = read_policy(planner.definition, planner.now, keep_last=1, older_than="0s", offline=True)
     with plan_expire(engine_of(spark, catalog, 4), catalog, policy, OFFLINE) as plan:
         assert isinstance(plan.mark.files, SparkFiles)
+        assert plan.mark.unknown == 2
         counts = plan.mark.files.frame.groupBy(spark_partition_id()).count().collect()
     assert len(counts) == 4
     assert sum(row[1] for row in counts) > 400

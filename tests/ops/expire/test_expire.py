@@ -130,6 +130,20 @@ def test_what_was_current_at_the_limit_stays(place):
     assert place.plan(keep_last=1).mark.oldest == 3
 
 
+def test_a_root_that_a_sleeper_wrote_is_in_one_half_of_a_plan(aged):
+    """At a name that a purge has freed: the purge takes it, so the mark does not name it too."""
+    aged.mark(keep_last=20)
+    aged.clock.advance(2 * DAY)
+    aged.purge()
+    aged.mark(keep_last=10)
+    aged.store.create(root_path(0), b"slept")
+    aged.clock.advance(2 * DAY)
+    plan = aged.plan(keep_last=5)
+    assert plan.mark.expired
+    assert [root_path(0) in {file.path for file in half.files} for half in (plan.mark, plan.purge)] == [False, True]
+    purge(aged.catalog, plan.purge, plan.head, FLOORS)
+
+
 def test_mark_deletes_nothing_and_moves_the_oldest_version(aged):
     before = {file.path: aged.store.read(file.path) for file in aged.store.list() if not file.path.startswith("ops/")}
     done = aged.mark()

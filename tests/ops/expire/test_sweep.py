@@ -1,0 +1,113 @@
+"""What becomes of a file, from what is known of it alone."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import pytest
+
+from olympia_cli.format.paths import FileKind, file_kind, new_node_path, root_path
+from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
+
+NOW, GRACE = 1_000_000, 1000
+OLD, YOUNG = NOW - GRACE, NOW - GRACE + 1
+LIVE, DEAD = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+SWEEP = Sweep(
+    oldest=8,
+    latest=12,
+    pins=(),
+    live_transactions=frozenset({LIVE}),
+    store_now_millis=NOW,
+    grace_millis=GRACE,
+    manifests=("rests", "leaves"),
+    leaving=frozenset({"leaves"}),
+    purged=5,
+)
+NODE = new_node_path()
+
+
+def fate(path: str, modified: int | None = OLD, sweep: Sweep = SWEEP, **facts: bool) -> FileFate:
+    return sweep.fate(FileFacts(path, file_kind(path), modified, **facts))
+
+
+@pytest.mark.parametrize("path", ["README.md", "node/notes.txt", root_path(1, 64), f"def/dtxn/{DEAD}.binpb"])
+def test_what_the_format_does_not_know(path: str):
+    assert {fate(path, modified) for modified in (OLD, YOUNG)} == {FileFate.UNKNOWN}
+
+
+@pytest.mark.parametrize("path", ["vn/latest", "vn/oldest", "ops/last-fsck.json"])
+def test_what_an_expire_never_takes(path: str):
+    assert fate(path) is FileFate.STAYS
+
+
+@pytest.mark.parametrize(
+    ("path", "needed"),
+    [
+        (NODE, {"reached": True}),
+        (root_path(8), {}),
+        (root_path(12), {}),
+        (f"dtxn/{LIVE}.3.binpb", {}),
+    ],
+)
+@pytest.mark.parametrize("modified", [OLD, YOUNG])
+def test_what_is_needed_stays(path: str, needed: dict[str, bool], modified: int):
+    assert fate(path, modified, **needed) is FileFate.STAYS
+    assert fate(path, modified, resting=True, **needed) is FileFate.STAYS
+
+
+@pytest.mark.parametrize("path", [NODE, root_path(7), f"dtxn/{DEAD}.3.binpb", f"node/.tmp-{DEAD}"])
+def test_what_nothing_needs_goes_into_quarantine_once(path: str):
+    assert file_kind(path) is not FileKind.UNKNOWN
+    assert fate(path) is FileFate.QUARANTINED
+    assert fate(path, YOUNG) is FileFate.YOUNG
+    assert {fate(path, modified, resting=True) for modified in (OLD, YOUNG)} == {FileFate.RESTS}
+    assert fate(path, None, resting=True) is FileFate.STAYS
+
+
+def test_what_a_version_at_rest_reaches_may_be_marked_and_is_not_purged():
+    assert fate(NODE, recallable=True) is FileFate.QUARANTINED
+    assert fate(NODE, recallable=True, leaving=True) is FileFate.RESCUED
+
+
+@pytest.mark.parametrize("modified", [OLD, YOUNG, None])
+def test_what_has_rested_is_purged_unless_something_needs_it(modified: int | None):
+    assert fate(NODE, modified, leaving=True) is FileFate.PURGED
+    assert fate(NODE, modified, leaving=True, reached=True) is FileFate.RESCUED
+    assert fate(root_path(3), modified, leaving=True) is FileFate.PURGED
+    assert fate(f"dtxn/{LIVE}.3.binpb", modified, leaving=True) is FileFate.RESCUED
+
+
+def test_a_save_at_a_name_that_was_used_again():
+    save = f"dtxn/{DEAD}.3.binpb"
+    assert fate(save, OLD, leaving=True) is FileFate.PURGED
+    assert fate(save, None, leaving=True) is FileFate.PURGED
+    assert fate(save, YOUNG, leaving=True) is FileFate.RESCUED
+
+
+def test_what_an_unfinished_purge_has_deleted():
+    unfinished = replace(SWEEP, unfinished=True)
+    assert fate(NODE, None, unfinished, leaving=True) is FileFate.GONE
+    assert fate(NODE, OLD, unfinished, leaving=True) is FileFate.PURGED
+    assert fate(NODE, None, unfinished, leaving=True, reached=True) is FileFate.RESCUED
+
+
+def test_a_root_that_a_sleeper_wrote_below_what_is_purged():
+    """It never was part of history, so it goes with the purge, and with nothing else."""
+    assert fate(root_path(4)) is FileFate.PURGED
+    assert fate(root_path(5)) is FileFate.QUARANTINED
+    assert fate(root_path(4), YOUNG) is FileFate.YOUNG
+    assert fate(root_path(4), reached=True) is FileFate.QUARANTINED
+    nothing_leaves = replace(SWEEP, leaving=frozenset(), purged=0)
+    assert fate(root_path(4), OLD, nothing_leaves) is FileFate.QUARANTINED
+
+
+def test_which_versions_can_be_brought_back():
+    assert SWEEP.resting_versions == range(5, 8)
+    assert not replace(SWEEP, leaving=frozenset(), purged=0).resting_versions
+
+
+def test_it_can_be_sent_elsewhere():
+    facts = FileFacts(NODE, FileKind.NODE, OLD, leaving=True)
+    sweep, file = pickle.loads(pickle.dumps((SWEEP, facts)))
+    assert sweep.fate(file) is SWEEP.fate(facts)
