@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from olympia_cli.errors import Damaged, PathMissing, StoreError
 from olympia_cli.format.paths import WIDTH, FileKind, file_kind, parse_root_path
-from olympia_cli.storage.protocol import Store
+from olympia_cli.storage.protocol import FileInfo, Store
 
 FOLDER = "ops/expire/"
 FORMAT = 1
@@ -176,3 +176,37 @@ def check_deletable(files: Iterable[Doomed], oldest: int, holder: str) -> None:
         fits = kind in DELETABLE and kind.value == file.kind and not file.path.startswith("def/dtxn/")
         if not fits or (version is not None and (version >= oldest or len(file.path) != len("vn/") + WIDTH)):
             raise Damaged("", holder, f"it names a file that an expire never deletes: {file.path[:200]!a}")
+
+
+def left_behind(
+    listed: Iterable[FileInfo],
+    *,
+    resting: Collection[str],
+    leaving: Collection[str],
+    purging: Collection[str],
+    old_enough: Callable[[FileInfo], bool],
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The unfinished and the abandoned manifests and the parts that go, given the manifests that rest, those of them
+    that leave, and those whose purge was committed; see PurgePlan.
+
+    A purge that was committed and whose manifest is still there did not end. Any other that no mark in quarantine names
+    is of a mark that was undone or never committed; a young one may be of a mark about to be committed. A part shares
+    the fate of its manifest, which its name tells: so one that the manifest does not name, because the task that wrote
+    it did not come to its end, is kept as long as the others, and goes with them.
+    """
+    files = [file for file in listed if file_kind(file.path) is FileKind.OPERATION]
+    unfinished = {file.path for file in files} & set(purging) - set(resting)
+    going = {*leaving, *unfinished}
+    parts, abandoned = [], []
+    for file in files:
+        manifest = manifest_of(file.path)
+        if manifest in going:
+            parts.append(file.path)
+        elif (manifest or file.path) not in resting and file.path not in unfinished and old_enough(file):
+            abandoned.append(file.path)
+    return tuple(sorted(unfinished)), tuple(sorted(abandoned)), tuple(sorted(parts))
+
+
+def unread(error: Damaged) -> str:
+    """What it means that a manifest is lost: nothing is deleted that only it names."""
+    return f"{error.message}; the next expire finds again what it named"

@@ -17,12 +17,11 @@ from olympia_cli.errors import CommitConflict, Damaged, PathMissing, Refused
 from olympia_cli.format.paths import MAX_VERSION, FileKind, file_kind, parse_root_path, root_path
 from olympia_cli.ops.expire.files import Going, Listed
 from olympia_cli.ops.expire.holders import Holders, PinnedRoot
-from olympia_cli.ops.expire.leaving import Leaving, left_behind
-from olympia_cli.ops.expire.manifest import FOLDER
+from olympia_cli.ops.expire.manifest import FOLDER, left_behind
 from olympia_cli.ops.expire.retention import CountedVersions, Limits, Policy, Versions, explain_kept, why_kept
 from olympia_cli.ops.expire.store_clock import store_now_millis
-from olympia_cli.ops.expire.survey import LOCAL, Surveyor
-from olympia_cli.ops.expire.sweep import FileFacts, Sweep, has_age, is_foreign_root
+from olympia_cli.ops.expire.survey import LOCAL, Survey, Surveyor
+from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep, has_age, is_foreign_root
 from olympia_cli.ops.expire.values import FLOOR_MILLIS, ExpirePlan, Floors, MarkPlan, PurgePlan
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.reach import Reach
@@ -55,7 +54,7 @@ class Planner:
         self.marks = read_quarantine(self.definition)
         self.floors = floors
         self.progress = progress
-        self._leaving: Leaving | None = None
+        self._leaving: PurgePlan | None = None
         now = catalog.clock.now_millis()
         self.store_now = store_now_millis(self.store) if probe else now
         # of two clocks the one that makes everything younger; with no writer about, ages may be below its resolution
@@ -79,29 +78,35 @@ class Planner:
             mark = MarkPlan(
                 oldest=oldest,
                 former_oldest=self.oldest,
-                kept=tuple(explain_kept(survey.created, policy, limits)),
-                files=survey.quarantined,
-                young=survey.young,
-                unknown=survey.unknown,
-                unknown_paths=survey.unknown_paths,
+                kept=tuple(explain_kept(survey.created(), policy, limits)),
+                files=survey.going(FileFate.QUARANTINED),
+                young=survey.count(FileFate.YOUNG),
+                unknown=survey.count(FileFate.UNKNOWN),
+                unknown_paths=survey.unknown_paths(),
             )
-            return ExpirePlan(self.head.version, mark, self.leaving.plan(survey.purged, survey.rescued, survey.notes))
+            return ExpirePlan(self.head.version, mark, self._purge(survey))
 
     def purge(self) -> PurgePlan:
         """What leaves quarantine now."""
         with self.overtaken():
             leaving = self.leaving
             if leaving.is_empty:
-                return leaving.plan(Listed())
+                return leaving
             # what an unfinished purge has left to delete is seen in a listing of everything
             kinds = () if leaving.unfinished else (FileKind.ROOT, FileKind.TRANSACTION)
             sweep = replace(self._sweep(self.oldest), manifests=leaving.all_manifests, kinds=kinds)
-            survey = self.surveyor.survey(self, sweep, Versions(self.head, self.oldest).kept())
-            return leaving.plan(survey.purged, survey.rescued, survey.notes)
+            return self._purge(self.surveyor.survey(self, sweep, Versions(self.head, self.oldest).kept()))
+
+    def _purge(self, survey: Survey) -> PurgePlan:
+        if self.leaving.is_empty:
+            return self.leaving
+        files, rescued = survey.going(FileFate.PURGED), survey.count(FileFate.RESCUED)
+        return replace(self.leaving, files=files, rescued=rescued, notes=survey.notes)
 
     def still_dead(self, files: Going, purged: int) -> Going:
         """Those of a plan's files that nothing needs by now, given that the versions from `purged` on can come back."""
-        return self.surveyor.survey(self, self._bare_sweep(purged), Versions(self.head, purged).kept(), files).purged
+        roots = Versions(self.head, purged).kept()
+        return self.surveyor.survey(self, self._bare_sweep(purged), roots, files).going(FileFate.PURGED)
 
     # What decides about each file
 
@@ -245,30 +250,31 @@ class Planner:
         return rested
 
     @property
-    def leaving(self) -> Leaving:
+    def leaving(self) -> PurgePlan:
         """What is to leave quarantine, before anybody has looked at the files."""
         # not a cached_property: up to Python 3.11 one planner would wait for the listing of another
         if self._leaving is None:
             self._leaving = self._look_for_leaving()
         return self._leaving
 
-    def _look_for_leaving(self) -> Leaving:
+    def _look_for_leaving(self) -> PurgePlan:
         rested = self._rested()
-        manifests = [mark.manifest for mark in rested]
+        manifests = tuple(mark.manifest for mark in rested)
         least = 0 if self.floors.offline else FLOOR_MILLIS
-        left = left_behind(
+        unfinished, abandoned, parts = left_behind(
             self.store.list(FOLDER),
             resting=[mark.manifest for mark in self.marks],
             leaving=manifests,
             purging=read_purging(self.definition),
             old_enough=lambda file: self._has_age(file.modified_at_millis, least),
         )
-        return Leaving(
+        return PurgePlan(
             purged=max([self.purged, *(mark.oldest for mark in rested)]),
             # a catalog may begin at a later version than the first
             former_purged=max([self.purged, *(mark.former_oldest for mark in rested[:1])]),
-            manifests=tuple(manifests),
-            unfinished=left.unfinished,
-            abandoned=left.abandoned,
-            parts=left.parts,
+            manifests=manifests,
+            unfinished=unfinished,
+            files=Listed(),
+            abandoned=abandoned,
+            parts=parts,
         )

@@ -15,8 +15,7 @@ from olympia_cli.errors import Damaged, PathMissing
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import FileKind, check_pointer, file_kind, parse_root_path, root_path
 from olympia_cli.ops.expire.files import Going, in_order
-from olympia_cli.ops.expire.leaving import unread
-from olympia_cli.ops.expire.manifest import Doomed, check_deletable, read_manifest
+from olympia_cli.ops.expire.manifest import Doomed, check_deletable, read_manifest, unread
 from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
 from olympia_cli.ops.walk.reach import Reach, path_digest
 from olympia_cli.storage.protocol import FileInfo
@@ -33,21 +32,27 @@ KeptRoots = Iterable[tuple[int, str, bytes]]
 _FOLDERS = {FileKind.ROOT: "vn/", FileKind.TRANSACTION: "dtxn/"}
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(Protocol):
     """What becomes of the files that were looked at."""
 
-    created: tuple[tuple[int, int], ...]
-    """When each version that stays was created, the oldest first."""
-    quarantined: Going
-    purged: Going
-    young: int
-    unknown: int
-    unknown_paths: tuple[str, ...]
-    """The first of them."""
-    rescued: int
-    notes: tuple[str, ...]
-    """What is wrong with manifests that cannot be read."""
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is wrong with manifests that cannot be read."""
+        ...
+
+    def created(self) -> list[tuple[int, int]]:
+        """When each version that stays was created, the oldest first."""
+        ...
+
+    def count(self, fate: FileFate) -> int: ...
+
+    def going(self, fate: FileFate) -> Going:
+        """The files that are quarantined, or purged."""
+        ...
+
+    def unknown_paths(self) -> tuple[str, ...]:
+        """The first of those that the format does not know."""
+        ...
 
 
 class Surveyor(Protocol):
@@ -63,29 +68,19 @@ class Surveyor(Protocol):
 class LocalSurveyor:
     """Goes through the files in this process."""
 
-    def survey(self, planner: Planner, sweep: Sweep, roots: KeptRoots, files: Going | None = None) -> Survey:
-        created = follow_kept(planner, roots)
+    def survey(self, planner: Planner, sweep: Sweep, roots: KeptRoots, files: Going | None = None) -> LocalSurvey:
+        found = LocalSurvey(sweep, follow_kept(planner, roots))
         known = KnownFiles(planner.reach, follow_resting(planner, sweep.resting_versions))
-        fates = _Fates(sweep)
         if files is None:
-            known.read_manifests(planner, sweep)
+            found.notes = tuple(known.read_manifests(planner, sweep))
             planner.progress.phase("listing files" if sweep.kinds else "listing all files")
             for listed in _list(planner, sweep):
                 named = known.leaving.pop(listed.path, None)
                 size = listed.size if named is None else named.bytes
-                fates.note(known.of(listed.path, listed.modified_at_millis, leaving=named is not None), size)
+                found.add(known.of(listed.path, listed.modified_at_millis, leaving=named is not None), size)
         for file in known.leaving.values() if files is None else files:
-            fates.note(known.of(file.path, None, leaving=True), file.bytes)
-        return Survey(
-            created=tuple(created),
-            quarantined=in_order(fates.files[FileFate.QUARANTINED]),
-            purged=in_order(fates.files[FileFate.PURGED]),
-            young=fates.counts[FileFate.YOUNG],
-            unknown=fates.counts[FileFate.UNKNOWN],
-            unknown_paths=tuple(fates.unknown_paths),
-            rescued=fates.counts[FileFate.RESCUED],
-            notes=tuple(known.notes),
-        )
+            found.add(known.of(file.path, None, leaving=True), file.bytes)
+        return found
 
 
 LOCAL = LocalSurveyor()
@@ -98,23 +93,37 @@ def _list(planner: Planner, sweep: Sweep) -> Iterator[FileInfo]:
             yield file
 
 
-class _Fates:
-    """The files of each fate: named when they go, counted when they do not."""
+class LocalSurvey:
+    """Files are named when they go, and counted when they do not."""
 
-    def __init__(self, sweep: Sweep) -> None:
+    def __init__(self, sweep: Sweep, created: list[tuple[int, int]]) -> None:
+        self.notes: tuple[str, ...] = ()
         self._sweep = sweep
-        self.counts: Counter[FileFate] = Counter()
-        self.files: dict[FileFate, list[Doomed]] = {FileFate.QUARANTINED: [], FileFate.PURGED: []}
-        self.unknown_paths: list[str] = []
+        self._created = created
+        self._counts: Counter[FileFate] = Counter()
+        self._going: dict[FileFate, list[Doomed]] = {FileFate.QUARANTINED: [], FileFate.PURGED: []}
+        self._unknown: list[str] = []
 
-    def note(self, file: FileFacts, size: int) -> None:
+    def add(self, file: FileFacts, size: int) -> None:
         fate = self._sweep.fate(file)
-        self.counts[fate] += 1
-        if fate in self.files:
-            self.files[fate].append(Doomed(file.path, size, file.kind.value))
+        self._counts[fate] += 1
+        if fate in self._going:
+            self._going[fate].append(Doomed(file.path, size, file.kind.value))
         elif fate is FileFate.UNKNOWN:
-            insort(self.unknown_paths, file.path)
-            del self.unknown_paths[SHOWN:]
+            insort(self._unknown, file.path)
+            del self._unknown[SHOWN:]
+
+    def created(self) -> list[tuple[int, int]]:
+        return self._created
+
+    def count(self, fate: FileFate) -> int:
+        return self._counts[fate]
+
+    def going(self, fate: FileFate) -> Going:
+        return in_order(self._going[fate])
+
+    def unknown_paths(self) -> tuple[str, ...]:
+        return tuple(self._unknown)
 
 
 @dataclass(slots=True)
@@ -128,22 +137,23 @@ class KnownFiles:
     resting: set[bytes] = field(default_factory=set)
     leaving: dict[str, Doomed] = field(default_factory=dict)
     """What the manifests name that leave, each file as the last of them has it."""
-    notes: list[str] = field(default_factory=list)
 
-    def read_manifests(self, planner: Planner, sweep: Sweep) -> None:
-        """Damaged when one that leaves names what an expire never deletes. One that cannot be read names nothing: what
-        it named is found again by the next mark."""
+    def read_manifests(self, planner: Planner, sweep: Sweep) -> list[str]:
+        """What is wrong with those that cannot be read: they name nothing, and the next mark finds it again. Damaged
+        when one that leaves names what an expire never deletes."""
+        notes = []
         for path in sweep.manifests:
             try:
                 manifest = read_manifest(planner.store, check_pointer(path, planner.head.root.catalog_def))
             except Damaged as error:
-                self.notes.append(unread(error))
+                notes.append(unread(error))
                 continue
             if path in sweep.leaving:
                 check_deletable(manifest.files, sweep.purged, path)
                 self.leaving |= {file.path: file for file in manifest.files}
             else:
                 self.resting.update(path_digest(file.path) for file in manifest.files)
+        return notes
 
     def of(self, path: str, modified_at_millis: int | None, *, leaving: bool = False) -> FileFacts:
         digest = path_digest(path)

@@ -64,7 +64,12 @@ class PurgePlan:
 
     @property
     def is_empty(self) -> bool:
-        return not self.manifests and not self.unfinished
+        return not self.all_manifests
+
+    @property
+    def all_manifests(self) -> tuple[str, ...]:
+        """Those whose files go."""
+        return (*self.manifests, *self.unfinished)
 
     @property
     def versions(self) -> range:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from olympia_cli.ops.expire.files import Going, GoingTotals
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.survey import SHOWN, KeptRoots, Survey
+from olympia_cli.ops.expire.survey import SHOWN, KeptRoots
 from olympia_cli.ops.expire.sweep import FileFate, Sweep
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
@@ -34,12 +34,11 @@ class SparkSurveyor:
     engine: SparkEngine
     stack: ExitStack = field(repr=False)
 
-    def survey(self, planner: Planner, sweep: Sweep, roots: KeptRoots, files: Going | None = None) -> Survey:
+    def survey(self, planner: Planner, sweep: Sweep, roots: KeptRoots, files: Going | None = None) -> SparkSurvey:
         """The executors read the roots themselves."""
         engine, stack, progress = self.engine, self.stack, planner.progress
         with explained():
             walk = Walk(engine.spark, engine.catalog, sweep, stack, partitions=engine.partitions, progress=progress)
-            created = tuple(walk.created())
             notes: tuple[str, ...] = ()
             facts = [known(walk.live, reached="true")]
             if resting := sweep.resting_versions:
@@ -51,35 +50,34 @@ class SparkSurveyor:
                 notes = manifests.notes
                 progress.phase("listing files" if sweep.kinds else "listing all files")
                 facts += [listed(engine, sweep), named(manifests.files, sweep)]
-            fates = _Fates(engine, judged(engine, sweep, facts, stack))
-            return Survey(
-                created=created,
-                quarantined=fates.going(FileFate.QUARANTINED),
-                purged=fates.going(FileFate.PURGED),
-                young=fates.count(FileFate.YOUNG),
-                unknown=fates.count(FileFate.UNKNOWN),
-                unknown_paths=fates.paths(FileFate.UNKNOWN, SHOWN),
-                rescued=fates.count(FileFate.RESCUED),
-                notes=notes,
-            )
+            frame = judged(engine, sweep, facts, stack)
+            rows = frame.groupBy("fate", "kind").agg({"files": "sum", "bytes": "sum"}).collect()
+            totals = tuple((row["fate"], row["kind"], row["sum(files)"], row["sum(bytes)"]) for row in rows)
+            return SparkSurvey(engine, frame, totals, notes, walk)
 
 
-class _Fates:
-    """The files of each fate."""
+@dataclass(frozen=True, slots=True)
+class SparkSurvey:
+    engine: SparkEngine
+    frame: DataFrame
+    totals: tuple[tuple[str, str, int, int], ...]
+    """Fate, kind, and how many files with how many bytes."""
+    notes: tuple[str, ...]
+    walk: Walk
 
-    def __init__(self, engine: SparkEngine, frame: DataFrame) -> None:
-        self._engine = engine
-        self._frame = frame
-        rows = frame.groupBy("fate", "kind").agg({"files": "sum", "bytes": "sum"}).collect()
-        self._totals = [(row["fate"], row["kind"], row["sum(files)"], row["sum(bytes)"]) for row in rows]
+    def created(self) -> list[tuple[int, int]]:
+        with explained():
+            return self.walk.created()
 
     def count(self, fate: FileFate) -> int:
-        return sum(files for name, _, files, _ in self._totals if name == fate.name)
-
-    def paths(self, fate: FileFate, most: int) -> tuple[str, ...]:
-        return tuple(row.path for row in of_fate(self._frame, fate).orderBy("path").limit(most).collect())
+        return sum(files for name, _, files, _ in self.totals if name == fate.name)
 
     def going(self, fate: FileFate) -> SparkFiles:
-        kinds = {kind: files for name, kind, files, _ in self._totals if name == fate.name}
-        size = sum(size for name, _, _, size in self._totals if name == fate.name)
-        return SparkFiles(self._engine, of_fate(self._frame, fate), GoingTotals(kinds, size))
+        kinds = {kind: files for name, kind, files, _ in self.totals if name == fate.name}
+        size = sum(size for name, _, _, size in self.totals if name == fate.name)
+        return SparkFiles(self.engine, of_fate(self.frame, fate), GoingTotals(kinds, size))
+
+    def unknown_paths(self) -> tuple[str, ...]:
+        with explained():
+            rows = of_fate(self.frame, FileFate.UNKNOWN).orderBy("path").limit(SHOWN).collect()
+        return tuple(row.path for row in rows)

@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from olympia_cli.errors import Damaged
 from olympia_cli.format.paths import check_pointer
-from olympia_cli.ops.expire.leaving import unread
-from olympia_cli.ops.expire.manifest import Doomed, ManifestPart, check_deletable, decode_part, read_head
+from olympia_cli.ops.expire.manifest import Doomed, ManifestPart, check_deletable, decode_part, read_head, unread
 from olympia_cli.ops.expire.sweep import Sweep
 from olympia_cli.spark.batches import arrow_schema
 from olympia_cli.spark.engine import SparkEngine
