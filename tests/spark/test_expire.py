@@ -43,7 +43,7 @@ from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines import expire_files
 from olympia_cli.spark.pipelines.expire import spark_surveyor
-from olympia_cli.spark.pipelines.expire_files import SparkFiles
+from olympia_cli.spark.pipelines.expire_files import SparkFiles, frame_of
 from olympia_cli.spark.pipelines.place import CatalogPlace
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.s3 import S3Store
@@ -201,9 +201,9 @@ def test_the_same_plan_file_for_file(spark, tmp_path: Path):
         with spark_surveyor(engine_of(spark, catalog)) as surveyor:
             again = [
                 Planner(catalog, FLOORS, engine).still_dead(plan.purge.files, found.purge.purged)
-                for engine in (LOCAL, surveyor)
-                for plan in (local, found)
+                for engine, plan in ((LOCAL, local), (LOCAL, found), (surveyor, found))
             ]
+            assert frame_of(surveyor.engine, again[0]).count() == again[0].totals.files
             left = {tuple(sorted(file.path for file in files)) for files in again}
         assert len(left) == 1
 

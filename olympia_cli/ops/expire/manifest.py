@@ -10,7 +10,7 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from olympia_cli.errors import Damaged, PathMissing, StoreError
@@ -67,8 +67,8 @@ def new_part_path(manifest: str) -> str:
 
 def manifest_of(path: str) -> str | None:
     """The manifest that a part belongs to, by its name; None when it is not a part."""
-    found = _PART.fullmatch(path)
-    return f"{found[1]}.json" if found and file_kind(path) is FileKind.OPERATION else None
+    match = _PART.fullmatch(path)
+    return f"{match[1]}.json" if match and file_kind(path) is FileKind.OPERATION else None
 
 
 def encode_manifest(catalog_id: str, manifest: Manifest, created_at: str) -> bytes:
@@ -98,9 +98,8 @@ def read_manifest(store: Store, path: str) -> Manifest:
     """A manifest with all that its parts name; Damaged when it is missing or is not one, or a part of it is not whole.
     What it names is checked before anything is deleted.
     """
-    found = read_head(store, path)
-    files = named_files(found, store.read_many) if found.parts else found.files
-    return Manifest(path, found.oldest, found.former_oldest, files, found.parts)
+    manifest = read_head(store, path)
+    return replace(manifest, files=named_files(manifest, store.read_many))
 
 
 def read_head(store: Store, path: str) -> Manifest:
@@ -114,8 +113,8 @@ def read_head(store: Store, path: str) -> Manifest:
 def named_files(manifest: Manifest, read_many: ReadMany) -> tuple[Doomed, ...]:
     """All that a manifest and its parts name."""
     files = list(manifest.files)
-    found = read_many([part.path for part in manifest.parts])
-    for part, (_, data) in zip(manifest.parts, found, strict=True):
+    contents = read_many([part.path for part in manifest.parts])
+    for part, (_, data) in zip(manifest.parts, contents, strict=True):
         files += decode_part(data, part, manifest.path)
     return tuple(files)
 
@@ -123,18 +122,18 @@ def named_files(manifest: Manifest, read_many: ReadMany) -> tuple[Doomed, ...]:
 def decode_manifest(data: bytes, path: str) -> Manifest:
     """What the manifest itself says."""
     try:
-        found: Any = json.loads(data)
-        if found["format"] not in (FORMAT, IN_PARTS):
+        document: Any = json.loads(data)
+        if document["format"] not in (FORMAT, IN_PARTS):
             raise ValueError
         files: tuple[Doomed, ...] = ()
         parts: tuple[ManifestPart, ...] = ()
-        if found["format"] == IN_PARTS:
-            parts = tuple(ManifestPart(str(part["path"]), int(part["files"])) for part in found["parts"])
+        if document["format"] == IN_PARTS:
+            parts = tuple(ManifestPart(str(part["path"]), int(part["files"])) for part in document["parts"])
             if any(manifest_of(part.path) != path for part in parts):
                 raise ValueError
         else:
-            files = tuple(_doomed(file) for file in found["files"])
-        return Manifest(path, int(found["oldest"]), int(found["former_oldest"]), files, parts)
+            files = tuple(_doomed(file) for file in document["files"])
+        return Manifest(path, int(document["oldest"]), int(document["former_oldest"]), files, parts)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise Damaged("", path, f"it is not {_MANIFEST}") from None
 
@@ -146,9 +145,9 @@ def decode_part(data: bytes | StoreError, part: ManifestPart, manifest: str) -> 
     if isinstance(data, Exception):
         raise data
     try:
-        found: Any = json.loads(data)
-        files = tuple(_doomed(file) for file in found["files"])
-        if found["format"] != IN_PARTS or found["manifest"] != manifest or len(files) != part.files:
+        document: Any = json.loads(data)
+        files = tuple(_doomed(file) for file in document["files"])
+        if document["format"] != IN_PARTS or document["manifest"] != manifest or len(files) != part.files:
             raise ValueError
         return files
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):

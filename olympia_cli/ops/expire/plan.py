@@ -174,15 +174,15 @@ class Planner:
         Refuses to act when there may be versions that nobody has looked at: all that they reach would seem dead.
         """
         head = self.head.version
-        found = {}
+        written = {}
         for file in self.store.list("vn/"):
             version = parse_root_path(file.path)
             if version is not None and not is_foreign_root(file.path, version):
-                found[version] = file.modified_at_millis
-        last = max([head, *found])
+                written[version] = file.modified_at_millis
+        last = max([head, *written])
         for version in range(head + 1, last):
             # a listing takes its time, and may show one version that is committed meanwhile without the one before
-            if version not in found and not self.store.exists(root_path(version)):
+            if version not in written and not self.store.exists(root_path(version)):
                 raise Damaged(
                     "F101", root_path(version), f"version {version} is missing, but there is a version {last}"
                 )
@@ -192,7 +192,7 @@ class Planner:
                 f"vn/latest names version {hint}, but the last root is that of version {head}: one may be lost",
                 hint="look with fsck; fsck --repair corrects the hint",
             )
-        return found
+        return written
 
     def _oldest(self) -> int:
         """The oldest version that counts, whether or not its root is there.

@@ -61,13 +61,13 @@ def encode_plan(planner: Planner, policy: Policy, plan: ExpirePlan) -> str:
 
 def decode_plan(text: str, name: str) -> Planned:
     try:
-        found: Any = json.loads(text)
-        if found["format"] != FORMAT or int(found["policy"]["keep_last"]) < 1:
+        document: Any = json.loads(text)
+        if document["format"] != FORMAT or int(document["policy"]["keep_last"]) < 1:
             raise ValueError
-        policy, floors, mark, purge = found["policy"], found["floors"], found["mark"], found["purge"]
+        policy, floors, mark, purge = document["policy"], document["floors"], document["mark"], document["purge"]
         offline = bool(policy["offline"]) and bool(floors["offline"])
         return Planned(
-            catalog=str(found["catalog_id"]),
+            catalog=str(document["catalog_id"]),
             policy=Policy(int(policy["keep_last"]), int(policy["cutoff_millis"]), str(policy["since"]), offline),
             floors=Floors(int(floors["grace_millis"]), int(floors["quarantine_millis"]), offline),
             oldest=int(mark["oldest"]),

@@ -109,12 +109,12 @@ class Versions:
         self._stream = self._read(range(oldest, head.version), known or {})
 
     def _read(self, numbers: range, known: Mapping[int, bytes]) -> Iterator[tuple[int, str, bytes | StoreError]]:
-        found = iter(self._head.store.read_many(root_path(number) for number in numbers if number not in known))
+        contents = iter(self._head.store.read_many(root_path(number) for number in numbers if number not in known))
         for number in numbers:
             if number in known:
                 yield number, root_path(number), known[number]
             else:
-                yield number, *next(found)
+                yield number, *next(contents)
 
     def first_kept(self, policy: Policy, limits: Limits) -> int:
         """The oldest version that stays."""
@@ -238,8 +238,8 @@ class CountedVersions:
         """The first of the last so many versions."""
         while len(self._counted) < number and self._next >= self._oldest:
             versions = range(self._next, max(self._next - min(number, 64), self._oldest - 1), -1)
-            found = self._head.store.read_many(root_path(version) for version in versions)
-            for version, (path, data) in zip(versions, found, strict=True):
+            roots = self._head.store.read_many(root_path(version) for version in versions)
+            for version, (path, data) in zip(versions, roots, strict=True):
                 if isinstance(data, bytes) and len(data) <= self._room:
                     self.known[version] = data
                     self._room -= len(data)
@@ -271,13 +271,13 @@ class _Lifetimes:
     def of(self, path: str) -> int:
         if path not in self._known:
             try:
-                found = definitions.decode(CatalogDef, self._store.read(path), path).txn_ttl_millis
+                lifetime = definitions.decode(CatalogDef, self._store.read(path), path).txn_ttl_millis
             except OlympiaError as error:
                 if not isinstance(error, Damaged | PathMissing):
                     raise
-                found = self.longest
-            self._known[path] = found
-            self.longest = max(self.longest, found)
+                lifetime = self.longest
+            self._known[path] = lifetime
+            self.longest = max(self.longest, lifetime)
         return self._known[path]
 
 

@@ -69,18 +69,18 @@ class LocalSurveyor:
     """Goes through the files in this process."""
 
     def survey(self, planner: Planner, sweep: Sweep, roots: KeptRoots, files: Going | None = None) -> LocalSurvey:
-        found = LocalSurvey(sweep, follow_kept(planner, roots))
+        survey = LocalSurvey(sweep, follow_kept(planner, roots))
         known = KnownFiles(planner.reach, follow_resting(planner, sweep.resting_versions))
         if files is None:
-            found.notes = tuple(known.read_manifests(planner, sweep))
+            survey.notes = tuple(known.read_manifests(planner, sweep))
             planner.progress.phase("listing files" if sweep.kinds else "listing all files")
             for listed in _list(planner, sweep):
                 named = known.leaving.pop(listed.path, None)
                 size = listed.size if named is None else named.bytes
-                found.add(known.of(listed.path, listed.modified_at_millis, leaving=named is not None), size)
+                survey.add(known.of(listed.path, listed.modified_at_millis, leaving=named is not None), size)
         for file in known.leaving.values() if files is None else files:
-            found.add(known.of(file.path, None, leaving=True), file.bytes)
-        return found
+            survey.add(known.of(file.path, None, leaving=True), file.bytes)
+        return survey
 
 
 LOCAL = LocalSurveyor()

@@ -56,14 +56,14 @@ def read_manifests(engine: SparkEngine, sweep: Sweep, stack: ExitStack) -> Named
     rows = rows.repartition(max(1, min(engine.partitions, len(manifests))), "at")
     heads = keep(rows.mapInArrow(partial(_read_heads, catalog, sweep), _COLUMNS), stack)
     parts = heads.where("part is not null").select("at", "part", "expected").repartition(engine.partitions, "part")
-    found = heads.where("part is null").union(parts.mapInArrow(partial(_read_parts, catalog, sweep), _COLUMNS))
-    found = keep(found, stack)
-    problems = found.where("problem is not null").select("at", "problem", "unreadable").dropDuplicates().collect()
+    entries = heads.where("part is null").union(parts.mapInArrow(partial(_read_parts, catalog, sweep), _COLUMNS))
+    entries = keep(entries, stack)
+    problems = entries.where("problem is not null").select("at", "problem", "unreadable").dropDuplicates().collect()
     broken = {row.at: row.problem for row in sorted(problems, reverse=True) if row.unreadable}
     for row in sorted(problems):
         if row.at not in broken:
             raise Damaged("", manifests[row.at], row.problem)
-    files = found.where("problem is null").select("at", "path", "bytes")
+    files = entries.where("problem is null").select("at", "path", "bytes")
     if broken:
         files = files.where(f"at not in ({', '.join(map(str, broken))})")
     return NamedFiles(files, tuple(broken[at] for at in sorted(broken)))

@@ -110,14 +110,14 @@ def dead_files(
     engine = SparkEngine(spark, catalog, partitions)
     with explained(), ExitStack() as stack:
         walk = Walk(spark, catalog, sweep, stack, partitions=partitions, definitions=definitions, progress=progress)
-        files = read_manifests(engine, sweep, stack).files
+        at_rest = read_manifests(engine, sweep, stack).files
         progress.phase("listing all files")
-        facts = listed(engine, sweep), known(walk.live, reached="true"), named(files, sweep)
-        found = judged(engine, sweep, facts, stack)
+        facts = listed(engine, sweep), known(walk.live, reached="true"), named(at_rest, sweep)
+        files = judged(engine, sweep, facts, stack)
         yield Swept(
-            dead=of_fate(found, FileFate.QUARANTINED),
-            young=of_fate(found, FileFate.YOUNG),
-            unknown=of_fate(found, FileFate.UNKNOWN),
+            dead=of_fate(files, FileFate.QUARANTINED),
+            young=of_fate(files, FileFate.YOUNG),
+            unknown=of_fate(files, FileFate.UNKNOWN),
             live=walk.live,
         )
 
