@@ -204,7 +204,7 @@ def read_content(store: Store, version: int) -> Content:
 
 def make_sample(*, expired: bool = False, seed: int = 1) -> Sample:
     """Versions 0 to 12. With `expired`, version 13 marks 6 as the oldest, and what only older ones reach is listed."""
-    with _seeded_uuids(seed):
+    with seeded_uuids(seed):
         return _make(expired)
 
 
@@ -344,7 +344,8 @@ def save_path(sample: Sample, number: int) -> str:
 
 
 @contextlib.contextmanager
-def _seeded_uuids(seed: int) -> Iterator[None]:
+def seeded_uuids(seed: int) -> Iterator[None]:
+    """The same random names in every run."""
     numbers = random.Random(seed)
 
     def uuid4() -> uuid.UUID:

@@ -178,12 +178,13 @@ def _excused(sample: Sample, store: MemoryStore) -> set[str]:
         writer = first.get(path, sample.oldest)
         log = root_path(writer)
         silent = writer == sample.oldest > 0 or not store.exists(log) or store.read(log) != sample.files[log]
-        if now != data and (swapped or (path.startswith("def/") and silent and _unverified(path, now))):
+        if now != data and (swapped or (path.startswith("def/") and silent and unverified(path, now))):
             found.add(path)
     return found
 
 
-def _unverified(path: str, data: bytes) -> bool:
+def unverified(path: str, data: bytes) -> bool:
+    """Whether it is a definition without a digest."""
     kind = {"catalog": Kind.CATALOG, "ns": Kind.NAMESPACE, "table": Kind.TABLE, "view": Kind.VIEW}[path.split("/")[1]]
     try:
         return check_digest(CLASSES[kind].FromString(data), data, path) is Digest.ABSENT

@@ -1,0 +1,80 @@
+"""`export create` beside fsck: it refuses the versions that fsck blames, for the same reason, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from olympia_cli.errors import Damaged, OlympiaError, VersionNotFound
+from olympia_cli.format.paths import root_path
+from olympia_cli.names import AtVersion
+from olympia_cli.ops.export.export import create_export
+from olympia_cli.ops.export.note import Mode, scope
+from olympia_cli.ops.fsck.findings import Finding
+from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.storage.memory import MemoryStore
+from tests.agreement.catalogs import DamagedCatalog, clock, errors_of, shown
+from tests.agreement.disagreements import Disagreement, misnamed, say_the_same
+
+DOES_NOT_COUNT = "F102"
+"""By this no version is there: the oldest is beyond the latest."""
+
+
+def test_export_create_refuses_what_fsck_blames(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
+    say_the_same(damaged_catalogs, _differences)
+
+
+def _differences(damaged: DamagedCatalog) -> Iterator[Disagreement]:
+    try:
+        snapshot = damaged.catalog().snapshot()
+        latest = snapshot.version
+        _ = snapshot.definition  # read when it is asked for
+    except Damaged as error:
+        yield from misnamed(error, damaged.errors, damaged.name, "opening")
+        return
+    except OlympiaError as error:
+        if not damaged.report.damaged:
+            yield Disagreement("a sound catalog does not open", damaged.name, "sound", str(error))
+        return
+    for version in _versions(damaged, latest):
+        yield from _export(damaged, version)
+
+
+def _versions(damaged: DamagedCatalog, latest: int) -> list[int]:
+    """The latest, and the newest of which fsck says the contrary."""
+    blame = {
+        version: bool(damaged.errors_in(version))
+        for version in {*damaged.sample.versions, latest}
+        if root_path(version) in damaged.files
+    }
+    others = [version for version in blame if blame[version] != blame[latest]]
+    return [latest, *sorted(others)[-1:]]
+
+
+def _export(damaged: DamagedCatalog, version: int) -> Iterator[Disagreement]:
+    case, blame = f"v{version}: {damaged.name}", damaged.errors_in(version)
+    codes = "|".join(sorted({one.code for one in blame}))
+    dest = MemoryStore("dest")
+    try:
+        create_export(damaged.catalog(), dest, "copy", scope(Mode.FULL), at=AtVersion(version))
+    except Damaged as error:
+        if not blame:
+            yield Disagreement(
+                f"{error.code} in a version that fsck does not blame", case, shown(damaged.errors), str(error)
+            )
+        else:
+            yield from misnamed(error, blame, case, "export create")
+        return
+    except VersionNotFound as error:
+        if DOES_NOT_COUNT not in damaged.error_codes:
+            yield Disagreement("a version is not found", case, shown(damaged.errors), str(error))
+        return
+    if blame:
+        yield Disagreement(f"an export of a version with {codes}", case, shown(blame), "exported")
+    copy = _errors_of_copy(dest, version)
+    if copy:
+        found = "|".join(sorted({one.code for one in copy}))
+        yield Disagreement(f"an export in which fsck finds {found}", case, shown(blame), shown(copy))
+
+
+def _errors_of_copy(dest: MemoryStore, version: int) -> list[Finding]:
+    return errors_of(fsck(dest, level=Level.FULL, at=AtVersion(version), clock=clock()))

@@ -1,0 +1,184 @@
+"""`export verify` beside fsck of the folder that the export is: the same codes at the same files.
+
+Of an export that shares files with its catalog, the folder is what was copied and what it shares, together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import pytest
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, root_path
+from olympia_cli.names import AtVersion
+from olympia_cli.ops.export.export import create_export
+from olympia_cli.ops.export.note import Mode, Note, Scope, read_note, scope
+from olympia_cli.ops.export.verify import verify_export
+from olympia_cli.ops.fsck.findings import Finding, Severity, finding
+from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.storage.memory import MemoryStore
+from tests.agreement.catalogs import (
+    Files,
+    clock,
+    errors_of,
+    every_rot,
+    files_of,
+    in_memory,
+    lying_catalogs,
+    roles,
+    seeded_rot,
+    shown,
+    small_sample,
+    spoiled_catalogs,
+    suite_catalogs,
+)
+from tests.agreement.disagreements import Disagreement, say_the_same
+from tests.helpers.damage_sample import Sample
+
+SCOPES = {
+    "full": scope(Mode.FULL),
+    "minimal": scope(Mode.MINIMAL),
+    "two levels": scope(Mode.PARTIAL, 2),
+    "no definitions": scope(Mode.PARTIAL, None, False),
+}
+MOVES_FILES = ("child", "value", "add", "drop", "twin", "whole-node", "catalog")
+"""Lies by which a pointer leads to a file that belongs to another place."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """An export of a sample's latest version. `shared` is what it does not copy."""
+
+    sample: Sample
+    note: Note
+    copied: Files
+    shared: Files
+
+    @property
+    def as_sample(self) -> Sample:
+        """All that belongs to it, as a catalog of one version."""
+        version = self.note.version
+        hints = {LATEST: str(version).encode(), OLDEST: str(version).encode()}
+        return Sample({**self.shared, **self.copied, **hints}, "", "", oldest=version, latest=version)
+
+
+@dataclass(frozen=True)
+class DamagedExport:
+    name: str
+    export: Export
+    files: Files
+    """All that belongs to the export, damaged, wherever it lies."""
+
+    @cached_property
+    def errors(self) -> list[Finding]:
+        at = AtVersion(self.export.note.version)
+        return errors_of(fsck(in_memory(self.files), level=Level.FULL, at=at, clock=clock()))
+
+    def stores(self) -> tuple[MemoryStore, MemoryStore]:
+        """What is at the destination, and what is in the catalog."""
+        shared = {path: data for path, data in self.files.items() if path in self.export.shared}
+        copied = {path: data for path, data in self.files.items() if path not in self.export.shared}
+        return in_memory(copied), in_memory(shared)
+
+
+@cache
+def _export(sample: Sample, scope: Scope) -> Export:
+    store, dest = in_memory(sample.files), MemoryStore("dest")
+    create_export(Catalog(store, clock=clock()), dest, "copy", scope)
+    note, copied = read_note(dest), files_of(dest)
+    assert note is not None
+    del copied[EXPORT_NOTE]
+    tree = sample.tree(note.version).files
+    return Export(sample, note, copied, {path: sample.files[path] for path in tree if path not in copied})
+
+
+def _lies(export: Export, count: int) -> Iterator[DamagedExport]:
+    for damaged in lying_catalogs(export.as_sample, count, most=1 if export.shared else 3):
+        # how deep a file lies says where it is: one that is moved is looked for elsewhere
+        if not export.shared or not any(f": {how}" in damaged.name for how in MOVES_FILES):
+            yield DamagedExport(damaged.name, export, damaged.files)
+
+
+def _spoiled(export: Export) -> Iterator[DamagedExport]:
+    for damaged in spoiled_catalogs(export.as_sample):
+        yield DamagedExport(damaged.name, export, damaged.files)
+
+
+def _rotten(export: Export, count: int) -> Iterator[DamagedExport]:
+    files = export.as_sample.files
+    for role, path in roles(export.as_sample).items():
+        for how, data in seeded_rot(files[path], count, f"export {role}"):
+            yield DamagedExport(f"{role}, {how}", export, {**files, path: data})
+
+
+def _rotten_throughout(export: Export) -> Iterator[DamagedExport]:
+    """A leaf, the root and a definition, at one place after the other."""
+    files = export.as_sample.files
+    for role, flip, step in (
+        ("leaf", 0x10, 1),
+        ("leaf", None, 8),
+        ("latest root", 0x80, 8),
+        ("latest root", None, 64),
+        ("table", 0x01, 1),
+        ("table", None, 1),
+    ):
+        path = roles(export.as_sample)[role]
+        for how, data in every_rot(files[path], (flip,), step):
+            yield DamagedExport(f"{role}, {how}", export, {**files, path: data})
+
+
+def _cases() -> Iterator[DamagedExport]:
+    """The suite's cases that damage nothing but nodes and definitions that were copied as they are."""
+    for damaged in suite_catalogs():
+        export, changes = _export(damaged.sample, SCOPES["full"]), damaged.changes()
+        own = {path for path, data in export.copied.items() if data == damaged.sample.files.get(path)}
+        if own & changes.keys() and all(path in own or path not in damaged.sample.files for path in changes):
+            files = {**export.as_sample.files, **changes}
+            present = {path: data for path, data in files.items() if data is not None}
+            yield DamagedExport(damaged.name, export, present)
+
+
+def test_a_full_export_is_what_fsck_says_of_it() -> None:
+    export = _export(small_sample(), SCOPES["full"])
+    damages = [*_spoiled(export), *_rotten(export, 25), *_rotten_throughout(export), *_lies(export, 200), *_cases()]
+    assert len(damages) > 2500
+    say_the_same(damages, _differences)
+
+
+@pytest.mark.parametrize("scope", [name for name in SCOPES if name != "full"])
+def test_an_export_that_shares_is_what_fsck_says_of_both(scope: str) -> None:
+    export = _export(small_sample(), SCOPES[scope])
+    assert export.shared
+    say_the_same([*_spoiled(export), *_rotten(export, 10), *_lies(export, 160)], _differences)
+
+
+def test_a_sound_export_is_sound() -> None:
+    for extent in SCOPES.values():
+        export = _export(small_sample(), extent)
+        assert not DamagedExport("sound", export, export.as_sample.files).errors
+
+
+def _differences(damaged: DamagedExport) -> Iterator[Disagreement]:
+    dest, catalog = damaged.stores()
+    export = damaged.export
+    result = verify_export(dest, export.note, catalog if export.note.scope.shares else None)
+    said = {(one.code, one.path) for one in result.findings if one.severity is Severity.ERROR}
+    # what lies in the catalog is to be mended there, whatever it is
+    wanted = {("F503" if one.path in export.shared else one.code, one.path) for one in _errors_of_tree(damaged)}
+    told = "; ".join(f"{code} {path}" for code, path in sorted(said)) or "sound"
+    if said != wanted:
+        codes = ["|".join(sorted({code for code, _ in codes})) or "nothing" for codes in (said, wanted)]
+        kind = f"says {codes[0]}, fsck {codes[1]}" + (" of other files" if codes[0] == codes[1] else "")
+        yield Disagreement(kind, damaged.name, shown(damaged.errors), told)
+    elif result.damaged != bool(wanted):
+        yield Disagreement(f"damaged is {result.damaged}", damaged.name, shown(damaged.errors), told)
+
+
+def _errors_of_tree(damaged: DamagedExport) -> list[Finding]:
+    """Without what is about a catalog of several versions: that of all roots, which are one, none can be read."""
+    if root_path(damaged.export.note.version) not in damaged.files:
+        return [finding("F201", root_path(damaged.export.note.version), "the root is missing")]
+    return [one for one in damaged.errors if one.code != "F103"]

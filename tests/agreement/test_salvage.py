@@ -1,0 +1,34 @@
+"""`fsck --salvage` beside fsck: what it cannot read is what fsck finds, and of a sound catalog nothing is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from olympia_cli.ops.fsck.findings import Severity
+from olympia_cli.ops.repair.salvage import salvage
+from olympia_cli.storage.memory import MemoryStore
+from tests.agreement.catalogs import AUTHOR, DamagedCatalog, clock, shown
+from tests.agreement.disagreements import Disagreement, say_the_same
+
+UNREACHED = {"F901", "F902", "F906"}
+"""fsck names these files without looking into them."""
+
+
+def test_salvage_finds_unreadable_what_fsck_does(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
+    # it lists the four thousand million versions that are missing before such a root, one by one
+    endless = "stray_root_at_the_end_of_all_versions"
+    say_the_same([one for one in damaged_catalogs if one.name != endless], _differences)
+
+
+def _differences(damaged: DamagedCatalog) -> Iterator[Disagreement]:
+    report = salvage(damaged.store(), MemoryStore("dest"), clock(), AUTHOR, dry_run=True)
+    known = {one.path for one in damaged.report.findings if one.severity is Severity.ERROR or one.code in UNREACHED}
+    for path, reason in report.unreadable:
+        # where a garbled pointer leads there is no file: fsck names the one that holds it
+        if path not in known and (path in damaged.files or not damaged.report.damaged):
+            kind = "unreadable for salvage, and not for fsck"
+            yield Disagreement(kind, damaged.name, shown(damaged.errors), f"{path}: {reason}")
+    # a hint that promises more versions is a warning to fsck, and lost versions to whoever looks for all there was
+    promised = any(one.code == "F114" for one in damaged.report.findings)
+    if not damaged.report.damaged and not promised and not report.complete:
+        yield Disagreement("a sound catalog is not complete", damaged.name, "sound", str(report))
