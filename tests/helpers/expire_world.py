@@ -41,12 +41,12 @@ from olympia_cli.ops.expire.plan import Floors, Planner
 from olympia_cli.ops.expire.retention import read_policy
 from olympia_cli.ops.fsck.findings import Severity
 from olympia_cli.ops.fsck.fsck import Level, fsck
-from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import Unsound, check_versions, orphans
 from tests.helpers.check import replay as replay_log
 from tests.helpers.clock import DAY, HOUR, MINUTE, FakeClock
 from tests.helpers.names import location, ns, table
+from tests.helpers.reach import reach_of
 from tests.helpers.scheduler import Choose, Ended, Killed, Play, Run, Scheduler, Stage, Work, repeatable
 from tests.helpers.stores import WrappedStore
 
@@ -534,7 +534,7 @@ def _without_expired(world: World) -> World:
 
 def _check_pin(world: World, pin: str, name: str) -> None:
     try:
-        Reach(world, definitions=True).add([(pin, world.read(pin))])
+        reach_of(world, definitions=True).add([(pin, world.read(pin))])
     except OlympiaError as error:
         raise Unsound(f"what {name} pinned is not whole: {error}") from error
 

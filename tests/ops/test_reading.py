@@ -8,12 +8,12 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.names import time_text
 from olympia_cli.ops.look.diff import diff
 from olympia_cli.ops.look.log import log_between
-from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.ops.walk.shape import count_nodes
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.big_catalog import make_big_catalog
 from tests.helpers.check import check_versions
 from tests.helpers.names import location, ns, table
+from tests.helpers.reach import reach_of
 from tests.helpers.stores import CountingStore
 
 
@@ -64,7 +64,7 @@ def test_nodes_are_counted_and_files_reached_as_the_checker_does(tall):
     for version in check_versions(tall.store):
         snapshot = tall.snapshot(_at(version.number))
         assert count_nodes(snapshot.reader, snapshot.root.node) == len(version.nodes) + 1
-        found = [path for new in Reach(tall.store).each([(snapshot.file.path, snapshot.file.data)]) for path in new]
+        found = [path for new in reach_of(tall.store).each([(snapshot.file.path, snapshot.file.data)]) for path in new]
         assert sorted(found) == sorted(version.files)
 
 

@@ -39,7 +39,6 @@ from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.retention import Policy, read_policy
 from olympia_cli.ops.expire.survey import LOCAL
 from olympia_cli.ops.expire.values import ExpirePlan, Floors, PurgePlan
-from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines import expire_files
 from olympia_cli.spark.pipelines.expire import spark_surveyor
@@ -53,6 +52,7 @@ from tests.helpers.clock import DAY, HOUR, FakeClock
 from tests.helpers.dead_files import FLOORS, make_worn_catalog, policy_of, set_age
 from tests.helpers.names import location, ns, table
 from tests.helpers.places import BUCKET, quiet_environment, s3_options
+from tests.helpers.reach import reach_of
 from tests.helpers.servers.s3 import StrictS3
 from tests.helpers.stores import CuttingStore, PowerCut, WrappedStore
 
@@ -229,7 +229,7 @@ def _live(catalog: Catalog) -> set[str]:
 
 def _is_old_tree(catalog: Catalog, node: str) -> bool:
     """Whether a version in history reaches it."""
-    reach = Reach(catalog.store)
+    reach = reach_of(catalog.store)
     planner = Planner(catalog, FLOORS)
     versions = range(planner.oldest, planner.head.version)
     reach.add((root_path(version), catalog.store.read(root_path(version))) for version in versions)

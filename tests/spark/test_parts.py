@@ -14,7 +14,6 @@ from olympia_cli.format.paths import FileKind, file_kind, root_path
 from olympia_cli.names import Kind, Latest, NamespaceName, TableName
 from olympia_cli.ops.look.describe import describe_action, describe_object
 from olympia_cli.ops.look.log import log
-from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.spark import objects, tables
 from olympia_cli.spark.options import TABLES, parse_options
 from olympia_cli.spark.pins import pin
@@ -23,6 +22,7 @@ from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.big_catalog import make_big_catalog
 from tests.helpers.expire import mark
 from tests.helpers.java_catalog import sample as java_sample
+from tests.helpers.reach import reach_of
 from tests.helpers.stores import CountingStore
 
 
@@ -251,7 +251,7 @@ class TestVersions:
 
 class TestNodes:
     def reached(self, catalog: Catalog, versions) -> set[str]:
-        reach = Reach(catalog.store)
+        reach = reach_of(catalog.store)
         reach.add((root_path(version), catalog.store.read(root_path(version))) for version in versions)
         return {file.path for file in catalog.store.list() if file.path in reach and not file.path.startswith("def/")}
 

@@ -21,12 +21,12 @@ from olympia_cli.format.paths import root_path
 from olympia_cli.names import Kind, NamespaceName
 from olympia_cli.ops.look.describe import describe_action, describe_object
 from olympia_cli.ops.look.log import log
-from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.spark import register, tables
 from olympia_cli.spark.batches import arrow_schema
 from olympia_cli.spark.failures import explain, explained
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.expire import record_export
+from tests.helpers.reach import reach_of
 from tests.spark.conftest import make_catalog
 
 
@@ -90,7 +90,7 @@ def test_versions_and_actions(read, sample):
 
 
 def test_nodes_and_files(read, sample):
-    reach = Reach(sample.store)
+    reach = reach_of(sample.store)
     reach.add((root_path(version), sample.store.read(root_path(version))) for version in range(12))
     files = {file.path: file for file in sample.store.list()}
     nodes = read("nodes", since="oldest", partitions="3").collect()

@@ -15,11 +15,11 @@ from olympia_cli.errors import Damaged
 from olympia_cli.format.paths import file_kind, parse_root_path, root_path
 from olympia_cli.names import Kind, NamespaceName, TableName
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.spark.pipelines.place import CatalogPlace
 from olympia_cli.spark.pipelines.sweep import dead_files
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.dead_files import FLOORS, make_worn_catalog, policy_of
+from tests.helpers.reach import reach_of
 from tests.spark.conftest import make_catalog
 
 
@@ -64,7 +64,7 @@ def test_the_same_as_the_planner_file_for_file(spark, worn):
 
 def reached(catalog, sweep) -> list[str]:
     """By the walk that this process can do itself."""
-    reach = Reach(catalog.store)
+    reach = reach_of(catalog.store)
     roots = [*(root_path(version) for version in range(sweep.oldest, sweep.latest + 1)), *sweep.pins]
     return sorted(path for new in reach.each((path, catalog.store.read(path)) for path in roots) for path in new)
 

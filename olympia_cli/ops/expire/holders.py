@@ -22,6 +22,8 @@ class PinnedRoot:
     path: str
     who: str
     hint: str
+    code: str
+    """What fsck calls it when that is no longer whole."""
 
 
 class Holders:
@@ -51,11 +53,12 @@ class Holders:
         for saved in self._open:
             path = check_pointer(saved.definition.running_root_node_file_path, saved.path)
             hint = f"if it cannot be committed any more, give it up: txn abort {saved.id}"
-            yield PinnedRoot(path, f"the transaction {saved.id}", hint)
+            yield PinnedRoot(path, f"the transaction {saved.id}", hint, "F502")
         for export in self._exports:
             if export.pin:
                 path = check_pointer(export.pin, self._head.root.catalog_def)
-                yield PinnedRoot(path, f"the export {export.name!a}", "if it is of no use any more: export drop")
+                hint = "if it is of no use any more: export drop"
+                yield PinnedRoot(path, f"the export {export.name!a}", hint, "F503")
 
     def _live_transactions(self) -> Iterator[Saved]:
         """The distributed transactions that are within their lifetime, whatever became of them."""

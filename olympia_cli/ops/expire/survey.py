@@ -175,7 +175,7 @@ def follow_kept(planner: Planner, roots: KeptRoots) -> list[tuple[int, int]]:
         try:
             planner.reach.add([(pin.path, _read(planner, pin.path))])
         except Damaged as error:
-            raise Damaged(error.code, error.path, f"{error.reason}; {pin.who} needs it", hint=pin.hint) from error
+            raise Damaged(pin.code, error.path, f"{error.reason}; {pin.who} needs it", hint=pin.hint) from error
     return created
 
 

@@ -7,14 +7,17 @@ from dataclasses import dataclass, replace
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.exports import ExportRecord, read_exports
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PartlyDone, PathMissing, Refused
 from olympia_cli.format.actions import Action
-from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, root_path
+from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, WIDTH, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.ops.export.files import FileCount
 from olympia_cli.ops.export.note import Mode, Note
 from olympia_cli.ops.export.verify import note_of
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.walk.facts import NodeRules
 from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.storage.protocol import FileInfo, Store
 
@@ -62,8 +65,9 @@ def plan_deletion(dest: Store, record: ExportRecord, catalog_id: str, progress: 
     path = root_path(record.version)
     progress.phase("looking at the export's files")
     try:
-        reach = Reach(dest, progress=progress)
-        reach.add([(path, dest.read(path))])
+        root = Snapshot(dest, RootFile(record.version, WIDTH, dest.read(path)))
+        reach = Reach(dest, NodeRules.of(root), progress=progress)
+        reach.add([(path, root.file.data)])
     except (Damaged, PathMissing) as error:
         raise Refused(
             f"it is not known what belongs to the export: {error.message}",

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from olympia_cli.catalog.snapshot import check_supported
-from olympia_cli.errors import Damaged, PathMissing, StoreError, Unsupported
-from olympia_cli.format.definitions import examine, sizes_of
+from olympia_cli.errors import Damaged, PathMissing, StoreError
+from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.node import Root, Sizes
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import (
@@ -19,7 +18,9 @@ from olympia_cli.format.paths import (
     root_path,
 )
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.findings import Finding, finding
+from olympia_cli.ops.walk.facts import look_at_definition
 from olympia_cli.ops.walk.files import Files, Place
 from olympia_cli.ops.walk.flaws import Flaw, flaw_of
 from olympia_cli.storage.protocol import Store
@@ -142,16 +143,11 @@ class ChainReader:
             return CatalogFile(None, Flaw("F307", "the catalog definition is missing"))
         if isinstance(data, Exception):
             return CatalogFile(None, Flaw("F307", f"the catalog definition cannot be read: {data}"))
-        verified = False
-        try:
-            definition, verified = examine(CatalogDef, data, path)
-            check_supported(definition, path)
-        except Unsupported as error:
-            if verified:
-                raise  # nothing is wrong with it: a newer program wrote it
-            return CatalogFile(None, Flaw("F307", error.message))
-        except Damaged as error:
-            return CatalogFile(None, Flaw("F307", f"the catalog definition is damaged: {error.reason}"))
+        found = look_at_definition(Kind.CATALOG, data, path)
+        if isinstance(found, Flaw):
+            return CatalogFile(None, Flaw("F307", f"the catalog definition is damaged: {found.reason}"))
+        definition, verified = found
+        assert isinstance(definition, CatalogDef)
         return CatalogFile(definition, None, verified)
 
     def find_reference(self) -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from olympia_cli.errors import Damaged, StoreError
+from olympia_cli.catalog.snapshot import Snapshot, check_supported
+from olympia_cli.errors import Damaged, StoreError, Unsupported
 from olympia_cli.format.definitions import CLASSES, Definition, examine
 from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.format.node_file import decode_node
 from olympia_cli.format.paths import FileKind, check_pointer, file_kind, parse_root_path
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind
 from olympia_cli.ops.walk.flaws import Flaw, flaw_of
 from olympia_cli.ops.walk.remains import remains_of_node
@@ -63,6 +65,11 @@ class NodeRules:
     order: int | None
     java: bool
     names: bool
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> NodeRules:
+        """Those of a version's catalog, definitions included."""
+        return cls(snapshot.keys, snapshot.sizes.order, snapshot.file.java, names=True)
 
     def look(self, path: str, data: bytes | StoreError) -> NodeFacts:
         """A file that stands inside a tree."""
@@ -170,10 +177,21 @@ class NodeRules:
 
 
 def look_at_definition(kind: Kind, data: bytes | StoreError, path: str) -> tuple[Definition, bool] | Flaw:
-    """The definition in a file and whether it has a digest that says so, or what is wrong with it."""
+    """The definition in a file and whether it has a digest that says so, or what is wrong with it.
+
+    Unsupported for that of a catalog that a newer program made.
+    """
     if isinstance(data, Exception):
         return flaw_of(data, missing="F307" if kind is Kind.CATALOG else "F301")
+    verified = False
     try:
-        return examine(CLASSES[kind], data, path)
+        definition, verified = examine(CLASSES[kind], data, path)
+        if isinstance(definition, CatalogDef):
+            check_supported(definition, path)
+    except Unsupported as error:
+        if verified:
+            raise  # nothing is wrong with it
+        return Flaw("F307", error.message)
     except Damaged as error:
         return flaw_of(error)
+    return definition, verified

@@ -1,27 +1,26 @@
 """Which files versions reach. Every file is read once, however many versions share it.
 
-Of a file that was seen only a digest of its path is kept, so a million files take a tenth of a gigabyte.
+Of a file that was met only a digest of its path is kept, so a million files take a tenth of a gigabyte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import islice
 
-from olympia_cli.errors import Damaged, PathMissing, StoreError
-from olympia_cli.format.definitions import CLASSES, decode
-from olympia_cli.format.keys import kind_of_key
-from olympia_cli.format.node import Node
-from olympia_cli.format.node_file import decode_node, decode_root
+from olympia_cli.errors import Damaged, PathMissing, PathOutside, StoreError
+from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import check_pointer
-from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.walk.descend import descend
+from olympia_cli.ops.walk.facts import NodeFacts, NodeRules, look_at_definition
+from olympia_cli.ops.walk.files import Files
+from olympia_cli.ops.walk.flaws import Flaw, flaw_of
 from olympia_cli.storage.protocol import Store
 
 ROOTS_AT_ONCE = 64
-NODES_AT_ONCE = 1024
 DEFINITIONS_AT_ONCE = 8192
 
 
@@ -31,29 +30,28 @@ def path_digest(path: str) -> bytes:
 
 
 class Reach:
-    """The files that roots reach, each read once and found whole; Damaged when one is not.
+    """The files that roots reach, each read once and found whole; Damaged with fsck's code when one is not.
 
     `definitions` says whether definitions are read too, or only named.
     """
 
     def __init__(
-        self, store: Store, *, java: bool = False, definitions: bool = False, progress: Progress = SILENT
+        self, store: Store, rules: NodeRules, *, definitions: bool = False, progress: Progress = SILENT
     ) -> None:
-        self._store = store
-        self._java = java
+        self._files = Files(store, lambda: False)
+        self._rules = rules
         self._definitions = definitions
         self._progress = progress
-        self._found: set[bytes] = set()
-        self._waiting: dict[str, Kind] = {}
+        self._kinds: dict[bytes, Kind | None] = {}
+        """What each file was named as; None for a node."""
+        self._new: list[str] = []
+        self._waiting: list[tuple[str, Kind]] = []
 
     def __contains__(self, path: str) -> bool:
-        return path_digest(path) in self._found
+        return self.has(path_digest(path))
 
     def has(self, digest: bytes) -> bool:
-        return digest in self._found
-
-    def __len__(self) -> int:
-        return len(self._found)
+        return digest in self._kinds
 
     def add(self, roots: Iterable[tuple[str, bytes]]) -> None:
         """Follow roots, given as path and bytes, to all that they reach and no root before them did."""
@@ -64,70 +62,73 @@ class Reach:
         """As `add`; gives the paths that were new, in portions. A path comes after the paths that lead to it."""
         roots = iter(roots)
         while batch := list(islice(roots, ROOTS_AT_ONCE)):
-            yield from self._follow(batch)
-        if self._waiting:
-            self._read_definitions()
+            tops = [child for path, data in batch for child in self._visit_root(path, data)]
+            for _ in descend(tops, self._look, self._visit):
+                yield self._portion()
+            yield self._portion()
+        self._read_definitions()
 
-    def _follow(self, roots: list[tuple[str, bytes]]) -> Iterator[list[str]]:
-        new: list[str] = []
-        waiting: list[str] = []
-        for path, data in roots:
-            root = decode_root(data, path, self._java)
-            if self._is_new(path):
-                new.append(path)
-            self._note(root.catalog_def, Kind.CATALOG, path, new)
-            waiting += self._take(root.node, path, new)
+    def _portion(self) -> list[str]:
+        portion, self._new = self._new, []
+        return portion
+
+    def _visit_root(self, path: str, data: bytes) -> list[str]:
+        try:
+            root = decode_root(data, path, self._rules.java)
+            check_pointer(root.catalog_def, path)
+        except Exception as error:
+            # what a decoder stumbles over is damage, whatever it says
+            raise _damaged(path, flaw_of(error)) from error
+        self._is_new(path)
+        self._name(root.catalog_def, Kind.CATALOG)
+        self._progress.advance()
+        return self._visit(path, self._rules.look_at_root(path, root.node))
+
+    def _look(self, paths: Sequence[str]) -> Iterator[tuple[str, NodeFacts]]:
+        for path, data in self._read(paths):
+            yield path, self._rules.look(path, data)
             self._progress.advance()
-        yield new
-        while waiting:
-            wanted, waiting = waiting[-NODES_AT_ONCE:], waiting[:-NODES_AT_ONCE]
-            new = []
-            for path, found in self._store.read_many(wanted):
-                node = decode_node(_bytes("F201", path, found, "a node of the tree"), path, self._java).node
-                waiting += self._take(node, path, new)
-                self._progress.advance()
-            yield wanted + new
 
-    def _take(self, node: Node, holder: str, new: list[str]) -> list[str]:
-        """Note what a node points to; the children that were not known before."""
-        for key, value in zip(node.keys, node.values, strict=True):
-            if value is not None:
-                self._note(value, kind_of_key(key, holder), holder, new)
-        children = []
-        for child in node.children:
-            if isinstance(child, str) and self._is_new(child):
-                children.append(check_pointer(child, holder))
-        return children
+    def _visit(self, path: str, facts: NodeFacts) -> list[str]:
+        for culprit, flaw in facts.marks:
+            raise _damaged(culprit, flaw)
+        for definition, kind, _ in facts.names:
+            self._name(definition, kind)
+        if len(self._waiting) >= DEFINITIONS_AT_ONCE:
+            self._read_definitions()
+        return [child for child in facts.children if child is not None and self._is_new(child)]
 
-    def _note(self, path: str, kind: Kind, holder: str, new: list[str]) -> None:
-        if not self._is_new(path):
-            return
-        new.append(check_pointer(path, holder))
-        if self._definitions:
-            self._waiting[path] = kind
-            if len(self._waiting) >= DEFINITIONS_AT_ONCE:
-                self._read_definitions()
+    def _name(self, definition: str, kind: Kind) -> None:
+        if self._is_new(definition, kind) and self._definitions:
+            self._waiting.append((definition, kind))
 
-    def _is_new(self, path: str) -> bool:
+    def _is_new(self, path: str, kind: Kind | None = None) -> bool:
         digest = path_digest(path)
-        if digest in self._found:
-            return False
-        self._found.add(digest)
-        return True
+        if digest not in self._kinds:
+            self._new.append(path)
+        elif self._kinds[digest] is not kind:
+            # one file is named as two things, so at least one of the names is wrong: it is judged as either
+            digest = path_digest(f"{kind} {path}")
+        known = digest in self._kinds
+        self._kinds[digest] = kind
+        return not known
 
     def _read_definitions(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for path, data in self._store.read_many(waiting):
-            kind = waiting[path]
-            what = "the catalog definition" if kind is Kind.CATALOG else f"the definition of a {kind.word}"
-            cls = CatalogDef if kind is Kind.CATALOG else CLASSES[kind]
-            decode(cls, _bytes("F307" if kind is Kind.CATALOG else "F301", path, data, what), path)
+        waiting, self._waiting = self._waiting, []
+        read = self._read([path for path, _ in waiting])
+        for (path, kind), (_, data) in zip(waiting, read, strict=True):
+            definition = look_at_definition(kind, data, path)
+            if isinstance(definition, Flaw):
+                raise _damaged(path, definition)
             self._progress.advance()
 
+    def _read(self, paths: Sequence[str]) -> Iterator[tuple[str, bytes | StoreError]]:
+        for path, data in self._files.read_many(paths):
+            # that the store fails says nothing of the file
+            if isinstance(data, Exception) and not isinstance(data, PathMissing | PathOutside):
+                raise data
+            yield path, data
 
-def _bytes(code: str, path: str, data: bytes | StoreError, what: str) -> bytes:
-    if isinstance(data, PathMissing):
-        raise Damaged(code, path, f"{what} is missing") from None
-    if isinstance(data, Exception):
-        raise data
-    return data
+
+def _damaged(path: str, flaw: Flaw) -> Damaged:
+    return Damaged(flaw.code, path, flaw.reason)

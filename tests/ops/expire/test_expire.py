@@ -15,7 +15,7 @@ from olympia_cli.catalog.versions import read_hints
 from olympia_cli.errors import CommitConflict, Damaged, PartlyDone, Refused, StorageFailed, VersionNotFound
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action
-from olympia_cli.format.paths import FileKind, file_kind, parse_root_path, root_path
+from olympia_cli.format.paths import FileKind, file_kind, new_node_path, parse_root_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import AtVersion
@@ -23,6 +23,7 @@ from olympia_cli.ops.expire.expire import mark, purge, undo
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.retention import Policy, read_policy
 from olympia_cli.ops.expire.values import Floors
+from olympia_cli.ops.fsck.fsck import Level, fsck
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog, orphans, replay
 from tests.helpers.clock import DAY, HOUR, MINUTE, FakeClock
@@ -477,6 +478,39 @@ def test_nothing_is_done_when_something_kept_cannot_be_read(kind, harm):
     with pytest.raises(Damaged):
         place.plan()
     assert {file.path for file in place.store.list()} == before
+
+
+def _written_by_a_transaction(place: Place) -> str:
+    begun = distributed.begin(place.catalog)
+    begun.transaction.create_table(table("a.mine"), location("mine"))
+    begun.save()
+    return next(file.path for file in place.store.list("def/table/") if file.path.endswith("mine.binpb"))
+
+
+def _pinned_by_an_export(place: Place) -> str:
+    pin = new_node_path()
+    place.store.create(pin, place.store.read(root_path(5)))
+    payload = ExportDef(name="other", location="s3://elsewhere/vn/x", mode="minimal", version=5, pin=pin)
+    transaction = place.catalog.begin()
+    transaction.do(Action(ActionType.CATALOG_EXPORT, None, b"", payload.SerializeToString()))
+    place.catalog.commit(transaction)
+    return pin
+
+
+@pytest.mark.parametrize(("write", "code"), [(_written_by_a_transaction, "F502"), (_pinned_by_an_export, "F503")])
+@pytest.mark.parametrize("harm", ["gone", "flipped"])
+def test_what_only_a_holder_needs_has_the_code_that_fsck_gives_it(write, code, harm):
+    place = filled(30)
+    path = write(place)
+    if harm == "gone":
+        place.store.delete_many([path])
+    else:
+        place.store.overwrite(path, _flipped(place.store.read(path)))
+    with pytest.raises(Damaged, match="needs it") as caught:
+        place.plan()
+    assert (caught.value.code, caught.value.path) == (code, path)
+    findings = fsck(place.store, level=Level.FULL, all_versions=True, clock=place.clock).findings
+    assert (code, path) in {(finding.code, finding.path) for finding in findings}
 
 
 def test_a_damaged_version_that_goes_anyway_is_no_obstacle(aged):

@@ -31,7 +31,6 @@ from olympia_cli.ops.export import files as export_files
 from olympia_cli.ops.export.export import check_apart, create_export, resume_export
 from olympia_cli.ops.export.note import Mode, read_note, scope
 from olympia_cli.ops.fsck.fsck import Level, fsck
-from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers import java_catalog
@@ -41,6 +40,7 @@ from tests.helpers.clock import DAY, HOUR, FakeClock
 from tests.helpers.expire import mark
 from tests.helpers.exports import EXOTIC, contents, files, make_catalog, own_files
 from tests.helpers.names import ns
+from tests.helpers.reach import reach_of
 from tests.helpers.stores import CountingStore, WrappedStore
 
 FULL, MINIMAL = scope(Mode.FULL), scope(Mode.MINIMAL)
@@ -66,7 +66,7 @@ def dest():
 
 def reached(catalog, version) -> set[str]:
     file = catalog.snapshot(AtVersion(version)).file
-    found = Reach(catalog.store)
+    found = reach_of(catalog.store)
     return {path for paths in found.each([(file.path, file.data)]) for path in paths}
 
 

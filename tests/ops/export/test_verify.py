@@ -29,12 +29,12 @@ from olympia_cli.ops.export.listing import list_exports
 from olympia_cli.ops.export.note import Mode, scope
 from olympia_cli.ops.export.verify import MAX_FINDINGS, note_of, verify_export
 from olympia_cli.ops.walk.files import FAILURES_IN_A_ROW
-from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog, replay
 from tests.helpers.clock import DAY, FakeClock
 from tests.helpers.exports import files, make_catalog, own_files
 from tests.helpers.names import ns
+from tests.helpers.reach import reach_of
 from tests.helpers.stores import CountingStore, WrappedStore
 
 FULL, MINIMAL, TWO_LEVELS = scope(Mode.FULL), scope(Mode.MINIMAL), scope(Mode.PARTIAL, 2)
@@ -79,7 +79,7 @@ class TestSound:
             assert target.of(path, "read", "read_many") == 1
             assert source.of(path, "read", "read_many") == 0
         root = catalog.store.read(root_path(3))
-        every = {path for paths in Reach(catalog.store).each([(root_path(3), root)]) for path in paths}
+        every = {path for paths in reach_of(catalog.store).each([(root_path(3), root)]) for path in paths}
         shared = every - set(own_files(dest))
         assert {path for path in source.paths("read", "read_many") if file_kind(path) is not FileKind.HINT} == shared
         assert found.shared.files == len(shared)
@@ -155,7 +155,7 @@ class TestDamaged:
     def test_a_shared_file(self, catalog, dest, kind, how):
         create_export(catalog, dest, "friday", MINIMAL, at=AtVersion(2))
         root = decode_root(dest.read(root_path(2)), "r")
-        reached = {p for paths in Reach(catalog.store).each([("r", dest.read(root_path(2)))]) for p in paths}
+        reached = {p for paths in reach_of(catalog.store).each([("r", dest.read(root_path(2)))]) for p in paths}
         path = max(path for path in reached if path.startswith(KINDS[kind]))
         assert root.catalog_def in reached
         note = note_of(dest, None)

@@ -1,0 +1,13 @@
+"""The files that versions of a catalog reach."""
+
+from __future__ import annotations
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.ops.walk.facts import NodeRules
+from olympia_cli.ops.walk.reach import Reach
+from olympia_cli.storage.protocol import Store
+
+
+def reach_of(store: Store, definitions: bool = False) -> Reach:
+    """Nothing reached yet; held to the sizes of the latest version."""
+    return Reach(store, NodeRules.of(Catalog(store).snapshot()), definitions=definitions)
