@@ -30,7 +30,7 @@ def run(
     from olympia_cli.format.actions import Action
     from olympia_cli.format.pb.actions_pb2 import ActionType, CompactDef
     from olympia_cli.ops.look.describe import describe_action
-    from olympia_cli.ops.walk.shape import count_nodes
+    from olympia_cli.ops.walk.size import count_nodes
 
     if not 1 <= fill <= 100:
         raise InvalidOption(f"a fill of {fill} per cent makes no sense", hint="choose 1 to 100")

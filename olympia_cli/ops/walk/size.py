@@ -1,20 +1,45 @@
-"""How large a version is, about, from a read a level."""
+"""How large a tree is: its nodes counted, and its objects estimated from a read a level."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.tree.load import check_depth
+from olympia_cli.format.node import Child, Node
+from olympia_cli.ops.walk.descend import descend
+from olympia_cli.tree.load import NodeReader, check_depth
+
+
+def count_nodes(reader: NodeReader, root: Node) -> int:
+    """How many nodes a tree has, the root included. Leaves are counted by the pointers to them, unread."""
+
+    def look(level: Sequence[Child]) -> Iterable[tuple[Child, Node]]:
+        leaves = reader.node(level[0]).is_leaf
+        return () if leaves else zip(level, reader.nodes(level), strict=True)
+
+    count = 1
+    for depth, level in enumerate(descend(root.children, look, lambda _, node: node.children, at_once=None), 1):
+        check_depth(depth, level[0])
+        count += len(level)
+    return count
 
 
 def estimated_objects(snapshot: Snapshot) -> int:
     """How many objects a version has, if every node is like its neighbour half-way along its level. What is damaged on
     that way is raised."""
-    node, alike, objects, depth = snapshot.root.node, 1, len(snapshot.root.node.keys), 1
-    while not node.is_leaf:
-        alike *= len(node.children)
-        child = node.children[len(node.children) // 2]
-        check_depth(depth, child)
-        node = snapshot.reader.node(child)
+    objects, alike = 0, 1
+    tops: list[Child] = [snapshot.root.node]
+
+    def visit(_: Child, node: Node) -> Iterator[Child]:
+        nonlocal objects, alike
         objects += alike * len(node.keys)
-        depth += 1
+        alike *= len(node.children)
+        if node.children:
+            yield node.children[len(node.children) // 2]
+
+    def look(level: Sequence[Child]) -> Iterable[tuple[Child, Node]]:
+        return zip(level, snapshot.reader.nodes(level), strict=True)
+
+    for depth, level in enumerate(descend(tops, look, visit)):
+        check_depth(depth, level[0])
     return objects

@@ -6,10 +6,14 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import Damaged
+from olympia_cli.format.node import Node
+from olympia_cli.format.node_file import encode_node
+from olympia_cli.format.paths import new_node_path
 from olympia_cli.names import NamespaceName, TableName
-from olympia_cli.ops.walk.size import estimated_objects
+from olympia_cli.ops.walk.size import count_nodes, estimated_objects
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
+from olympia_cli.tree.load import NodeReader
 from olympia_cli.tree.search import depth
 from tests.helpers.stores import CountingStore
 
@@ -40,3 +44,11 @@ def test_what_is_damaged_on_the_way_is_raised(tmp_path):
         node.write_bytes(b"")
     with pytest.raises(Damaged):
         estimated_objects(catalog.snapshot())
+
+
+def test_pointers_that_lead_in_a_circle_end():
+    store = MemoryStore()
+    own = new_node_path()
+    store.create(own, encode_node(Node((), (), (own,)), 1))
+    with pytest.raises(Damaged, match="deeper"):
+        count_nodes(NodeReader(store), Node((), (), (own,)))
