@@ -16,8 +16,9 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.cli.tree_drawing import draw_tree
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import AtVersion
+from olympia_cli.ops.look import tree
 from olympia_cli.ops.look.node_target import find_root
-from olympia_cli.ops.look.tree import tree_shape
+from olympia_cli.ops.look.tree import TreeNode, tree_shape
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.cli.conftest import Run
@@ -142,11 +143,27 @@ def test_each_node_is_read_once() -> None:
     make_big_catalog(store, 3, 100, order=8)
     counting = CountingStore(store)
     seen = []
-    shape = tree_shape(counting, find_root(Catalog(store), AtVersion(1)), depth=1, max_children=0, seen=seen.append)
+    shape = tree_shape(counting, find_root(Catalog(store), AtVersion(1)), depth=1, max_children=0, on_node=seen.append)
     assert len(seen) == shape.nodes
     assert shape.root.children == []
     assert sorted(counting.paths("read_many")) == sorted(node.path for node in seen[1:])
     assert counting.calls["read_many"] == len(shape.levels) - 1
+
+
+def test_a_wide_level_is_gone_through_in_parts_from_left_to_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    make_big_catalog(store, 3, 100, order=8)
+    file = find_root(Catalog(store), AtVersion(1))
+    whole: list[TreeNode] = []
+    shape = tree_shape(store, file, depth=None, max_children=None, on_node=whole.append)
+    monkeypatch.setattr(tree, "BATCH", 3)
+    counting, parts = CountingStore(store), list[TreeNode]()
+    assert tree_shape(counting, file, depth=None, max_children=None, on_node=parts.append) == shape
+    assert [node.path for node in parts] != [node.path for node in whole]
+    # on each level from left to right
+    assert sorted(parts, key=lambda node: node.level) == whole
+    assert len(counting.paths("read_many")) == len(whole) - 1
+    assert counting.calls["read_many"] >= len(whole) / 3
 
 
 def test_a_java_catalog(run: Run, tmp_path: Path) -> None:

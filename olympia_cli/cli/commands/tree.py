@@ -56,7 +56,7 @@ def run(
         with session.out() as out:
             lines = _Lines(session, out)
             # nothing is drawn, so nothing is kept
-            shape = tree_shape(session.store, file, depth=1, max_children=0, seen=_down_to(depth, lines.write))
+            shape = tree_shape(session.store, file, depth=1, max_children=0, on_node=_down_to(depth, lines.write))
     else:
         # programs want the whole of what they asked for
         width = _bound(max_children, None if output is Output.JSON else MAX_CHILDREN)

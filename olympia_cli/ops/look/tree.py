@@ -5,18 +5,19 @@ Every node is read once, level by level in parallel. Of a node only counts are k
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import Damaged, OlympiaError, PathMissing, StorageDenied, StorageFailed
 from olympia_cli.format.keys import KeyCodec
-from olympia_cli.format.node import Node, Sizes
+from olympia_cli.format.node import Node
 from olympia_cli.format.node_file import decode_node, decode_root
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.ops.look.dump_node import catalog_sizes
 from olympia_cli.ops.look.node_target import NodeBytes
+from olympia_cli.ops.walk.descend import descend
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import bounds, check_depth, check_range
 
@@ -58,7 +59,9 @@ class TreeNode:
 
 
 @dataclass(slots=True)
-class Level:
+class TreeLevel:
+    """What the nodes of a level are together."""
+
     level: int
     nodes: int = 0
     damaged: int = 0
@@ -85,7 +88,7 @@ class Shape:
     version: int
     root: TreeNode
     order: int | None
-    levels: list[Level] = field(default_factory=list)
+    levels: list[TreeLevel] = field(default_factory=list)
     damaged: list[TreeNode] = field(default_factory=list)
     failure: OlympiaError | None = None
     """What the store said where it failed; the nodes may be sound."""
@@ -106,7 +109,7 @@ class Shape:
     def damaged_count(self) -> int:
         return sum(level.damaged for level in self.levels)
 
-    def fills(self, level: Level) -> tuple[float | None, float | None, float | None]:
+    def fills(self, level: TreeLevel) -> tuple[float | None, float | None, float | None]:
         """The least, the average and the most."""
         sound = level.nodes - level.damaged
         if self.order is None or not sound:
@@ -149,14 +152,17 @@ def tree_shape(
     *,
     depth: int | None,
     max_children: int | None,
-    seen: Callable[[TreeNode], None] = lambda node: None,
+    on_node: Callable[[TreeNode], None] = lambda node: None,
 ) -> Shape:
     """The shape of a version, drawn `depth` levels deep and `max_children` wide; None is without a bound.
 
-    `seen` is called with every node as it is read: level by level, from left to right.
+    `on_node` is called with every node as it is read: level by level, from left to right.
     """
     sizes = catalog_sizes(store, NodeBytes(file.path, file.data, file.java))
-    return _Surveyor(store, file, sizes, depth, max_children, seen).survey()
+    shape = Shape(file.version, TreeNode(file.path, 1), sizes.order if sizes is not None else None)
+    keys = KeyCodec(sizes.namespace, sizes.table, sizes.view, java=file.java) if sizes is not None else None
+    _Survey(store, file.java, keys, depth, max_children, on_node, shape).go(file.data)
+    return shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,62 +171,61 @@ class _Pointer:
     holder: str
     low: str | None
     high: str | None
+    level: int
     drawn: TreeNode | None
 
 
-class _Surveyor:
-    def __init__(
-        self,
-        store: Store,
-        file: RootFile,
-        sizes: Sizes | None,
-        depth: int | None,
-        max_children: int | None,
-        seen: Callable[[TreeNode], None],
-    ) -> None:
-        self._store = store
-        self._file = file
-        self._most = sizes.order - 1 if sizes is not None else None
-        self._codec: KeyCodec | None = None
-        if sizes is not None:
-            self._codec = KeyCodec(sizes.namespace, sizes.table, sizes.view, java=file.java)
-        self._depth = depth
-        self._max_children = max_children
-        self._seen = seen
-        self._waiting: list[list[_Pointer]] = []
-        self._shape = Shape(file.version, TreeNode(file.path, 1), sizes.order if sizes is not None else None)
+_Part = list[_Pointer]
+"""Pointers of one level, beside each other."""
 
-    def survey(self) -> Shape:
-        root = self._shape.root
-        root.size = len(self._file.data)
-        top: Node | None = None
-        try:
-            top = decode_root(self._file.data, self._file.path, self._file.java).node
-        except OlympiaError as error:
-            root.reason = _reason(error)
-        self._take(root, top, _Pointer(root.path, "", None, None, root))
-        while level := next((at for at in range(len(self._waiting), 0, -1) if self._waiting[at - 1]), 0):
-            waiting = self._waiting[level - 1]
-            batch, self._waiting[level - 1] = waiting[:BATCH], waiting[BATCH:]
-            self._read(batch, level + 1)
-        return self._shape
 
-    def _read(self, batch: list[_Pointer], level: int) -> None:
-        """Read the nodes that pointers of the level above lead to."""
-        refused: dict[int, Damaged] = {}
-        for at, pointer in enumerate(batch):
-            try:
-                check_pointer(pointer.path, pointer.holder)
-                check_depth(level - 1, pointer.path)
-            except Damaged as error:
-                refused[at] = error
-        paths = (pointer.path for at, pointer in enumerate(batch) if at not in refused)
-        results = iter(self._store.read_many(paths))
-        for at, pointer in enumerate(batch):
-            data = refused[at] if at in refused else next(results)[1]
-            shown = pointer.drawn or TreeNode(pointer.path, level)
-            node = self._decode(pointer, shown, data)
-            self._take(shown, node, pointer)
+@dataclass(frozen=True, slots=True)
+class _Survey:
+    store: Store
+    java: bool
+    keys: KeyCodec | None
+    depth: int | None
+    max_children: int | None
+    on_node: Callable[[TreeNode], None]
+    shape: Shape
+
+    def go(self, root: bytes) -> None:
+        top = _Pointer(self.shape.root.path, "", None, None, 1, self.shape.root)
+        for _ in descend(_parts(self._take(top, root)), self._look, self._visit, at_once=1):
+            pass
+
+    def _look(self, parts: Sequence[_Part]) -> Iterator[tuple[_Part, Iterator[bytes | OlympiaError]]]:
+        return ((part, self._read(part)) for part in parts)
+
+    def _visit(self, part: _Part, files: Iterable[bytes | OlympiaError]) -> list[_Part]:
+        nodes = zip(part, files, strict=True)
+        return _parts([child for pointer, data in nodes for child in self._take(pointer, data)])
+
+    def _read(self, part: _Part) -> Iterator[bytes | OlympiaError]:
+        """The files that pointers lead to; in place of one that must not be followed, why."""
+        refusals = [_refusal(pointer) for pointer in part]
+        allowed = (pointer.path for pointer, why in zip(part, refusals, strict=True) if why is None)
+        files = iter(self.store.read_many(allowed))
+        for why in refusals:
+            yield next(files)[1] if why is None else why
+
+    def _take(self, pointer: _Pointer, data: bytes | OlympiaError) -> list[_Pointer]:
+        """Count a node; the pointers to its children."""
+        shape, shown = self.shape, pointer.drawn or TreeNode(pointer.path, pointer.level)
+        node = self._decode(pointer, shown, data)
+        if node is not None:
+            shown.keys = len(node.keys)
+            shown.is_leaf = node.is_leaf
+            shown.fill = shown.keys / (shape.order - 1) if shape.order is not None and shape.order > 1 else None
+            if node.keys:
+                shown.first, shown.last = self._name(node.keys[0]), self._name(node.keys[-1])
+        while len(shape.levels) < shown.level:
+            shape.levels.append(TreeLevel(len(shape.levels) + 1))
+        shape.levels[shown.level - 1].add(shown)
+        if shown.reason and len(shape.damaged) < 100:
+            shape.damaged.append(shown)
+        self.on_node(shown)
+        return [] if node is None else self._children(pointer, shown, node)
 
     def _decode(self, pointer: _Pointer, shown: TreeNode, data: bytes | OlympiaError) -> Node | None:
         """The node, or None with the reason noted."""
@@ -228,63 +233,58 @@ class _Surveyor:
             if isinstance(data, OlympiaError):
                 raise data
             shown.size = len(data)
-            node = decode_node(data, pointer.path, self._file.java).node
+            if shown is self.shape.root:
+                return decode_root(data, pointer.path, self.java).node
+            node = decode_node(data, pointer.path, self.java).node
             check_range(node, pointer.path, pointer.low, pointer.high)
             return node
         except PathMissing:
             shown.reason = "it is missing"
         except (StorageFailed, StorageDenied) as error:
             shown.reason = error.message
-            self._shape.failure = self._shape.failure or error
+            self.shape.failure = self.shape.failure or error
         except OlympiaError as error:
-            shown.reason = _reason(error)
+            shown.reason = error.reason if isinstance(error, Damaged) else error.message
         return None
 
-    def _take(self, shown: TreeNode, node: Node | None, pointer: _Pointer) -> None:
-        """Count a node, and queue its children."""
-        if node is not None:
-            shown.keys = len(node.keys)
-            shown.is_leaf = node.is_leaf
-            shown.fill = shown.keys / self._most if self._most else None
-            if node.keys:
-                shown.first, shown.last = self._name(node.keys[0]), self._name(node.keys[-1])
-        while len(self._shape.levels) < shown.level:
-            self._shape.levels.append(Level(len(self._shape.levels) + 1))
-        self._shape.levels[shown.level - 1].add(shown)
-        if shown.reason and len(self._shape.damaged) < 100:
-            self._shape.damaged.append(shown)
-        self._seen(shown)
-        if node is not None and node.children:
-            self._queue(shown, node, pointer)
-
-    def _queue(self, shown: TreeNode, node: Node, pointer: _Pointer) -> None:
-        while len(self._waiting) < shown.level:
-            self._waiting.append([])
-        drawn = pointer.drawn is not None and (self._depth is None or shown.level < self._depth)
-        for at, child in enumerate(node.children):
-            if not isinstance(child, str):
+    def _children(self, pointer: _Pointer, shown: TreeNode, node: Node) -> list[_Pointer]:
+        drawn = pointer.drawn is not None and (self.depth is None or shown.level < self.depth)
+        pointers = []
+        for at, path in enumerate(node.children):
+            if not isinstance(path, str):
                 continue  # the Java SDK leaves single pointers NULL
-            place: TreeNode | None = None
-            if drawn and (self._max_children is None or len(shown.children) < self._max_children):
-                place = TreeNode(child, shown.level + 1)
-                shown.children.append(place)
+            child: TreeNode | None = None
+            if drawn and (self.max_children is None or len(shown.children) < self.max_children):
+                child = TreeNode(path, shown.level + 1)
+                shown.children.append(child)
             else:
                 shown.left_out += 1
             low, high = bounds(node, at, pointer.low, pointer.high)
-            self._waiting[shown.level - 1].append(_Pointer(child, shown.path, low, high, place))
+            pointers.append(_Pointer(path, shown.path, low, high, shown.level + 1, child))
+        return pointers
 
     def _name(self, key: str) -> str:
-        if self._codec is not None:
+        if self.keys is not None:
             try:
-                name = self._codec.decode(key, self._file.path)
+                name = self.keys.decode(key, "")
                 return f"{name.kind.word} {name}"
             except Damaged:
                 pass
         return " ".join(key.encode("utf-8", "replace").decode().split())
 
 
-def _reason(error: OlympiaError) -> str:
-    return error.reason if isinstance(error, Damaged) else error.message
+def _refusal(pointer: _Pointer) -> Damaged | None:
+    try:
+        check_pointer(pointer.path, pointer.holder)
+        check_depth(pointer.level - 1, pointer.path)
+    except Damaged as error:
+        return error
+    return None
+
+
+def _parts(level: _Part) -> list[_Part]:
+    """A level in parts; the first one comes last, for what is last is gone down first."""
+    return [level[at : at + BATCH] for at in range(0, len(level), BATCH)][::-1]
 
 
 def _rounded(fill: float | None) -> float | None:
