@@ -138,6 +138,20 @@ def test_pointers_that_lead_in_a_circle_or_outside() -> None:
     assert any("deeper" in node.reason for node in shape.damaged)
 
 
+def test_an_order_that_no_tree_has() -> None:
+    from olympia_cli.catalog.versions import RootFile
+    from olympia_cli.format import definitions
+    from olympia_cli.format.node import Node, Root
+    from olympia_cli.format.node_file import encode_root
+    from olympia_cli.format.pb.objects_pb2 import CatalogDef
+
+    store, path = MemoryStore(), "def/catalog/x.binpb"
+    store.create(path, definitions.encode(definitions.body(CatalogDef(id="x", order=1)), path))
+    data = encode_root(Root(Node(("B===a ",), ("def/ns/1",)), path, 1), [])
+    shape = tree_shape(store, RootFile(0, 32, data), depth=None, max_children=None)
+    assert [(level["keys"], level["fill"]) for level in shape.describe()["levels"]] == [(1, None)]
+
+
 def test_each_node_is_read_once() -> None:
     store = MemoryStore()
     make_big_catalog(store, 3, 100, order=8)

@@ -17,7 +17,7 @@ from hashlib import blake2b
 from typing import Any
 
 from olympia_cli import __version__
-from olympia_cli.errors import Damaged, OlympiaError
+from olympia_cli.errors import Damaged, OlympiaError, StoreError
 from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
 from olympia_cli.format.node_file import CREATED_AT_MILLIS, N_KEYS, PREVIOUS_ROOT, ROLLBACK_FROM_ROOT
 from olympia_cli.format.paths import FileKind, file_kind, parse_root_path
@@ -25,6 +25,7 @@ from olympia_cli.format.salvage import Salvage, salvage
 from olympia_cli.names import ObjectName
 from olympia_cli.ops.fsck.findings import CODES, Finding, describe_finding
 from olympia_cli.ops.fsck.fsck import Report, describe_report
+from olympia_cli.ops.walk.descend import descend
 from olympia_cli.storage.protocol import Store
 
 MOST_FILES = 500
@@ -138,23 +139,25 @@ def _codec(store: Store, roots: Iterable[str]) -> KeyCodec | None:
 
 def _structure(
     store: Store, report: Report, roots: list[str], keys: KeyCodec | None, redact: _Redact
-) -> Iterator[dict[str, Any]]:
+) -> list[dict[str, Any]]:
     hit = [one.path for one in report.findings if file_kind(one.path) in (FileKind.NODE, FileKind.ROOT)]
-    waiting = list(dict.fromkeys([*hit, *roots[: MOST_FILES // 4]]))
-    seen = set(waiting)
-    at = 0
-    while at < len(waiting) and at < MOST_FILES:
-        batch, at = waiting[at : min(at + 64, MOST_FILES)], min(at + 64, MOST_FILES)
-        for path, data in store.read_many(batch):
-            if isinstance(data, Exception):
-                yield {"path": redact.path(path), "error": type(data).__name__}
-                continue
-            found = salvage(data)
-            children = [cell for _, _, cell in found.rows if isinstance(cell, str)]
-            more = [one for one in children if file_kind(one) is FileKind.NODE and one not in seen]
-            seen.update(more)
-            waiting += more
-            yield _node(path, len(data), found, keys, redact)
+    known = dict.fromkeys([*hit, *roots[: MOST_FILES // 4]])
+    lines: list[dict[str, Any]] = []
+
+    def visit(path: str, data: bytes | StoreError) -> Iterator[str]:
+        if isinstance(data, Exception):
+            lines.append({"path": redact.path(path), "error": type(data).__name__})
+            return
+        remains = salvage(data)
+        lines.append(_node(path, len(data), remains, keys, redact))
+        for _, _, child in remains.rows:
+            if isinstance(child, str) and file_kind(child) is FileKind.NODE and child not in known:
+                known[child] = None
+                yield child
+
+    for _ in descend(list(known), lambda level: store.read_many(level[: MOST_FILES - len(lines)]), visit, at_once=None):
+        pass
+    return lines
 
 
 def _node(path: str, size: int, found: Salvage, keys: KeyCodec | None, redact: _Redact) -> dict[str, Any]:

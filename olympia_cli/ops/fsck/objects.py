@@ -12,8 +12,10 @@ from olympia_cli.names import ObjectName
 from olympia_cli.ops.fsck.actions import follow_names, read_actions
 from olympia_cli.ops.fsck.graph import NOWHERE, Graph, read_node
 from olympia_cli.ops.fsck.versions import Ranges, inside
+from olympia_cli.ops.walk.descend import descend
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.ops.walk.remains import remains_of_node
+from olympia_cli.tree.load import bounds
 
 MOST_NODES = 2000
 """So many nodes are read, at most, to name what one damaged file hits."""
@@ -64,13 +66,13 @@ class Objects:
             complete = remains.complete
             found.update(key for key, _ in remains.entries)
             for child in remains.children:
-                found.update(self._below(child))
+                found.update(key for keys in self._below(child) for key in keys or ())
         if complete:
             return Hit(self._named(sorted(found)))
         low, high = self._bounds(path)
         for version in _nearest(versions, candidates):
             root = self._root_path(version)
-            keys = self._in_range(root, low, high, avoid=path) if root != path else None
+            keys = self._in_range(root, low, high) if root != path else None
             if keys is None:
                 continue
             objects = set(self._named(found.union(keys)))
@@ -89,11 +91,7 @@ class Objects:
             data = self._files.read(path)
             actions = read_actions(data, path) if isinstance(data, bytes) else None
             objects = follow_names(objects, actions or ())
-        return {one for one in objects if self._between(one, low, high)}
-
-    def _between(self, name: ObjectName, low: str | None, high: str | None) -> bool:
-        key = self._key(name)
-        return (low is None or key > low) and (high is None or key < high)
+        return {name for name in objects if _between(self._key(name), low, high)}
 
     def _key(self, name: ObjectName) -> str:
         try:
@@ -126,15 +124,16 @@ class Objects:
 
     def reached(self, root: int | None) -> list[int]:
         """The nodes of the tree below a node, by the graph alone."""
-        if root is None:
-            return []
-        seen, waiting = {root}, [root]
-        while waiting:
-            for child in self._graph.children[waiting.pop()]:
-                if child != NOWHERE and child not in seen:
-                    seen.add(child)
-                    waiting.append(child)
-        return sorted(seen)
+        children = self._graph.children
+        known = {NOWHERE} if root is None else {NOWHERE, root}
+
+        def visit(_: int, below: Iterable[int]) -> set[int]:
+            new = set(below) - known
+            known.update(new)
+            return new
+
+        levels = descend(known - {NOWHERE}, lambda level: ((at, children[at]) for at in level), visit, at_once=None)
+        return sorted(number for level in levels for number in level)
 
     def name(self, key: str) -> ObjectName | None:
         try:
@@ -161,18 +160,29 @@ class Objects:
             self._nodes[path] = read_node(self._files, path, self._java)
         return self._nodes[path]
 
-    def _below(self, path: str) -> Iterator[str]:
-        """All keys of a subtree, as far as it can be read."""
-        seen, waiting = {path}, [path]
-        while waiting and len(seen) <= MOST_NODES:
-            node = self._node(waiting.pop())
+    def _below(self, top: str, low: str | None = None, high: str | None = None) -> Iterator[list[str] | None]:
+        """The keys of a tree between two keys, those of each node in turn; None for a node that cannot be read, or that
+        is one too many."""
+        known = {top}
+        read: list[Node | None] = []
+
+        def look(paths: Sequence[str]) -> Iterator[tuple[str, Node | None]]:
+            return ((path, self._node(path) if len(known) <= MOST_NODES else None) for path in paths)
+
+        def visit(_: str, node: Node | None) -> Iterator[str]:
+            read.append(node)
             if node is None:
-                continue
-            yield from node.keys
-            for child in node.children:
-                if isinstance(child, str) and child not in seen:
-                    seen.add(child)
-                    waiting.append(child)
+                return
+            for at, child in enumerate(node.children):
+                after, before = bounds(node, at, None, None)
+                apart = (high and after and after >= high) or (low and before and before <= low)
+                if not apart and isinstance(child, str) and child not in known:
+                    known.add(child)
+                    yield child
+
+        for _ in descend([top], look, visit, at_once=1):
+            node = read.pop()
+            yield None if node is None else [key for key in node.keys if _between(key, low, high)]
 
     def _bounds(self, path: str) -> tuple[str | None, str | None]:
         """The keys around the pointers that lead to a node, up to the root."""
@@ -196,23 +206,18 @@ class Objects:
             number = parent
         return low, high
 
-    def _in_range(self, root: str, low: str | None, high: str | None, avoid: str) -> list[str] | None:
+    def _in_range(self, root: str, low: str | None, high: str | None) -> list[str] | None:
         """The keys of a version between two keys; None when not all of them can be read."""
         found: list[str] = []
-        seen, waiting = {root}, [root]
-        while waiting:
-            path = waiting.pop()
-            node = self._node(path) if path != avoid and len(seen) <= MOST_NODES else None
-            if node is None:
+        for keys in self._below(root, low, high):
+            if keys is None:
                 return None
-            found += [key for key in node.keys if (low is None or key > low) and (high is None or key < high)]
-            for at, child in enumerate(node.children):
-                before = high is not None and at > 0 and node.keys[at - 1] >= high
-                behind = low is not None and at < len(node.keys) and node.keys[at] <= low
-                if not before and not behind and isinstance(child, str) and child not in seen:
-                    seen.add(child)
-                    waiting.append(child)
+            found += keys
         return found
+
+
+def _between(key: str, low: str | None, high: str | None) -> bool:
+    return (low is None or key > low) and (high is None or key < high)
 
 
 def _nearest(versions: Ranges, candidates: Sequence[int]) -> list[int]:

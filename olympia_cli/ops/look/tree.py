@@ -109,13 +109,16 @@ class Shape:
     def damaged_count(self) -> int:
         return sum(level.damaged for level in self.levels)
 
+    def fill(self, keys: float) -> float | None:
+        # a faulty writer may have given an order that no tree has
+        return None if self.order is None or self.order < 2 else keys / (self.order - 1)
+
     def fills(self, level: TreeLevel) -> tuple[float | None, float | None, float | None]:
         """The least, the average and the most."""
         sound = level.nodes - level.damaged
-        if self.order is None or not sound:
+        if not sound:
             return None, None, None
-        most = self.order - 1
-        return (level.fewest or 0) / most, level.keys / sound / most, level.most / most
+        return self.fill(level.fewest or 0), self.fill(level.keys / sound), self.fill(level.most)
 
     def describe(self) -> dict[str, Any]:
         levels = []
@@ -216,7 +219,7 @@ class _Survey:
         if node is not None:
             shown.keys = len(node.keys)
             shown.is_leaf = node.is_leaf
-            shown.fill = shown.keys / (shape.order - 1) if shape.order is not None and shape.order > 1 else None
+            shown.fill = shape.fill(shown.keys)
             if node.keys:
                 shown.first, shown.last = self._name(node.keys[0]), self._name(node.keys[-1])
         while len(shape.levels) < shown.level:
