@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from olympia_cli.format.salvage import Problem
+    from olympia_cli.ops.look.dump_values import NodeDump, PivotRow
     from olympia_cli.ops.look.follow_key import Way
-    from olympia_cli.ops.look.node_dump import NodeDump, PivotRow
 
 RAW_KEY_WIDTH = 110
 """Narrower terminals have no room for the keys beside the names."""

@@ -18,7 +18,7 @@ from olympia_cli.format.paths import root_path
 from olympia_cli.names import NamespaceName, TableName
 from olympia_cli.ops.look.dump_node import read_target
 from olympia_cli.ops.look.follow_key import follow_key
-from olympia_cli.ops.look.node_keys import Wanted
+from olympia_cli.ops.look.node_keys import KeyTarget
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import EMOJI, Run, Sample, run_here
 
@@ -342,7 +342,7 @@ def test_values_are_data(run: Run, tmp_path: Path) -> None:
 def test_a_way_of_any_width(width: int, made: Path) -> None:
     catalog = Catalog(LocalStore(str(made)))
     for name in ("sales.t9", "sales.nope"):
-        way = follow_key(catalog, "latest", Wanted.parse(name))
+        way = follow_key(catalog, "latest", KeyTarget.parse(name))
         text = drawn(lambda console: draw_way(console, way), width)  # noqa: B023
         assert ("NOT FOUND" in text) == (name == "sales.nope")
 

@@ -12,9 +12,9 @@ from olympia_cli.cli.escape import visible
 from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
+    from olympia_cli.ops.look.dump_values import NodeDump
     from olympia_cli.ops.look.follow_key import Way
-    from olympia_cli.ops.look.node_dump import NodeDump
-    from olympia_cli.ops.look.node_keys import Wanted
+    from olympia_cli.ops.look.node_keys import KeyTarget
     from olympia_cli.ops.look.node_target import NodeBytes
 
 EXAMPLES = [
@@ -62,7 +62,7 @@ def run(
     code is 40 when the file is damaged.
     """
     from olympia_cli.errors import InvalidOption
-    from olympia_cli.ops.look.node_keys import Wanted
+    from olympia_cli.ops.look.node_keys import KeyTarget
 
     session = Session(ctx)
     if key is not None and follow is not None:
@@ -71,9 +71,9 @@ def run(
     if follow is not None:
         if is_file:
             raise InvalidOption("--follow needs a catalog, and a file is alone", hint="give a version instead")
-        _follow(session, target, Wanted.parse(follow))
+        _follow(session, target, KeyTarget.parse(follow))
         return
-    wanted = None if key is None else Wanted.parse(key)
+    wanted = None if key is None else KeyTarget.parse(key)
     if is_file:
         from olympia_cli.ops.look.dump_node import dump_node
 
@@ -127,7 +127,7 @@ def _end(dump: NodeDump, alone: bool) -> None:
         raise Unsupported(f"{dump.path}: {dump.unsupported}")
 
 
-def _follow(session: Session, target: str, wanted: Wanted) -> None:
+def _follow(session: Session, target: str, wanted: KeyTarget) -> None:
     from olympia_cli.errors import Damaged
     from olympia_cli.ops.look.follow_key import follow_key
 
@@ -205,7 +205,7 @@ def _action_name(action: dict[str, Any]) -> Any:
         return None
 
 
-def _not_found(wanted: Wanted, message: str, hint: str) -> Exception:
+def _not_found(wanted: KeyTarget, message: str, hint: str) -> Exception:
     from olympia_cli.errors import NamespaceNotFound, TableNotFound, ViewNotFound
 
     if wanted.raw is None:

@@ -12,16 +12,16 @@ from olympia_cli.format.keys import KeyCodec, utf16_units
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.names import ObjectName
 from olympia_cli.ops.look.describe import describe_name, describe_object
-from olympia_cli.ops.look.dump_node import catalog_sizes, dump_node
-from olympia_cli.ops.look.node_dump import NodeDump, PivotRow, describe_problem
-from olympia_cli.ops.look.node_keys import Wanted
-from olympia_cli.ops.look.node_target import NodeBytes, find_node
+from olympia_cli.ops.look.dump_node import dump_node
+from olympia_cli.ops.look.dump_values import NodeDump, PivotRow, describe_problem
+from olympia_cli.ops.look.node_keys import KeyTarget
+from olympia_cli.ops.look.node_target import NodeBytes, catalog_sizes, find_node
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import MAX_DEPTH
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class WayStep:
     """A node on the way: the row that is the key, or whose child is next, and the row behind it."""
 
     dump: NodeDump
@@ -51,7 +51,7 @@ class Way:
     version: int | None
     key: str
     name: ObjectName | None
-    steps: list[Step] = field(default_factory=list)
+    steps: list[WayStep] = field(default_factory=list)
     value: str | None = None
     definition: dict[str, Any] | None = None
     broken: list[tuple[str, str]] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Way:
         }
 
 
-def follow_key(catalog: Catalog, target: str, wanted: Wanted) -> Way:
+def follow_key(catalog: Catalog, target: str, wanted: KeyTarget) -> Way:
     """The way from a node, usually a root, to what is wanted; of several meanings the first that is there."""
     file = find_node(catalog, target)
     sizes = catalog_sizes(catalog.store, file)
@@ -140,7 +140,7 @@ def _follow(store: Store, top: NodeDump, key: str, name: ObjectName | None) -> W
         dump = dump_node(NodeBytes(child, data, top.java), top.sizes)
 
 
-def _step(dump: NodeDump, key: str) -> Step:
+def _step(dump: NodeDump, key: str) -> WayStep:
     """Where the key is in the node: the last row at or before it."""
     wanted = utf16_units(key) if dump.java else key
     taken: PivotRow | None = None
@@ -151,13 +151,13 @@ def _step(dump: NodeDump, key: str) -> Step:
             continue
         own = utf16_units(row.key) if dump.java else row.key
         if own == wanted:
-            return Step(dump, row, None, True)
+            return WayStep(dump, row, None, True)
         if own < wanted:
             taken = row
     behind = None
     if taken is not None:
         behind = next((row for row in dump.pivot if row.at == taken.at + 1), None)
-    return Step(dump, taken, behind, False)
+    return WayStep(dump, taken, behind, False)
 
 
 def _read_definition(store: Store, way: Way) -> None:

@@ -29,7 +29,7 @@ def expand_key(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class KeyTarget:
     """What a person asks for: a key, or names that it may stand for, the likeliest first."""
 
     text: str
@@ -37,7 +37,7 @@ class Wanted:
     names: tuple[ObjectName, ...]
 
     @classmethod
-    def parse(cls, text: str) -> Wanted:
+    def parse(cls, text: str) -> KeyTarget:
         if _RAW.match(text):
             return cls(text, expand_key(text), ())
         names: list[ObjectName] = []

@@ -1,4 +1,4 @@
-"""Which node file a person means, found without decoding it: a damaged root is what one wants to look at."""
+"""Which node file a person means, and its catalog's sizes, without decoding it: people look at damaged roots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from olympia_cli.catalog.references import oldest_version, resolve
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile, read_hints, read_latest, read_root
 from olympia_cli.errors import Damaged, InvalidOption, OlympiaError, PathMissing, VersionNotFound
-from olympia_cli.format.paths import JAVA_WIDTH, FileKind, file_kind, parse_root_path
+from olympia_cli.format.definitions import decode, sizes_of
+from olympia_cli.format.keys import CATALOG_DEF
+from olympia_cli.format.node import Sizes
+from olympia_cli.format.paths import JAVA_WIDTH, FileKind, check_pointer, file_kind, parse_root_path
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.format.salvage import salvage
 from olympia_cli.names import AtVersion, Latest, Oldest, Reference, parse_reference
 from olympia_cli.storage.protocol import Store
 
@@ -111,21 +116,36 @@ def is_java(store: Store) -> bool:
         return False
 
 
+def catalog_sizes(store: Store, file: NodeBytes) -> Sizes | None:
+    """Order and name sizes of the catalog that a file is in, from wherever they can still be had."""
+    try:
+        if parse_root_path(file.path) is None:
+            file = _of_root(read_latest(store))
+        remains = salvage(file.data)
+        paths = [value for key, value, _ in remains.rows if key == CATALOG_DEF and isinstance(value, str)]
+        if remains.sizes is not None or not paths:
+            return remains.sizes
+        data = store.read(check_pointer(paths[0], file.path))
+        return sizes_of(decode(CatalogDef, data, paths[0]))
+    except OlympiaError:
+        return None
+
+
 def _complete(store: Store, short: str) -> str:
     """The one path that begins so."""
     if file_kind(short) in (FileKind.NODE, FileKind.ROOT):
         return short
-    found = sorted(
+    paths = sorted(
         file.path
         for file in islice(store.list(short), 10_000)
         if file_kind(file.path) in (FileKind.NODE, FileKind.ROOT)
     )
-    if not found:
+    if not paths:
         raise PathMissing(f"no node file in {store.uri} begins with {short[:80]!a}", hint="give more or other digits")
-    if len(found) > 1:
-        shown = ", ".join(found[:_MAX_CANDIDATES]) + (", …" if len(found) > _MAX_CANDIDATES else "")
-        raise InvalidOption(f"{short[:80]!a} is ambiguous: {len(found)} files begin so", hint=f"choose one of {shown}")
-    return found[0]
+    if len(paths) > 1:
+        shown = ", ".join(paths[:_MAX_CANDIDATES]) + (", …" if len(paths) > _MAX_CANDIDATES else "")
+        raise InvalidOption(f"{short[:80]!a} is ambiguous: {len(paths)} files begin so", hint=f"choose one of {shown}")
+    return paths[0]
 
 
 def _without_ellipsis(text: str) -> str:

@@ -15,8 +15,7 @@ from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.format.node_file import decode_node, decode_root
 from olympia_cli.format.paths import check_pointer
-from olympia_cli.ops.look.dump_node import catalog_sizes
-from olympia_cli.ops.look.node_target import NodeBytes
+from olympia_cli.ops.look.node_target import NodeBytes, catalog_sizes
 from olympia_cli.ops.walk.descend import descend
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import bounds, check_depth, check_range

@@ -23,10 +23,10 @@ from olympia_cli.tree.edit import max_keys, min_keys
 
 _ROOT_INSIDE = "it is the root of a version, and stands inside a tree"
 
-Named = tuple[str, Kind, str]
+DefinitionName = tuple[str, Kind, str]
 """The path of a definition, the kind of its object, and the key that names it."""
 
-Marked = tuple[str, Flaw]
+FlawedPath = tuple[str, Flaw]
 """A path, and what is wrong there."""
 
 
@@ -47,8 +47,8 @@ class NodeFacts:
     children: tuple[str | None, ...] = ()
     has: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
-    names: tuple[Named, ...] = ()
-    marks: tuple[Marked, ...] = ()
+    names: tuple[DefinitionName, ...] = ()
+    marks: tuple[FlawedPath, ...] = ()
 
     @property
     def flaw(self) -> Flaw | None:
@@ -90,7 +90,7 @@ class NodeRules:
         """The top of a tree; of one that cannot be decoded its bytes are given."""
         return self._remains(path, node, []) if isinstance(node, bytes) else self._facts(path, node, True, True, [])
 
-    def _facts(self, path: str, node: Node, is_root: bool, verified: bool, marks: list[Marked]) -> NodeFacts:
+    def _facts(self, path: str, node: Node, is_root: bool, verified: bool, marks: list[FlawedPath]) -> NodeFacts:
         marks += self._check_fill(node, path, is_root)
         has, needs, names = self._entries(node, path, marks)
         children: list[str | None] = []
@@ -111,7 +111,7 @@ class NodeRules:
             path, True, verified, is_root, node.is_leaf, node.keys, tuple(children), has, needs, names, tuple(marks)
         )
 
-    def _check_fill(self, node: Node, path: str, is_root: bool) -> Iterable[Marked]:
+    def _check_fill(self, node: Node, path: str, is_root: bool) -> Iterable[FlawedPath]:
         if self.order is None or self.java:
             return
         count, most, fewest = len(node.keys), max_keys(self.order), min_keys(self.order)
@@ -126,13 +126,13 @@ class NodeRules:
             yield path, Flaw("F211", reason)
 
     def _entries(
-        self, node: Node, path: str, marks: list[Marked]
-    ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[Named, ...]]:
+        self, node: Node, path: str, marks: list[FlawedPath]
+    ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[DefinitionName, ...]]:
         if self.keys is None:
             return (), (), ()
         has: list[str] = []
         needs: list[str] = []
-        names: list[Named] = []
+        names: list[DefinitionName] = []
         decode = self.keys.decode
         bad: list[str] = []
         for key, value in zip(node.keys, node.values, strict=True):
@@ -160,10 +160,10 @@ class NodeRules:
             marks.append((path, Flaw("F215", f"the key {bad[0].strip()[:60]!a} is of no object{more}")))
         return tuple(has), tuple(needs), tuple(names)
 
-    def _remains(self, path: str, data: bytes, marks: list[Marked]) -> NodeFacts:
+    def _remains(self, path: str, data: bytes, marks: list[FlawedPath]) -> NodeFacts:
         """What can still be read of a damaged node: what it leads to is not lost, and not an orphan."""
         children: tuple[str, ...] = ()
-        names: tuple[Named, ...] = ()
+        names: tuple[DefinitionName, ...] = ()
         if data:
             remains = remains_of_node(data, self.keys)
             children = tuple(path for path in remains.children if file_kind(path) is FileKind.NODE)

@@ -12,9 +12,9 @@ from olympia_cli.format.lz4 import unpack_prefix
 from olympia_cli.format.node_file import digest
 from olympia_cli.format.salvage import LOST, salvage
 from olympia_cli.names import NamespaceName, TableName
-from olympia_cli.ops.look.dump_node import catalog_sizes, dump_node, read_target
-from olympia_cli.ops.look.node_keys import Wanted, compact_key, expand_key
-from olympia_cli.ops.look.node_target import NodeBytes
+from olympia_cli.ops.look.dump_node import dump_node, read_target
+from olympia_cli.ops.look.node_keys import KeyTarget, compact_key, expand_key
+from olympia_cli.ops.look.node_target import NodeBytes, catalog_sizes
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.java_catalog import sample
@@ -276,8 +276,8 @@ def test_compact_keys_paste_back() -> None:
         assert expand_key(compact_key(key)) == key
     assert compact_key("C===sales" + " " * 95 + "orders" + " " * 94) == "C===sales +95 orders +94"
     assert expand_key("C===sales" + " " * 95 + "orders") == "C===sales" + " " * 95 + "orders"
-    assert Wanted.parse("a.t").names[0] == TableName("a", "t")
-    assert Wanted.parse('"a.b"').names == (NamespaceName("a.b"),)
+    assert KeyTarget.parse("a.t").names[0] == TableName("a", "t")
+    assert KeyTarget.parse('"a.b"').names == (NamespaceName("a.b"),)
 
 
 def test_lz4_prefixes() -> None:

@@ -23,25 +23,25 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
 from olympia_cli.format.salvage import LOST, Cell, Cells, Lost, Problem, Salvage
 from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName
 from olympia_cli.ops.look.describe import describe_action, describe_name
-from olympia_cli.ops.look.node_dump import ActionRow, Digest, NodeDump, PivotRow
+from olympia_cli.ops.look.dump_values import ActionRow, DigestState, NodeDump, PivotRow
 
 _OBJECT_KEY = re.compile("[BCD]===")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _SPACES = re.compile(" +")
 
 
-def read_rows(dump: NodeDump, found: Salvage) -> None:
+def read_rows(dump: NodeDump, remains: Salvage) -> None:
     """Fill in what the rows say."""
-    _Reader(dump, found).read()
+    _Reader(dump, remains).read()
 
 
 class _Reader:
     """Takes rows for what they most probably are, and notes what does not fit."""
 
-    def __init__(self, dump: NodeDump, found: Salvage) -> None:
+    def __init__(self, dump: NodeDump, remains: Salvage) -> None:
         self._dump = dump
-        self._found = found
-        self._rows = found.rows
+        self._remains = remains
+        self._rows = remains.rows
         self._leftmost = 0
         """The row without a key before the first key; the row before the first key where there is none."""
         self._codec: KeyCodec | None = None
@@ -111,18 +111,18 @@ class _Reader:
             return total
         text = self._dump.system.get(N_KEYS)
         first = self._leftmost + 1
-        seen = next((at for at in range(first, total) if _is_action(self._rows[at])), total)
-        while seen > first and self._rows[seen - 1] == (None, None, None):
-            seen -= 1
+        end = next((at for at in range(first, total) if _is_action(self._rows[at])), total)
+        while end > first and self._rows[end - 1] == (None, None, None):
+            end -= 1
         if text is None or not _is_number(text):
             self._note(f"its {N_KEYS} is missing" if text is None else f"its {N_KEYS} is {text[:40]!a}, not a number")
-            return seen
+            return end
         counted = first + int(text)
-        if counted < seen and not any(_is_pivot(row) for row in self._rows[counted:seen]):
+        if counted < end and not any(_is_pivot(row) for row in self._rows[counted:end]):
             return counted
-        if counted != seen and start < total:
-            self._note(f"its pivot table has {max(0, seen - first):,} keys, but {N_KEYS} says {int(text):,}")
-        return seen
+        if counted != end and start < total:
+            self._note(f"its pivot table has {max(0, end - first):,} keys, but {N_KEYS} says {int(text):,}")
+        return end
 
     def _pivot(self, start: int, end: int) -> None:
         padding = 0
@@ -243,15 +243,15 @@ class _Reader:
 
     def _digests(self, end: int) -> None:
         dump = self._dump
-        dump.digest = _compare(self._rows[:end], self._found.digest)
-        dump.actions_digest = _compare(self._rows[end:], self._found.actions_digest)
+        dump.digest = _compare(self._rows[:end], self._remains.digest)
+        dump.actions_digest = _compare(self._rows[end:], self._remains.actions_digest)
         if dump.digest == "mismatch":
             self._note("its rows are not what its digest says")
         if dump.actions_digest == "mismatch":
             self._note("its action rows are not what their digest says")
 
 
-def _compare(rows: Sequence[Cells], expected: str | None) -> Digest:
+def _compare(rows: Sequence[Cells], expected: str | None) -> DigestState:
     if expected is None:
         return "absent"
     return "verified" if _is_whole(rows) and digest(rows) == expected else "mismatch"

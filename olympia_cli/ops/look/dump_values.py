@@ -11,7 +11,7 @@ from olympia_cli.format.salvage import Problem
 from olympia_cli.names import ObjectName
 from olympia_cli.ops.look.describe import describe_name
 
-Digest = Literal["verified", "mismatch", "absent"]
+DigestState = Literal["verified", "mismatch", "absent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class NodeDump:
     sizes: Sizes | None = None
     pivot: list[PivotRow] = field(default_factory=list)
     actions: list[ActionRow] = field(default_factory=list)
-    digest: Digest = "absent"
-    actions_digest: Digest = "absent"
+    digest: DigestState = "absent"
+    actions_digest: DigestState = "absent"
     problems: list[Problem] = field(default_factory=list)
     unsupported: str = ""
 
