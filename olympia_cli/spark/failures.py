@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from olympia_cli import errors
 from olympia_cli.errors import ExecutorUnprepared, OlympiaError, SparkFailed, SparkUnreachable, StorageDenied
+from olympia_cli.ops.walk.files import StoreFailure
 
 _CARRIED = re.compile(r"^(?:.*\s)?olympia_cli\.spark\.failures\.Carried: (\{.+\})$", re.MULTILINE)
 _OURS = re.compile(r"^(?:.*\s)?olympia_cli\.errors\.(\w+): (.+)$", re.MULTILINE)
@@ -57,6 +58,17 @@ class Carried(Exception):
 def carried(error: OlympiaError) -> Carried:
     """What a task raises, so that the driver has it as it was."""
     return Carried(json.dumps({"name": error.name, **vars(error)}))
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """What a task raises on purpose is carried to the driver as it is, the store's own failure included."""
+    try:
+        yield
+    except StoreFailure as failure:
+        raise carried(failure.error) from None
+    except OlympiaError as error:
+        raise carried(error) from None
 
 
 def _unpacked(values: dict[str, str]) -> OlympiaError:

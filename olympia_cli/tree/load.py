@@ -83,7 +83,7 @@ def bounds(node: Node, at: int, low: str | None, high: str | None) -> tuple[str 
 def check_depth(depth: int, child: Child) -> None:
     """Raise Damaged when a path through the tree does not end."""
     if depth > MAX_DEPTH:
-        raise Damaged("F213", _named(child), f"the tree is deeper than {MAX_DEPTH} levels")
+        raise Damaged("F210", _named(child), f"the tree is deeper than {MAX_DEPTH} levels")
 
 
 def check_level(node: Node, child: Child, neighbour: Node) -> None:

@@ -41,10 +41,10 @@ from olympia_cli.ops.export.copy import (
 from olympia_cli.ops.export.files import CopyFiles, FileCount, create_all, not_whole
 from olympia_cli.ops.export.note import Mode, Note, Scope, new_note, read_note, resume_words
 from olympia_cli.ops.export.verify import ExportEngine, local_engine, verify_export
-from olympia_cli.ops.fsck.chain import Chain, ChainRoot
+from olympia_cli.ops.fsck.chain import Chain, ChainReader, ChainRoot
 from olympia_cli.ops.fsck.version import errors_of, examine_version
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.walk.files import StoreFailure
+from olympia_cli.ops.walk.files import Files, StoreFailure
 from olympia_cli.storage.exclusive import check_exclusive_create
 from olympia_cli.storage.protocol import Store
 
@@ -238,17 +238,9 @@ def _copy(
     engine: ExportEngine,
 ) -> FileCount:
     """Step 3: how much was copied. Damaged when the version is not whole, by the verdict of fsck."""
-    oldest = expired_before(latest.definition)
-    chain = Chain(
-        list(range(oldest, latest.version + 1)),
-        WIDTH,
-        oldest=oldest,
-        reference=latest.definition,
-        reference_version=latest.version,
-        sizes=latest.sizes,
-    )
+    chain = _chain(latest)
     file = snapshot.file
-    chain.ahead[file.version] = ChainRoot(file.version, file.path, file.data, snapshot.root, None)
+    chain.ahead = {file.version: ChainRoot(file.version, file.path, file.data, snapshot.root, None)}
     replaced = None if note.definition is None else snapshot.root.catalog_def
     files = CopyFiles(note.scope, catalog.store, dest, fresh=fresh, replaced=replaced, progress=progress)
     try:
@@ -266,6 +258,16 @@ def _copy(
     data = own_definition_file(snapshot, note.definition)
     create_all(dest, {note.definition: data}, fresh)
     return files.copied + FileCount(1, len(data))
+
+
+def _chain(latest: Snapshot) -> Chain:
+    """The versions of a catalog, and what most of them say that it is."""
+    oldest = expired_before(latest.definition)
+    chain = Chain(list(range(oldest, latest.version + 1)), WIDTH, oldest=oldest)
+    ChainReader(Files(latest.store, lambda: False), chain).find_reference()
+    # what the export has is read on its own way
+    chain.catalogs = {}
+    return chain
 
 
 def _write_root(dest: Store, note: Note, path: str, data: bytes) -> None:

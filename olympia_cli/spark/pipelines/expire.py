@@ -11,6 +11,7 @@ from olympia_cli.ops.expire.files import Going, GoingTotals
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.survey import SHOWN, KeptRoots
 from olympia_cli.ops.expire.sweep import FileFate, Sweep
+from olympia_cli.ops.walk.facts import NodeRules
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines.expire_files import SparkFiles, frame_of
@@ -38,7 +39,10 @@ class SparkSurveyor:
         """The executors read the roots themselves."""
         engine, stack, progress = self.engine, self.stack, planner.progress
         with explained():
-            walk = Walk(engine.spark, engine.catalog, sweep, stack, partitions=engine.partitions, progress=progress)
+            rules = NodeRules.of(planner.head)
+            walk = Walk(
+                engine.spark, engine.catalog, sweep, rules, stack, partitions=engine.partitions, progress=progress
+            )
             notes: tuple[str, ...] = ()
             facts = [known(walk.live, reached="true")]
             if resting := sweep.resting_versions:

@@ -20,8 +20,9 @@ from olympia_cli.ops.walk.facts import look_at_definition
 from olympia_cli.ops.walk.files import Files, Place
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.spark.batches import text
+from olympia_cli.spark.failures import failures
 from olympia_cli.spark.pipelines.cut import cut
-from olympia_cli.spark.pipelines.fsck_walk import FilesPlace, failures, key_code
+from olympia_cli.spark.pipelines.fsck_walk import FilesPlace, key_code
 from olympia_cli.spark.pipelines.live import apart
 from olympia_cli.spark.pipelines.place import pieces, rows_of
 

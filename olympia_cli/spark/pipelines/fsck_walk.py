@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from hashlib import blake2b
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from olympia_cli.errors import OlympiaError
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import parse_root_path
 from olympia_cli.ops.fsck.chain import ROOTS_AT_ONCE, CatalogFile, Chain, ChainReader, ChainRoot
@@ -23,9 +22,9 @@ from olympia_cli.ops.fsck.findings import ranges
 from olympia_cli.ops.fsck.roots import RootChecks, RootNotes
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.facts import NodeFacts, NodeRules
-from olympia_cli.ops.walk.files import Files, Place, StoreFailure
+from olympia_cli.ops.walk.files import Files, Place
 from olympia_cli.spark.batches import text
-from olympia_cli.spark.failures import carried
+from olympia_cli.spark.failures import failures
 from olympia_cli.spark.pipelines.cut import cut
 from olympia_cli.spark.pipelines.live import apart
 from olympia_cli.spark.pipelines.place import rows_of
@@ -248,17 +247,6 @@ def _look_at_nodes(asked: Asked, level: int, batches: Iterable[pa.RecordBatch]) 
 
     with failures(), closing(asked.place.files()) as files:
         yield from _batches(asked, look(files), level)
-
-
-@contextmanager
-def failures() -> Iterator[None]:
-    """What a task raises on purpose is carried to the driver as it is, the store's own failure included."""
-    try:
-        yield
-    except StoreFailure as failure:
-        raise carried(failure.error) from None
-    except OlympiaError as error:
-        raise carried(error) from None
 
 
 def _batches(asked: Asked, found: Iterable[tuple[NodeFacts, int | None, int]], level: int) -> Iterator[pa.RecordBatch]:

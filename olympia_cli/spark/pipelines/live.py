@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -20,16 +21,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from olympia_cli.errors import Damaged, PathMissing, StoreError
-from olympia_cli.format.definitions import CLASSES, decode
-from olympia_cli.format.keys import kind_of_key
-from olympia_cli.format.node import Node
-from olympia_cli.format.node_file import decode_node, decode_root
+from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import check_pointer, parse_root_path, root_path
-from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind
 from olympia_cli.ops.expire.sweep import Sweep
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.walk.facts import NodeFacts, NodeRules, look_at_definition
+from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.ops.walk.reach import path_digest
+from olympia_cli.spark.failures import failures
 from olympia_cli.spark.pipelines.place import PARTITIONS, CatalogPlace, rows_of
 from olympia_cli.tree.load import MAX_DEPTH
 
@@ -68,6 +68,7 @@ class Walk:
         spark: SparkSession,
         catalog: CatalogPlace,
         sweep: Sweep,
+        rules: NodeRules,
         stack: ExitStack,
         *,
         partitions: int = PARTITIONS,
@@ -75,7 +76,7 @@ class Walk:
         progress: Progress = SILENT,
     ) -> None:
         self._spark = spark
-        self._catalog = catalog
+        self._place = LivePlace(catalog, rules)
         self._stack = stack
         self._partitions = partitions
         self._definitions = definitions
@@ -84,7 +85,7 @@ class Walk:
         roots = self._versions(sweep.oldest, sweep.latest + 1, "")
         if sweep.pins:
             pins = spark.createDataFrame([(path,) for path in sweep.pins], "path string")
-            roots = roots.union(pins.mapInArrow(partial(_follow_pins, catalog), _FOUND))
+            roots = roots.union(pins.mapInArrow(partial(_follow_pins, self._place), _FOUND))
         self._found = self._follow(roots)
         self.live = self._found.select("path", "kind")
         """The path and kind of each file that stays."""
@@ -104,7 +105,7 @@ class Walk:
     def _versions(self, first: int, end: int, remark: str) -> DataFrame:
         """The roots and what they point to; the remark is what is said of one that is missing."""
         versions = self._spark.range(first, end, 1, max(1, min(self._partitions, end - first)))
-        return versions.mapInArrow(partial(_follow_versions, self._catalog, remark), _FOUND)
+        return versions.mapInArrow(partial(_follow_versions, self._place, remark), _FOUND)
 
     def _follow(self, found: DataFrame) -> DataFrame:
         for _ in range(MAX_DEPTH):
@@ -113,12 +114,12 @@ class Walk:
             if not number:
                 break
             self._progress.phase("reading nodes", number)
-            found = found.mapInArrow(partial(_read_on, self._catalog, NODE), _FOUND)
+            found = found.mapInArrow(partial(_read_on, self._place, NODE), _FOUND)
         else:
-            raise Damaged("F213", self._catalog.uri, f"a tree is deeper than {MAX_DEPTH} levels")
+            raise Damaged("F210", self._place.catalog.uri, f"a tree is deeper than {MAX_DEPTH} levels")
         self._progress.phase("reading definitions" if self._definitions else "naming definitions")
         if self._definitions:
-            found = keep(found.mapInArrow(partial(_read_on, self._catalog, None), _FOUND), self._stack)
+            found = keep(found.mapInArrow(partial(_read_on, self._place, None), _FOUND), self._stack)
             # now, not when it is asked for: nothing is said to be dead before all that lives was read
             found.count()
         return found
@@ -129,6 +130,14 @@ class Walk:
         shared = found.repartition(self._partitions, "path")
         files = shared.groupBy("path", "kind").agg({"read": "max", "created": "max"})
         return files.selectExpr("path", "kind", "`max(read)` as read", "`max(created)` as created")
+
+
+@dataclass(frozen=True, slots=True)
+class LivePlace:
+    """What tasks are told: the catalog, and what its nodes are held to."""
+
+    catalog: CatalogPlace
+    rules: NodeRules
 
 
 def keep(frame: DataFrame, stack: ExitStack) -> DataFrame:
@@ -168,30 +177,30 @@ def together(frames: Iterable[DataFrame]) -> DataFrame:
 Row = tuple[str, str, bool, int | None]
 
 
-def _follow_versions(catalog: CatalogPlace, remark: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _follow_versions(place: LivePlace, remark: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     paths = (root_path(row["id"]) for row in rows_of(batches))
 
     def roots() -> Iterator[Row]:
-        for path, data in _read_all(catalog, paths):
-            data = _whole(path, data, f"version {parse_root_path(path)}{remark}")
-            yield from _of_root(data, path, version=True)
+        for path, data in _read_all(place, paths):
+            data = _whole("F101", path, data, f"version {parse_root_path(path)}{remark}")
+            yield from _of_root(place, data, path, version=True)
 
     return _as_batches(roots())
 
 
-def _follow_pins(catalog: CatalogPlace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _follow_pins(place: LivePlace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     paths = (row["path"] for row in rows_of(batches))
 
     def roots() -> Iterator[Row]:
-        for path, data in _read_all(catalog, paths):
+        for path, data in _read_all(place, paths):
             what = "a copy of a root that a transaction or an export needs"
             # whatever its name is, it is not here as a version
-            yield from _of_root(_whole(path, data, what), path, version=False)
+            yield from _of_root(place, _whole("F201", path, data, what), path, version=False)
 
     return _as_batches(roots())
 
 
-def _read_on(catalog: CatalogPlace, kind: str | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _read_on(place: LivePlace, kind: str | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Give back all rows, those that are now read as such, and what these point to. Nodes are read, or, with no kind,
     definitions; what was read before is not."""
     for batch in batches:
@@ -203,54 +212,55 @@ def _read_on(catalog: CatalogPlace, kind: str | None, batches: Iterable[pa.Recor
         unread = batch.filter(wanted)
         if unread.num_rows:
             paths, words = unread.column("path").to_pylist(), unread.column("kind").to_pylist()
-            found = _of_nodes(catalog, paths) if kind == NODE else _of_definitions(catalog, paths, words)
+            found = _of_nodes(place, paths) if kind == NODE else _of_definitions(place, paths, words)
             yield from _as_batches(found)
 
 
-def _of_nodes(catalog: CatalogPlace, paths: list[str]) -> Iterator[Row]:
-    for path, data in _read_all(catalog, paths):
-        node = decode_node(_whole(path, data, "a node of the tree"), path).node
+def _of_nodes(place: LivePlace, paths: list[str]) -> Iterator[Row]:
+    for path, data in _read_all(place, paths):
         yield path, NODE, True, None
-        yield from _pointers(node, path)
+        yield from _pointers(place.rules.look(path, _given(data)))
 
 
-def _of_definitions(catalog: CatalogPlace, paths: list[str], words: list[str]) -> Iterator[Row]:
+def _of_definitions(place: LivePlace, paths: list[str], words: list[str]) -> Iterator[Row]:
     """Each read and found whole."""
-    for (path, data), word in zip(_read_all(catalog, paths), words, strict=True):
-        kind = _KINDS[word]
-        what = "the catalog definition" if kind is Kind.CATALOG else f"the definition of a {kind.word}"
-        decode(CatalogDef if kind is Kind.CATALOG else CLASSES[kind], _whole(path, data, what), path)
+    for (path, data), word in zip(_read_all(place, paths), words, strict=True):
+        definition = look_at_definition(_KINDS[word], _given(data), path)
+        if isinstance(definition, Flaw):
+            raise Damaged(definition.code, path, definition.reason)
         yield path, word, True, None
 
 
-def _read_all(catalog: CatalogPlace, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
+def _read_all(place: LivePlace, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
     rest = iter(paths)
     while some := list(islice(rest, _FILES_AT_ONCE)):
-        yield from catalog.store.read_many(some)
+        yield from place.catalog.store.read_many(some)
 
 
-def _of_root(data: bytes, path: str, *, version: bool) -> Iterator[Row]:
+def _of_root(place: LivePlace, data: bytes, path: str, *, version: bool) -> Iterator[Row]:
     root = decode_root(data, path)
     yield path, ROOT, True, root.created_at_millis if version else None
     yield check_pointer(root.catalog_def, path), Kind.CATALOG.word, False, None
-    yield from _pointers(root.node, path)
+    yield from _pointers(place.rules.look_at_root(path, root.node))
 
 
-def _pointers(node: Node, holder: str) -> Iterator[Row]:
-    for key, value in zip(node.keys, node.values, strict=True):
-        if value is not None:
-            yield check_pointer(value, holder), kind_of_key(key, holder).word, False, None
-    for child in node.children:
-        if isinstance(child, str):
-            yield check_pointer(child, holder), NODE, False, None
+def _pointers(facts: NodeFacts) -> Iterator[Row]:
+    for path, flaw in facts.marks:
+        raise Damaged(flaw.code, path, flaw.reason)
+    for path, kind, _ in facts.names:
+        yield path, kind.word, False, None
+    for child in facts.children:
+        if child is not None:
+            yield child, NODE, False, None
 
 
 def _as_batches(found: Iterator[Row]) -> Iterator[pa.RecordBatch]:
     fresh = _fresh(found)
-    while rows := list(islice(fresh, _ROWS)):
-        columns = zip(*rows, strict=True)
-        arrays = [pa.array(column, one.type) for column, one in zip(columns, _ARROW, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+    with failures():
+        while rows := list(islice(fresh, _ROWS)):
+            columns = zip(*rows, strict=True)
+            arrays = [pa.array(column, one.type) for column, one in zip(columns, _ARROW, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 
 def _fresh(found: Iterator[Row]) -> Iterator[Row]:
@@ -267,9 +277,15 @@ def _fresh(found: Iterator[Row]) -> Iterator[Row]:
         yield row
 
 
-def _whole(path: str, data: bytes | StoreError, what: str) -> bytes:
+def _whole(code: str, path: str, data: bytes | StoreError, what: str) -> bytes:
+    data = _given(data)
     if isinstance(data, PathMissing):
-        raise Damaged("F201", path, f"{what} is missing")
-    if isinstance(data, Exception):
+        raise Damaged(code, path, f"{what} is missing")
+    return data
+
+
+def _given(data: bytes | StoreError) -> bytes | PathMissing:
+    """What a file holds, or that it is missing; the store's own failure is no damage."""
+    if isinstance(data, Exception) and not isinstance(data, PathMissing):
         raise data
     return data

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from olympia_cli.catalog.references import open_snapshot
 from olympia_cli.format.paths import file_kind, parse_root_path
+from olympia_cli.names import AtVersion
 from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.walk.facts import NodeRules
 from olympia_cli.spark.batches import arrow_schema
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
@@ -109,7 +112,10 @@ def dead_files(
     """
     engine = SparkEngine(spark, catalog, partitions)
     with explained(), ExitStack() as stack:
-        walk = Walk(spark, catalog, sweep, stack, partitions=partitions, definitions=definitions, progress=progress)
+        rules = NodeRules.of(open_snapshot(catalog.store, AtVersion(sweep.latest), 0))
+        walk = Walk(
+            spark, catalog, sweep, rules, stack, partitions=partitions, definitions=definitions, progress=progress
+        )
         at_rest = read_manifests(engine, sweep, stack).files
         progress.phase("listing all files")
         facts = listed(engine, sweep), known(walk.live, reached="true"), named(at_rest, sweep)
