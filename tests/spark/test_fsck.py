@@ -223,6 +223,16 @@ def test_the_data_of_tables(spark, tmp_path):
     assert shelf.catalog.snapshot().version == found.version
 
 
+def test_data_is_looked_at_once_when_older_versions_are(spark, tmp_path):
+    catalog = Catalog.create(LocalStore(str(tmp_path)))
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(ns("a"))
+    with catalog.transaction() as transaction:
+        transaction.create_table(table("a.t"), f"file://{tmp_path}/nowhere.metadata.json")
+    found = same(spark, tmp_path, level=Level.DATA, data=IcebergDataChecks())
+    assert [(one.code, one.versions) for one in found.findings] == [("F601", ((2, 2),))]
+
+
 def test_nodes_out_of_place_are_explained_by_the_local_engine(spark, tmp_path):
     sample = make_sample()
     store = sample.store()

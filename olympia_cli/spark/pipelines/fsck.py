@@ -91,6 +91,7 @@ class SparkFsck:
         self._engine = engine
         self._place = place if place is not None else engine.catalog
         self._reached_files: list[DataFrame] = []
+        self._data_looked_at = False
         self._chain_notes = RootNotes()
         """What was noted of the chain, before any version was followed."""
 
@@ -199,8 +200,9 @@ class SparkFsck:
         from olympia_cli.spark.pipelines.fsck_data import check_data
         from olympia_cli.spark.pipelines.fsck_tables import tables_of
 
-        if not into.data_files:
+        if not self._data_looked_at:
             # once: versions that are looked at later are looked at for the trees that they have
+            self._data_looked_at = True
             findings, checked = check_data(self._engine, tables_of(found, into.keys), progress=into.files.progress)
             into.data_findings += findings
             into.data_files = checked["data_files"]
