@@ -24,7 +24,7 @@ from olympia_cli.iceberg.data_parts import NO_METADATA, Below, Floor, Wrong, jud
 from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.iceberg.seen import Seen
 from olympia_cli.names import TableName
-from olympia_cli.ops.fsck.findings import Finding
+from olympia_cli.ops.fsck.data import DataFinding
 from olympia_cli.ops.progress import Progress
 
 TABLES_AT_ONCE = 256
@@ -49,7 +49,7 @@ class IcebergDataChecks:
     def data_files(self) -> int:
         return self.checked["data_files"]
 
-    def check(self, tables: Iterable[tuple[TableName, TableDef]], progress: Progress) -> Iterator[Finding]:
+    def check(self, tables: Iterable[tuple[TableName, TableDef]], progress: Progress) -> Iterator[DataFinding]:
         """What is wrong with the data of these tables; never raises on damage."""
         progress.phase("looking at table data")
         with closing(TableFiles(self._options, self._scheme)) as files:
@@ -99,7 +99,7 @@ class _Check:
         self._manifests: dict[str, _Part] = {}
         self._wanted: dict[str, _Wanted] = {}
 
-    def run(self, tables: Iterable[tuple[TableName, TableDef]]) -> Iterator[Finding]:
+    def run(self, tables: Iterable[tuple[TableName, TableDef]]) -> Iterator[DataFinding]:
         portion: dict[str, _Part] = {}
         for name, definition in tables:
             location = definition.iceberg_metadata_location

@@ -15,7 +15,8 @@ from typing import Generic, TypeVar
 from olympia_cli.iceberg.data_parts import UNSEEN, Wrong, store_of
 from olympia_cli.iceberg.seen import Seen
 from olympia_cli.names import TableName
-from olympia_cli.ops.fsck.findings import MAX_OBJECTS, Finding, finding
+from olympia_cli.ops.fsck.data import DataFinding
+from olympia_cli.ops.fsck.findings import MAX_OBJECTS, finding
 
 EACH = 20
 """So many findings of one code a table, and so many tables of a store that cannot be looked at."""
@@ -35,52 +36,71 @@ class _First(Generic[K, V]):
         self._order: list[K] = []
         self._values: dict[K, V] = {}
 
+    def get(self, key: K) -> V | None:
+        return self._values.get(key)
+
     def put(self, key: K, value: V) -> V | None:
-        """The value of a key, which is this one if it is new; None for a key that is not among the smallest."""
-        if key in self._values:
-            return self._values[key]
-        if len(self._order) >= self._most:
-            if key > self._order[-1]:
-                return None
-            del self._values[self._order.pop()]
+        """Add a new key. The value that is not among those of the smallest then, which may be this one."""
+        if len(self._order) >= self._most and key > self._order[-1]:
+            return value
         insort(self._order, key)
         self._values[key] = value
-        return value
+        return self._values.pop(self._order.pop()) if len(self._order) > self._most else None
 
     def __iter__(self) -> Iterator[tuple[K, V]]:
         return ((key, self._values[key]) for key in self._order)
 
 
 @dataclass(slots=True)
+class WrongFile:
+    """What is said of a file, and the metadata locations of one table that lead to it."""
+
+    message: str
+    locations: set[str] = field(default_factory=set)
+
+
 class WrongFiles:
-    """The files of a table that are wrong in the way of one code: their number, a metadata location of the table, and
-    of the first files what is said of them."""
+    """The files of a table that are wrong in the way of one code: their number, the first `most` of them, and the
+    metadata locations that lead to the rest."""
 
-    location: str
-    total: int = 0
-    first: _First[str, str] = field(default_factory=lambda: _First(EACH))
+    def __init__(self, most: int = EACH) -> None:
+        self.total = 0
+        self.first: _First[str, WrongFile] = _First(most)
+        self.rest: set[str] = set()
 
+    @property
+    def locations(self) -> set[str]:
+        return self.rest.union(*(file.locations for _, file in self.first))
 
-@dataclass(slots=True)
-class Unseen:
-    """The files of a table on one store that could not be looked at: their number, a metadata location of the table,
-    and the first file with the reason."""
-
-    location: str
-    path: str
-    reason: str
-    total: int = 0
+    def add(self, path: str, message: str, locations: Iterable[str]) -> None:
+        """A file, and more metadata that leads to it."""
+        file = self.first.get(path)
+        if file is not None:
+            file.locations.update(locations)
+            return
+        left_over = self.first.put(path, WrongFile(message, set(locations)))
+        if left_over is not None:
+            self.rest |= left_over.locations
 
 
 @dataclass(slots=True)
 class UnseenStore:
-    """Tables whose data on one store could not be looked at: their number, the first file with the reason, and what is
-    known of the first tables."""
+    """Tables whose data on one store could not be looked at: their number, the first file with the reason, and of the
+    first tables the first file and the rest."""
 
     path: str
     reason: str
     total: int = 0
-    first: _First[TableName, Unseen] = field(default_factory=lambda: _First(TABLES))
+    first: _First[TableName, WrongFiles] = field(default_factory=lambda: _First(TABLES))
+
+    def files(self, name: TableName) -> WrongFiles | None:
+        """What is known of a table, to be added to; None for one that is not among the first."""
+        known = self.first.get(name)
+        if known is None:
+            known = WrongFiles(1)
+            if self.first.put(name, known) is known:
+                return None
+        return known
 
 
 class DataFindings:
@@ -92,73 +112,72 @@ class DataFindings:
         self._taken = Seen(_REPORTED)
 
     def take(self, path: str, wrong: Wrong, tables: Iterable[tuple[TableName, str]]) -> None:
-        """A file is wrong; `tables` are those that it belongs to, each with its metadata. To hit a table in several
-        ways, or to be told of again, counts once."""
+        """A file is wrong; `tables` are those that it belongs to, each with metadata that leads to it. To hit a table
+        in several ways, or to be told of again, counts once."""
         for name, location in tables:
-            if wrong.code == UNSEEN:
-                self._take_unseen(path, wrong.message, name, location)
-                continue
-            found = self.files(name, wrong.code, location)
-            found.location = min(found.location, location)
-            if self._taken.add(f"{wrong.code}\0{path}\0{name}"):
-                found.total += 1
-                found.first.put(path, wrong.message)
+            unseen = wrong.code == UNSEEN
+            files = self._unseen(path, wrong.message, name) if unseen else self.files(name, wrong.code)
+            if files is not None:
+                files.add(path, wrong.message, [location])
+                files.total += self._taken.add(f"{wrong.code}\0{path}\0{name}")
 
-    def files(self, name: TableName, code: str, location: str) -> WrongFiles:
+    def files(self, name: TableName, code: str) -> WrongFiles:
         """What is known of a table, to be added to."""
-        return self._tables.setdefault((name, code), WrongFiles(location))
+        return self._tables.setdefault((name, code), WrongFiles())
 
     def store(self, uri: str, path: str, reason: str) -> UnseenStore:
         """What is known of a store, to be added to."""
         return self._stores.setdefault(uri, UnseenStore(path, reason))
 
-    def _take_unseen(self, path: str, reason: str, name: TableName, location: str) -> None:
+    def _unseen(self, path: str, reason: str, name: TableName) -> WrongFiles | None:
         uri = store_of(path)
         store = self.store(uri, path, reason)
         if path < store.path:
             store.path, store.reason = path, reason
-        if self._taken.add(f"store\0{uri}\0{name}"):
-            store.total += 1
-        found = store.first.put(name, Unseen(location, path, reason))
-        if found is None:
-            return
-        found.location = min(found.location, location)
-        if path < found.path:
-            found.path, found.reason = path, reason
-        if self._taken.add(f"{UNSEEN}\0{path}\0{name}"):
-            found.total += 1
+        store.total += self._taken.add(f"store\0{uri}\0{name}")
+        return store.files(name)
 
-    def all(self) -> Iterator[Finding]:
+    def all(self) -> Iterator[DataFinding]:
         """One for each file, with the tables of which it is among the first; then what is only counted."""
         tables = sorted(self._tables.items(), key=lambda one: one[0])
-        named: dict[tuple[str, str], tuple[str, list[TableName]]] = {}
+        for code in sorted({code for _, code in self._tables}):
+            yield from _of_files(code, [(name, files) for (name, of_code), files in tables if of_code == code])
         for (name, code), files in tables:
-            for path, message in files.first:
-                named.setdefault((code, path), (message, []))[1].append(name)
-        for (code, path), (message, names) in sorted(named.items()):
-            yield finding(code, path, message, objects=names, hint=_next(names[0]))
-        for (name, code), files in tables:
-            if files.total > EACH:
+            if files.rest:
                 message = f"{files.total - EACH:,} more of its files, {files.total:,} in all"
-                yield finding(code, files.location, message, objects=[name], hint=_next(name))
+                summary = finding(code, min(files.rest), message, objects=[name], hint=_next(name))
+                yield DataFinding(summary, frozenset(files.rest))
         for uri, store in sorted(self._stores.items()):
             yield from _of_store(uri, store)
 
 
-def _of_store(uri: str, store: UnseenStore) -> Iterator[Finding]:
+def _of_files(code: str, tables: Iterable[tuple[TableName, WrongFiles]]) -> Iterator[DataFinding]:
+    """The first files of these tables, each with all of them of which it is."""
+    named: dict[str, tuple[WrongFile, list[TableName]]] = {}
+    for name, files in tables:
+        for path, file in files.first:
+            told, names = named.setdefault(path, (WrongFile(file.message), []))
+            told.locations |= file.locations
+            names.append(name)
+    for path, (file, names) in sorted(named.items()):
+        hint = _next(names[0]) if code != UNSEEN else ""
+        yield DataFinding(finding(code, path, file.message, objects=names, hint=hint), frozenset(file.locations))
+
+
+def _of_store(uri: str, store: UnseenStore) -> Iterator[DataFinding]:
     known = list(store.first)
-    named: dict[str, tuple[str, list[TableName]]] = {}
-    for name, files in known[:EACH]:
-        named.setdefault(files.path, (files.reason, []))[1].append(name)
-    for path, (reason, names) in sorted(named.items()):
-        yield finding(UNSEEN, path, reason, objects=names)
-    for name, files in known[:EACH]:
-        if files.total > 1:
-            yield finding(UNSEEN, files.location, f"{files.total - 1:,} more of its files", objects=[name])
-    if store.total > EACH:
+    first, others = known[:EACH], known[EACH:]
+    yield from _of_files(UNSEEN, first)
+    for name, files in first:
+        if files.rest:
+            summary = finding(UNSEEN, min(files.rest), f"{files.total - 1:,} more of its files", objects=[name])
+            yield DataFinding(summary, frozenset(files.rest))
+    if others:
         rest = store.total - EACH
         message = f"{rest:,} more tables could not be looked at: {store.reason}"
-        yield finding(UNSEEN, uri, message, objects=[name for name, _ in known[EACH:]], objects_total=rest)
+        summary = finding(UNSEEN, uri, message, objects=[name for name, _ in others], objects_total=rest)
+        # of all others no more is known than their number: on such a store can be a whole lake
+        yield DataFinding(summary, frozenset().union(*(files.locations for _, files in others)))
 
 
 def _next(name: TableName) -> str:

@@ -17,12 +17,16 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.iceberg.data_checks import IcebergDataChecks
 from olympia_cli.names import Kind, NamespaceName, TableName
+from olympia_cli.ops.fsck.data import DataFinding
 from olympia_cli.ops.fsck.findings import Finding, Severity
+from olympia_cli.ops.fsck.fsck import Level, fsck
 from olympia_cli.ops.progress import SILENT
+from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.iceberg_tables import Files, Lake, files_of, with_deletes
 from tests.helpers.places import BUCKET, quiet_environment, s3_options
 from tests.helpers.servers.s3 import StoredObject, StrictS3
+from tests.helpers.table_versions import make_table_versions
 
 T = TableName("ns", "t")
 U = TableName("ns", "u")
@@ -73,7 +77,10 @@ def look(lake: Lake, *tables: tuple[TableName, str]) -> tuple[list[Finding], Cou
             transaction.create_table(name, location)
     checks = IcebergDataChecks(lake.options, lake.scheme)
     objects = catalog.snapshot().objects(Kind.TABLE)
-    found = list(checks.check(((one.name, one.definition) for one in objects), SILENT))  # type: ignore[misc]
+    told = list(checks.check(((one.name, one.definition) for one in objects), SILENT))  # type: ignore[misc]
+    assert {location for one in told for location in one.locations} <= {location for _, location in tables}
+    assert all(one.locations for one in told)
+    found = [one.finding for one in told]
     for one in found:
         assert one.severity is (Severity.WARNING if one.code == "F604" else Severity.ERROR)
         assert one.objects_total >= len(one.objects) > 0
@@ -271,26 +278,32 @@ def test_the_order_of_tables_makes_no_difference(local_lake: Lake, monkeypatch: 
     # the name of a second file on that store
     tables.append((TableName("ns", "far05"), "hdfs://nn/0/0/metadata.json"))
 
-    def check(asked: list[tuple[TableName, str]]) -> tuple[list[Finding], Counter[str]]:
+    def check(asked: list[tuple[TableName, str]]) -> tuple[list[DataFinding], Counter[str]]:
         checks = IcebergDataChecks(local_lake.options, local_lake.scheme)
         given = ((name, TableDef(iceberg_metadata_location=location)) for name, location in asked)
         return list(checks.check(given, SILENT)), checks.checked
 
     monkeypatch.setattr(data_checks, "TABLES_AT_ONCE", 7)
-    found, checked = check(tables)
-    assert check(tables[::-1]) == check(tables[20:] + tables[:20]) == (found, checked)
+    told, checked = check(tables)
+    assert check(tables[::-1]) == check(tables[20:] + tables[:20]) == (told, checked)
+    found = [one.finding for one in told]
     lost = sorted(files_of(table).data)
     assert [one.path for one in found if one.code == "F603" and T in one.objects] == [*lost[:20], earlier]
     unseen = [one for one in found if one.code == "F604"]
     assert sorted({name.name for one in unseen[:-1] for name in one.objects}) == [f"far{n:02}" for n in range(20)]
     assert [one.path for one in unseen if TableName("ns", "far05") in one.objects] == [
         "hdfs://nn/0/0/metadata.json",
-        "hdfs://nn/0/0/metadata.json",
+        "hdfs://nn/5/metadata.json",
     ]
     assert (unseen[-1].message, unseen[-1].objects_total) == (
         "20 more tables could not be looked at: no store is known for hdfs://",
         20,
     )
+    assert told[-1].locations == {f"hdfs://nn/{number % 30}/metadata.json" for number in range(20, 40)}
+    assert {one.locations for one in told if T in one.finding.objects} == {
+        frozenset({table.metadata_location}),
+        frozenset({table.metadata_location, earlier}),
+    }
 
 
 def test_each_file_is_asked_for_once(s3_lake: Lake, strict_s3: StrictS3) -> None:
@@ -498,8 +511,8 @@ def test_a_server_that_is_down_is_given_up(local_lake: Lake) -> None:
 
 
 def test_a_definition_without_a_location() -> None:
-    found = list(IcebergDataChecks().check([(T, TableDef(id="x"))], SILENT))
-    assert told(found) == [("F601", "", "the definition names no metadata")]
+    [found] = IcebergDataChecks().check([(T, TableDef(id="x"))], SILENT)
+    assert told([found.finding]) == [("F601", "", "the definition names no metadata")]
 
 
 def test_a_link_to_the_data_is_followed(local_lake: Lake, tmp_path: Path) -> None:
@@ -511,3 +524,12 @@ def test_a_link_to_the_data_is_followed(local_lake: Lake, tmp_path: Path) -> Non
     assert look(local_lake, (T, table.metadata_location))[0] == []
     moved.unlink()
     assert [one.code for one in look(local_lake, (T, table.metadata_location))[0]] == ["F603"]
+
+
+def test_a_version_is_hit_whose_metadata_leads_to_the_file(tmp_path: Path) -> None:
+    hits = make_table_versions(tmp_path)
+    report = fsck(LocalStore(str(tmp_path / "catalog")), level=Level.DATA, all_versions=True, data=IcebergDataChecks())
+    assert {
+        (one.path, one.message): (one.versions, " ".join(name.name for name in one.objects)) for one in report.findings
+    } == hits
+    assert report.last_sound_version == 1

@@ -42,6 +42,7 @@ from tests.helpers.damage_sample import make_sample
 from tests.helpers.fsck import codes
 from tests.helpers.names import ns, table
 from tests.helpers.shelf import make_shelf
+from tests.helpers.table_versions import make_table_versions
 from tests.spark.conftest import NAMESPACES, TABLES
 
 
@@ -221,6 +222,14 @@ def test_the_data_of_tables(spark, tmp_path):
     assert found.checked["data_files"] > 10
     assert all(one.versions for one in found.findings if one.code in ("F601", "F603"))
     assert shelf.catalog.snapshot().version == found.version
+
+
+def test_the_versions_of_lost_files(spark, tmp_path):
+    hits = make_table_versions(tmp_path)
+    found = same(spark, tmp_path / "catalog", level=Level.DATA, all_versions=True, data=IcebergDataChecks())
+    assert {(one.path, one.message): one.versions for one in found.findings} == {
+        told: versions for told, (versions, _) in hits.items()
+    }
 
 
 def test_data_is_looked_at_once_when_older_versions_are(spark, tmp_path):

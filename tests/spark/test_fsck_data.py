@@ -15,7 +15,7 @@ from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.iceberg.data_checks import IcebergDataChecks
 from olympia_cli.iceberg.data_parts import Floor
 from olympia_cli.names import TableName
-from olympia_cli.ops.fsck.findings import Finding
+from olympia_cli.ops.fsck.data import DataFinding
 from olympia_cli.ops.progress import SILENT
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines.fsck_data import check_data, look_at
@@ -29,13 +29,13 @@ from tests.helpers.servers.s3 import StrictS3
 Tables = Sequence[tuple[str, str]]
 
 
-def locally(lake: Lake, tables: Tables) -> tuple[list[Finding], Counter[str]]:
+def locally(lake: Lake, tables: Tables) -> tuple[list[DataFinding], Counter[str]]:
     checks = IcebergDataChecks(lake.options, lake.scheme)
     asked = ((TableName("ns", name), TableDef(iceberg_metadata_location=location)) for name, location in tables)
     return list(checks.check(asked, SILENT)), checks.checked
 
 
-def on_spark(spark, lake: Lake, tables: Tables, partitions: int = 2) -> tuple[list[Finding], Counter[str]]:
+def on_spark(spark, lake: Lake, tables: Tables, partitions: int = 2) -> tuple[list[DataFinding], Counter[str]]:
     options = {name: value for name, value in lake.options.items() if isinstance(value, str)}
     place = CatalogPlace.at(f"{lake.warehouse}/catalog", options)
     rows = [("ns", name, location) for name, location in tables]
@@ -119,8 +119,8 @@ def test_the_findings_are_the_local_engine_s(spark, tmp_path: Path) -> None:
     random.Random(5).shuffle(tables)
     expected, counted = locally(lake, tables)
     # the tables are a test of something only if all of this is found
-    assert Counter(one.code for one in expected).keys() == {"F601", "F602", "F603", "F604"}
-    words = " ".join(one.message for one in expected)
+    assert Counter(one.finding.code for one in expected).keys() == {"F601", "F602", "F603", "F604"}
+    words = " ".join(one.finding.message for one in expected)
     for said in (
         "30 more of its files, 50 in all",
         "5 more of its files, 25 in all",
@@ -168,7 +168,7 @@ def test_a_bucket_is_asked_once_for_each_file(spark, strict_s3: StrictS3, monkey
     strict_s3.requests.clear()
     found, checked = on_spark(spark, lake, tables, partitions=1)
     assert (found, checked) == (expected, counted)
-    assert [(one.path, len(one.objects)) for one in found] == [(lost, 2)]
+    assert [(one.finding.path, len(one.finding.objects)) for one in found] == [(lost, 2)]
     # the metadata, lists and manifests; a listing for the files that lie together, and a question for each other one
     assert checked == {"metadata": 3, "manifest_lists": 3, "manifests": 5, "data_files": 74}
     assert strict_s3.requests == {"GET": 11, "LIST": 1, "HEAD": 4}

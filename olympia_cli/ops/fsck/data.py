@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import TableName
 from olympia_cli.ops.fsck.findings import Finding
 from olympia_cli.ops.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class DataFinding:
+    """Something that is wrong with table data, and the metadata locations that lead to it: it hits the versions that
+    have a table with one of them."""
+
+    finding: Finding
+    locations: frozenset[str] = frozenset()
 
 
 class DataChecks(Protocol):
@@ -19,6 +29,6 @@ class DataChecks(Protocol):
         """How many data files were looked at."""
         ...
 
-    def check(self, tables: Iterable[tuple[TableName, TableDef]], progress: Progress) -> Iterator[Finding]:
+    def check(self, tables: Iterable[tuple[TableName, TableDef]], progress: Progress) -> Iterator[DataFinding]:
         """What is wrong with the data of these tables; never raises on damage."""
         ...

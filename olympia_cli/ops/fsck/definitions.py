@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from olympia_cli.errors import Damaged, StoreError
+from olympia_cli.errors import Damaged
+from olympia_cli.format.definitions import Definition
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import Kind, TableName
@@ -43,6 +44,7 @@ class Definitions:
         self._ids: dict[bytes, int] = {}
         self._kinds = array("B")
         self._waiting: list[tuple[Place, int, Kind, str]] = []
+        self._given: set[bytes] = set()
         self.id_of = array("I")
         self.level = bytearray()
         """The level of the node that named a definition first."""
@@ -55,9 +57,7 @@ class Definitions:
         """1 where a definition was not read: it was found whole before, or time ran out."""
         self.read_count = self.skipped = self.without_digest = 0
         self.unverified: dict[int, tuple[str, Kind, str]] = {}
-        self._locations: set[bytes] = set()
         self.by_location: dict[bytes, array[int]] = {}
-        self.by_table: dict[bytes, array[int]] = {}
 
     def __contains__(self, path: str) -> bool:
         return path_digest(path) in self._numbers
@@ -84,10 +84,12 @@ class Definitions:
         """The number of the definition at a path, which is read later unless it is known. `level` is the level of the
         node that names it."""
         number, new = self._numbered(path, kind, level)
-        if new:
+        # a table that is renamed keeps its definition, which is read again for the other name
+        renamed = self._data and kind is Kind.TABLE and self._is_new(path, key)
+        if new or renamed:
             self._waiting.append((Place(path, level), number, kind, key))
-            if doubtful:
-                self.doubtful.add(number)
+        if new and doubtful:
+            self.doubtful.add(number)
         elif not doubtful and self.doubtful:
             self.doubtful.discard(number)
         return number
@@ -117,13 +119,20 @@ class Definitions:
     def set_id(self, number: int, digest: bytes) -> None:
         self.id_of[number] = self._ids.setdefault(digest, len(self._ids) + 1)
 
-    def note_table(self, number: int, location: str, key: str) -> None:
+    def note_table(self, number: int, location: str) -> None:
         """The definition of a table with metadata."""
         self.by_location.setdefault(_id_digest(location), array("I")).append(number)
-        self.by_table.setdefault(_id_digest(key), array("I")).append(number)
+
+    def _is_new(self, file: str, key: str) -> bool:
+        """Whether a definition or a metadata location comes for the first time with this key."""
+        digest = _id_digest(f"{file}\0{key}")
+        new = digest not in self._given
+        self._given.add(digest)
+        return new
 
     def read(self) -> Iterator[tuple[TableName, TableDef]]:
-        """Read what is waiting. At the level of data each table comes out, once for each metadata location."""
+        """Read what is waiting. At the level of data each table comes out, once for each metadata location and name
+        that it has."""
         waiting, self._waiting = self._waiting, []
         if self._verified is not None:
             waiting = [known for known in waiting if not self._known(*known)]
@@ -133,10 +142,11 @@ class Definitions:
             batch = waiting[start : start + 1024]
             read = self._files.definitions([place for place, *_ in batch])
             for (_, number, kind, key), (place, data) in zip(batch, read, strict=True):
-                self.unread[number] = 0
-                self.read_count += 1
-                self._files.progress.advance()
-                table = self._take(place, data, number, kind, key)
+                looked = look_at_definition(kind, data, place.path)
+                if self.unread[number]:
+                    self._files.looked_at(place, data, looked if isinstance(looked, Flaw) else None, is_node=False)
+                    self._take(place.path, looked, number, kind, key)
+                table = self._table(looked, key)
                 if table is not None:
                     yield table
 
@@ -152,16 +162,14 @@ class Definitions:
         self.skipped += 1
         return True
 
-    def _take(
-        self, place: Place, data: bytes | StoreError, number: int, kind: Kind, key: str
-    ) -> tuple[TableName, TableDef] | None:
-        path = place.path
-        found = look_at_definition(kind, data, path)
-        self._files.looked_at(place, data, found if isinstance(found, Flaw) else None, is_node=False)
-        if isinstance(found, Flaw):
-            self.bad[number] = BadDefinition(path, found)
-            return None
-        definition, verified = found
+    def _take(self, path: str, looked: tuple[Definition, bool] | Flaw, number: int, kind: Kind, key: str) -> None:
+        self.unread[number] = 0
+        self.read_count += 1
+        self._files.progress.advance()
+        if isinstance(looked, Flaw):
+            self.bad[number] = BadDefinition(path, looked)
+            return
+        definition, verified = looked
         digest = _id_digest(definition.id)
         self.set_id(number, digest)
         if not verified:
@@ -171,26 +179,25 @@ class Definitions:
         elif self._verified is not None:
             self._verified.add(path, digest)
         if self._data and isinstance(definition, TableDef) and definition.iceberg_metadata_location:
-            return self._table(definition, number, key)
-        return None
+            self.note_table(number, definition.iceberg_metadata_location)
 
-    def _table(self, definition: TableDef, number: int, key: str) -> tuple[TableName, TableDef] | None:
-        location = _id_digest(definition.iceberg_metadata_location)
-        self.note_table(number, definition.iceberg_metadata_location, key)
-        if location in self._locations or self._keys is None:
+    def _table(self, looked: tuple[Definition, bool] | Flaw, key: str) -> tuple[TableName, TableDef] | None:
+        """The table that a key names, if its data is to be looked at and was not yet."""
+        definition = None if isinstance(looked, Flaw) else looked[0]
+        if not self._data or not isinstance(definition, TableDef) or self._keys is None:
             return None
-        self._locations.add(location)
+        location = definition.iceberg_metadata_location
+        if not location or not self._is_new(location, key):
+            return None
         try:
             name = self._keys.decode(key, "")
         except Damaged:
             return None
         return (name, definition) if isinstance(name, TableName) else None
 
-    def at_location(self, location: str) -> array[int]:
-        return self.by_location.get(_id_digest(location), array("I"))
-
-    def of_table(self, key: str) -> array[int]:
-        return self.by_table.get(_id_digest(key), array("I"))
+    def at_locations(self, locations: Iterable[str]) -> Iterator[int]:
+        """The definitions of tables whose metadata is there."""
+        return (number for location in locations for number in self.by_location.get(_id_digest(location), ()))
 
 
 def _id_digest(id: str) -> bytes:

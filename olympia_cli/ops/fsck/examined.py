@@ -8,6 +8,7 @@ from typing import Protocol
 
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.ops.fsck.chain import Chain, ChainReader, ChainRoot
+from olympia_cli.ops.fsck.data import DataFinding
 from olympia_cli.ops.fsck.definitions import Definitions
 from olympia_cli.ops.fsck.findings import Finding
 from olympia_cli.ops.fsck.graph import Graph
@@ -39,7 +40,7 @@ class Examined:
     """What else begins at a node."""
     findings: list[Finding] = field(default_factory=list)
     """What is wrong with hints, the names of versions, transactions and exports."""
-    data_findings: list[Finding] = field(default_factory=list)
+    data_findings: list[DataFinding] = field(default_factory=list)
     """What is wrong with the data of tables."""
     data_files: int = 0
 

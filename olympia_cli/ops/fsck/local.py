@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import TableName
 from olympia_cli.ops.fsck.chain import ROOTS_AT_ONCE, ChainRoot, list_versions
-from olympia_cli.ops.fsck.data import DataChecks
+from olympia_cli.ops.fsck.data import DataChecks, DataFinding
 from olympia_cli.ops.fsck.examined import DATA, FULL, STRUCTURE, Examined, Wanted
 from olympia_cli.ops.fsck.findings import finding
 from olympia_cli.ops.fsck.growth import Growth
@@ -83,7 +83,8 @@ class LocalEngine:
 
     def _look_at_data(self, into: Examined, tables: Tables) -> None:
         if into.depth >= DATA and self._data is None:
-            into.data_findings.append(finding("F604", "", "nothing is there that could look at table data"))
+            nobody = finding("F604", "", "nothing is there that could look at table data")
+            into.data_findings.append(DataFinding(nobody))
         elif into.depth >= DATA and self._data is not None:
             into.data_findings += self._data.check(tables, into.files.progress)
             into.data_files = self._data.data_files

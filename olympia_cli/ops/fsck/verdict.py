@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from olympia_cli.format.paths import FileKind, file_kind
-from olympia_cli.names import ObjectName, TableName
+from olympia_cli.names import ObjectName
 from olympia_cli.ops.fsck.definitions import NO_ID
 from olympia_cli.ops.fsck.examined import Examined
 from olympia_cli.ops.fsck.findings import Finding, Severity, finding, ranges
@@ -43,7 +43,7 @@ class Verdict:
         self._asked = versions
         self._graph = examined.graph
         self._groups = self._grouped()
-        self._holders = self._naming()
+        self._holders = self._naming(examined.definitions.bad.keys() if examined.definitions is not None else set())
         bad = {node for group in self._groups.values() for node in group.nodes}
         bad.update(node for nodes in self._holders.values() for node in nodes)
         if examined.definitions is not None:
@@ -63,7 +63,7 @@ class Verdict:
     def findings(self, objects: bool) -> list[Finding]:
         """All of them; `objects` says whether files are read again to name what is hit."""
         examined = self._examined
-        found = [*examined.findings, *examined.notes.findings, *self._data(examined.data_findings)]
+        found = [*examined.findings, *examined.notes.findings, *self._data()]
         found += self._catalogs()
         found += self._nodes(objects)
         found += self._definitions(objects)
@@ -137,14 +137,12 @@ class Verdict:
 
     # Definitions
 
-    def _naming(self) -> dict[int, list[int]]:
-        """The nodes that name each bad definition."""
-        definitions = self._examined.definitions
-        bad = definitions.bad.keys() if definitions is not None else set()
+    def _naming(self, definitions: Set[int]) -> dict[int, list[int]]:
+        """The nodes that name each of these definitions."""
         found: dict[int, list[int]] = {}
-        if bad:
+        if definitions:
             for node, names in enumerate(self._graph.names):
-                for number in bad & set(names):
+                for number in definitions & set(names):
                     found.setdefault(number, []).append(node)
         return found
 
@@ -178,19 +176,17 @@ class Verdict:
             flaw = self._examined.chain.catalogs[path].flaw or Flaw("F307", "")
             yield finding(flaw.code, path, flaw.reason, versions=ranges(versions))
 
-    def _data(self, found: Iterable[Finding]) -> Iterator[Finding]:
-        """Findings about table data, with the versions that have the table with that metadata."""
-        definitions, keys = self._examined.definitions, self._examined.keys
-        for one in found:
-            if one.versions or definitions is None or keys is None or not one.path:
-                yield one
-                continue
-            numbers = set(definitions.at_location(one.path))
-            if not numbers:
-                tables = [name for name in one.objects if isinstance(name, TableName)]
-                numbers = {number for name in tables for number in definitions.of_table(keys.encode(name))}
-            nodes = [node for node, names in enumerate(self._graph.names) if not numbers.isdisjoint(names)]
-            yield replace(one, versions=Radius(self._graph, self._examined.versions, {}, nodes).versions(nodes))
+    def _data(self) -> Iterator[Finding]:
+        """Findings about table data, with the versions that have metadata that leads to it."""
+        definitions, findings = self._examined.definitions, self._examined.data_findings
+        if definitions is None or not findings:
+            return
+        naming = self._naming({number for one in findings for number in definitions.at_locations(one.locations)})
+        every = {node for nodes in naming.values() for node in nodes}
+        radius = Radius(self._graph, self._examined.versions, {}, every)
+        for one in findings:
+            nodes = {node for number in definitions.at_locations(one.locations) for node in naming.get(number, ())}
+            yield replace(one.finding, versions=radius.versions(nodes))
 
     # Whole versions
 

@@ -206,7 +206,7 @@ class SparkFsck:
             findings, checked = check_data(self._engine, tables_of(found, into.keys), progress=into.files.progress)
             into.data_findings += findings
             into.data_files = checked["data_files"]
-        pruned.take_tables(found, named, into.data_findings, into.keys)
+        pruned.take_tables(found, named, into.data_findings)
 
     # The listing
 

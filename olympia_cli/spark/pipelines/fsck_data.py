@@ -4,7 +4,8 @@ same rules; each floor is a DataFrame, made from the one above, in which each fi
 `check_data(engine, tables)` takes a DataFrame of tables with the columns `namespace`, `name` and `location`, all
 strings: a row for each metadata location that is to be looked at and each name that it has. It gives the findings, and
 how many files of each floor were looked at. The tables that a wrong file hits are found by joins, from the file up, and
-only when there is one. This process learns of the first wrong files of each table, and numbers.
+only when there is one. This process learns of the first wrong files of each table, of the metadata that leads to wrong
+files, and numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pyarrow as pa
 
 from olympia_cli.iceberg.data_parts import NO_METADATA, READ, Below, Floor, judge_size, look_into
 from olympia_cli.iceberg.files import TableFiles
-from olympia_cli.ops.fsck.findings import Finding
+from olympia_cli.ops.fsck.data import DataFinding
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
@@ -55,7 +56,7 @@ _PHASES = {
 
 def check_data(
     engine: SparkEngine, tables: DataFrame, *, progress: Progress = SILENT
-) -> tuple[list[Finding], Counter[str]]:
+) -> tuple[list[DataFinding], Counter[str]]:
     """What is wrong with the data of these tables, as the local engine finds it, and how many files were looked at by
     floor: metadata, manifest_lists, manifests, data_files. Damage is never raised."""
     with explained(), ExitStack() as stack:

@@ -1,6 +1,7 @@
 """Which tables wrong files hit, found from the file up; and of each table the first of its wrong files.
 
-Joins and windows divide the work. This process is told no more than the findings name and count.
+Joins and windows divide the work. This process is told no more than the findings name and count, and the metadata that
+leads there.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from olympia_cli.iceberg.data_findings import EACH, TABLES, DataFindings, Unseen
+from olympia_cli.iceberg.data_findings import EACH, TABLES, DataFindings, WrongFiles
 from olympia_cli.iceberg.data_parts import UNSEEN, Floor
 from olympia_cli.names import TableName
-from olympia_cli.ops.fsck.findings import Finding
+from olympia_cli.ops.fsck.data import DataFinding
 from olympia_cli.spark.pipelines.fsck_data_rows import BELOW, WRONG, as_text
 from olympia_cli.spark.pipelines.live import apart, keep
 
@@ -36,19 +37,20 @@ class Looked:
         return self.rows.where(f"row = '{BELOW}' and floor = '{floor}'")
 
 
-def data_findings(found: dict[Floor, Looked], tables: DataFrame, partitions: int, stack: ExitStack) -> list[Finding]:
+def data_findings(
+    found: dict[Floor, Looked], tables: DataFrame, partitions: int, stack: ExitStack
+) -> list[DataFinding]:
     """The findings of what is wrong; `tables` has namespace, name and location, once each."""
     hits = keep(_tables_hit(found, tables, partitions), stack)
     findings = DataFindings()
     _add_files(findings, hits.where(f"code <> '{UNSEEN}'"))
-    _add_stores(findings, hits.where(f"code = '{UNSEEN}'"), stack)
+    _add_stores(findings, hits.where(f"code = '{UNSEEN}'"))
     return list(findings.all())
 
 
 def _tables_hit(found: dict[Floor, Looked], tables: DataFrame, partitions: int) -> DataFrame:
-    """Each wrong file with each table that needs it: code, path, message, store, namespace, name, location."""
-    from pyspark.sql.functions import min
-
+    """Each wrong file with each table that needs it and each metadata that leads there, some of them twice: code, path,
+    message, store, namespace, name, location."""
     # wrong files, `at` a file by whose tables they are needed
     hits: dict[Floor, list[DataFrame]] = {floor: [] for floor in Floor}
     for floor in reversed(found):
@@ -61,43 +63,53 @@ def _tables_hit(found: dict[Floor, Looked], tables: DataFrame, partitions: int) 
                 up = _together(hits[floor]).repartition(partitions, "at").join(ways, "at").drop("at")
                 hits[above].append(up.withColumnRenamed("above", "at").dropDuplicates(["code", "path", "at"]))
     named = apart(tables.selectExpr("location as at", "namespace", "name", "location"))
-    hit = _together(hits[Floor.METADATA]).repartition(partitions, "at").join(named, "at")
-    return hit.groupBy("code", "path", "store", "namespace", "name").agg(
-        min("message").alias("message"), min("location").alias("location")
-    )
+    return _together(hits[Floor.METADATA]).repartition(partitions, "at").join(named, "at").drop("at")
 
 
 def _add_files(findings: DataFindings, hits: DataFrame) -> None:
+    for row in _first_files(hits, ("namespace", "name", "code"), EACH):
+        _add(findings.files(TableName.known_legal(row.namespace, row.name), row.code), row)
+
+
+def _add_stores(findings: DataFindings, hits: DataFrame) -> None:
     from pyspark.sql import Window
-    from pyspark.sql.functions import count, min, row_number
+    from pyspark.sql.functions import count_distinct, dense_rank, min, struct
 
-    table = ("namespace", "name", "code")
-    counts = hits.groupBy(*table).agg(count("*"), min("location"))
-    for namespace, name, code, total, location in counts.collect():
-        findings.files(TableName.known_legal(namespace, name), code, as_text(location)).total = total
-    first = hits.withColumn("place", row_number().over(Window.partitionBy(*table).orderBy("path")))
-    rows = first.where(f"place <= {EACH}").select(*table, "path", "message", "location").collect()
-    for namespace, name, code, path, message, location in rows:
-        files = findings.files(TableName.known_legal(namespace, name), code, as_text(location))
-        files.first.put(as_text(path), as_text(message))
-
-
-def _add_stores(findings: DataFindings, hits: DataFrame, stack: ExitStack) -> None:
-    from pyspark.sql import Window
-    from pyspark.sql.functions import count, min, row_number, struct
-
-    tables = hits.groupBy("store", "namespace", "name").agg(
-        min(struct("path", "message")).alias("first"), count("*").alias("files"), min("location").alias("location")
-    )
-    tables = keep(tables, stack)
-    for uri, (path, reason), total in tables.groupBy("store").agg(min("first"), count("*")).collect():
-        findings.store(as_text(uri), as_text(path), as_text(reason)).total = total
+    counts = hits.groupBy("store").agg(min(struct("path", "message")), count_distinct("namespace", "name"))
+    stores = {}
+    for uri, (path, reason), total in counts.collect():
+        store = stores[as_text(uri)] = findings.store(as_text(uri), as_text(path), as_text(reason))
+        store.total = total
     order = Window.partitionBy("store").orderBy("namespace", "name")
-    first = tables.withColumn("place", row_number().over(order)).where(f"place <= {TABLES}")
-    for uri, namespace, name, (path, reason), files, location, _ in first.collect():
-        store = findings.store(as_text(uri), as_text(path), as_text(reason))
-        unseen = Unseen(as_text(location), as_text(path), as_text(reason), files)
-        store.first.put(TableName.known_legal(namespace, name), unseen)
+    first = hits.withColumn("table", dense_rank().over(order)).where(f"table <= {TABLES}")
+    for row in _first_files(first, ("store", "namespace", "name"), 1):
+        files = stores[as_text(row.store)].files(TableName.known_legal(row.namespace, row.name))
+        assert files is not None
+        _add(files, row)
+
+
+def _first_files(hits: DataFrame, table: tuple[str, ...], most: int) -> list[Any]:
+    """A row for each of the first files of each table, and one for all others: with the metadata that leads there, and
+    how many files of the table there are up to it."""
+    from pyspark.sql import Window
+    from pyspark.sql.functions import collect_set, dense_rank, max, min
+
+    placed = hits.withColumn("place", dense_rank().over(Window.partitionBy(*table).orderBy("path")))
+    placed = placed.selectExpr("*", f"if(place <= {most}, path, null) as first")
+    return (
+        placed.groupBy(*table, "first")
+        .agg(min("message").alias("message"), max("place").alias("total"), collect_set("location").alias("locations"))
+        .collect()
+    )
+
+
+def _add(files: WrongFiles, row: Any) -> None:
+    locations = [as_text(location) for location in row.locations]
+    files.total = max(files.total, row.total)
+    if row.first is None:
+        files.rest.update(locations)
+    else:
+        files.add(as_text(row.first), as_text(row.message), locations)
 
 
 def _together(frames: Iterable[DataFrame]) -> DataFrame:

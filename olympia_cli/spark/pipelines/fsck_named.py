@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from olympia_cli.spark.engine import SparkEngine
 
 _SCHEMA = (
-    "path string, kind int, level int, low long, high long, sure boolean, key string, id long, verified boolean, "
-    "code string, reason string, location string, bytes long"
+    "path string, kind int, level int, low long, high long, sure boolean, keys array<string>, id long, "
+    "verified boolean, code string, reason string, location string, bytes long"
 )
 _ARROW = pa.schema(
     [
@@ -43,7 +43,7 @@ _ARROW = pa.schema(
         pa.field("low", pa.int64()),
         pa.field("high", pa.int64()),
         pa.field("sure", pa.bool_()),
-        pa.field("key", pa.string()),
+        pa.field("keys", pa.list_(pa.string())),
         pa.field("id", pa.int64()),
         pa.field("verified", pa.bool_()),
         pa.field("code", pa.string()),
@@ -66,7 +66,7 @@ def named_by(nodes: DataFrame) -> DataFrame:
 def read_definitions(engine: SparkEngine, place: FilesPlace, nodes: DataFrame) -> DataFrame:
     """A row for each definition: the number of its object's id, or what is wrong with it. `low` and `high` differ when
     several keys name it; `sure` says that a node names it that can be read."""
-    from pyspark.sql.functions import max, min
+    from pyspark.sql.functions import collect_set, max, min
 
     named = named_by(nodes).repartition(engine.partitions, "path")
     named = named.groupBy("path", "kind").agg(
@@ -74,7 +74,7 @@ def read_definitions(engine: SparkEngine, place: FilesPlace, nodes: DataFrame) -
         min("code").alias("low"),
         max("code").alias("high"),
         max("readable").alias("sure"),
-        min("key").alias("key"),
+        collect_set("key").alias("keys"),
     )
     return cut(named.mapInArrow(partial(_read, place), _SCHEMA))
 

@@ -10,11 +10,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from olympia_cli.format.keys import KeyCodec
-from olympia_cli.names import Kind, TableName
+from olympia_cli.names import Kind
+from olympia_cli.ops.fsck.data import DataFinding
 from olympia_cli.ops.fsck.definitions import MAX_UNVERIFIED, BadDefinition
 from olympia_cli.ops.fsck.examined import Examined
-from olympia_cli.ops.fsck.findings import Finding
 from olympia_cli.ops.fsck.holders import Holder
 from olympia_cli.ops.fsck.verdict import MOST_FINDINGS
 from olympia_cli.ops.walk.flaws import Flaw
@@ -42,8 +41,8 @@ class Pruned:
     unverified: dict[Named, str] = field(default_factory=dict)
     """Definitions without a digest, each with a node that names it."""
     ids: dict[Named, int] = field(default_factory=dict)
-    tables: dict[Named, tuple[str, str]] = field(default_factory=dict)
-    """The location and the key of tables whose data is not whole."""
+    tables: dict[Named, str] = field(default_factory=dict)
+    """The metadata locations of tables whose data is not whole."""
     names: Counter[tuple[str, Named]] = field(default_factory=Counter)
     """Which node names which of these definitions, and how often."""
     has: list[tuple[str, str]] = field(default_factory=list)
@@ -103,23 +102,14 @@ class Pruned:
             rows = self.nodes.selectExpr("path", f"explode({column}) as namespace").join(frame, "namespace")
             taken += [(row.path, row.namespace) for row in rows.collect()]
 
-    def take_tables(
-        self, found: DataFrame, named: DataFrame, findings: Iterable[Finding], keys: KeyCodec | None
-    ) -> None:
-        """The definitions of tables that findings about table data are about."""
-        findings = list(findings)
-        locations = sorted({one.path for one in findings if one.path})
-        tables = {name for one in findings for name in one.objects if isinstance(name, TableName)}
-        if not locations or keys is None:
+    def take_tables(self, found: DataFrame, named: DataFrame, findings: Iterable[DataFinding]) -> None:
+        """The definitions of tables whose metadata leads to something that is wrong."""
+        locations = sorted({location for one in findings for location in one.locations})
+        if not locations:
             return
-        spark, columns = self.engine.spark, ["path", "kind", "location", "key"]
-        words = [(location, "") for location in locations] + [("", keys.encode(name)) for name in sorted(tables)]
-        frame = spark.createDataFrame(words, "wanted_location string, wanted_key string")
-        about = found.where("location is not null").select(*columns)
-        by_location = about.join(frame, about.location == frame.wanted_location).select(*columns)
-        by_key = about.join(frame, about.key == frame.wanted_key).select(*columns)
-        for row in by_location.union(by_key).collect():
-            self.tables[row.path, row.kind] = (row.location, row.key)
+        frame = self.engine.spark.createDataFrame([(one,) for one in locations], "location string")
+        rows = found.select("path", "kind", "location").join(frame, "location").collect()
+        self.tables = {(row.path, row.kind): row.location for row in rows}
         self._take_names(named, self.tables)
 
     def _take_names(self, named: DataFrame, wanted: Collection[Named]) -> Iterable[tuple[str, Named]]:
@@ -201,8 +191,8 @@ def _fill_definitions(into: Examined, pruned: Pruned) -> None:
         definitions.more_bad[code] = (count, {graph.numbers[node] for node in nodes})
     for name, id in pruned.ids.items():
         definitions.set_id(numbers[name], id.to_bytes(8, "big", signed=True))
-    for name, (location, key) in pruned.tables.items():
-        definitions.note_table(numbers[name], location, key)
+    for name, location in pruned.tables.items():
+        definitions.note_table(numbers[name], location)
     _fill_unverified(into, pruned, numbers)
 
 

@@ -21,10 +21,8 @@ _ARROW = pa.schema([pa.field(name, pa.string()) for name in ("namespace", "name"
 
 
 def tables_of(definitions: DataFrame, keys: KeyCodec | None) -> DataFrame:
-    """The name and the metadata location of each definition of a table: one name for each location, the first."""
-    from pyspark.sql.functions import min
-
-    tables = definitions.where("location is not null").groupBy("location").agg(min("key").alias("key"))
+    """The names and the metadata location of each definition of a table."""
+    tables = definitions.where("location is not null").selectExpr("location", "explode(keys) as key").distinct()
     return tables.mapInArrow(partial(_names, keys), _SCHEMA)
 
 

@@ -24,6 +24,7 @@ from olympia_cli.format.node_file import decode_root, encode_node, encode_root
 from olympia_cli.format.paths import new_node_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
 from olympia_cli.names import Ago, AtExport, AtTime, AtVersion, Latest, NamespaceName, Oldest, TableName, parse_table
+from olympia_cli.ops.fsck.data import DataFinding
 from olympia_cli.ops.fsck.findings import CODES, Severity, describe_finding, finding, ranges, severity
 from olympia_cli.ops.fsck.fsck import Level, describe_report, fsck, note_last
 from olympia_cli.ops.fsck.versions import merge
@@ -463,7 +464,8 @@ def test_tables_are_handed_to_the_data_checks_once_for_each_location(store):
             for name, definition in tables:
                 self.seen.append((name, definition.iceberg_metadata_location))
                 if definition.iceberg_metadata_location == location(7):
-                    yield finding("F601", location(7), "it is gone", objects=[name])
+                    gone = finding("F601", location(7), "it is gone", objects=[name])
+                    yield DataFinding(gone, frozenset({location(7)}))
 
     checks = Checks()
     report = fsck(store, level=Level.DATA, all_versions=True, data=checks)
