@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from olympia_cli.format.paths import FileKind, file_kind, new_node_path, root_path
+from olympia_cli.format.paths import FileKind, file_kind, root_path
 from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
 
 NOW, GRACE = 1_000_000, 1000
@@ -24,7 +24,7 @@ SWEEP = Sweep(
     leaving=frozenset({"leaves"}),
     purged=5,
 )
-NODE = new_node_path()
+NODE = "node/00000000-0000-4000-8000-000000000001.arrow"
 
 
 def fate(path: str, modified: int | None = OLD, sweep: Sweep = SWEEP, **facts: bool) -> FileFate:
