@@ -16,7 +16,8 @@ demo: $(INSTALLED)
 test: lint
 	tools/ensure-java
 	tools/ensure-shells
-	$(BIN)/python -m pytest
+	# with bytecode, whatever is set here: hundreds of programs are started, which would compile the package each
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check

@@ -1,9 +1,12 @@
-"""How the tests are shared out between processes."""
+"""How the tests are shared out between processes, and what those share that read the same files thousands of times."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
+import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 PROGRAMS = ("tests/spark/test_elsewhere.py", "tests/spark/test_program.py")
@@ -22,3 +25,14 @@ class OneSpark(LoadScopeScheduling):
 
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> OneSpark:
     return OneSpark(config, log)
+
+
+@pytest.fixture(scope="module")
+def decoded_once() -> Iterator[None]:
+    """The rows of a file are decoded once: they follow from its bytes alone, and a module that plays thousands of
+    schedules, or breaks one file after the other, reads the same some hundred files again and again."""
+    from olympia_cli.format import node_file
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node_file, "_Rows", lru_cache(maxsize=4096)(node_file._Rows))
+        yield

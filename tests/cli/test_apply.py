@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
-import time
 from base64 import b64encode
 
 import pytest
 
 from tests.cli.conftest import command_line
+from tests.cli.killing import run_killed
 from tests.cli.racing import race
 from tests.helpers.check import check_catalog
 from tests.helpers.names import ns
@@ -200,20 +198,13 @@ class TestSteps:
         assert sample.catalog.snapshot().version == 9
 
     def test_killed_in_the_middle_and_run_again_each_object_is_there_once(self, sample, tmp_path):
-        """Killed four times, at some moment: kill -9 leaves no time to tidy up."""
-        count = 300
+        """Killed four times, in steps that are begun: before its definition, its nodes and its root are there."""
+        count = 60
         (tmp_path / "many.jsonl").write_text(namespaces(count))
-        command = [*command_line(), "-c", sample.uri, "apply", str(tmp_path / "many.jsonl"), "--commit-every", "3"]
-        for wait in range(4):
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            assert process.stderr is not None
-            while "done before" in (line := process.stderr.readline()):
-                pass
-            assert line, "it ended before it was killed"
-            time.sleep(0.003 * wait)
-            os.kill(process.pid, signal.SIGKILL)
-            process.communicate()
-            assert process.returncode == -signal.SIGKILL
+        words = ["-c", sample.uri, "apply", str(tmp_path / "many.jsonl"), "--commit-every", "3"]
+        for number in (6, 8, 9, 10):
+            run_killed(*words, event="os.link", number=number)
+        command = [*command_line(), *words]
         done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
         assert 0 < json.loads(done.stdout)["done_before"] < count
         created = [

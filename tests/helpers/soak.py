@@ -1,10 +1,15 @@
-"""Writers, expires, checks and exports on one catalog at once, as real processes, with clocks that run fast.
+"""Writers, expires, checks and exports on one catalog at once, as real processes, by a clock that goes with the work.
 
-Floors and lifetimes are hours, so every process lives by a clock of which an hour takes seconds, and sees the times of
-files by it too. Nothing else is changed: the code, the floors and the store are the real ones.
+Floors and lifetimes are hours, so every process lives by a clock of which ten minutes pass with each turn of an expire,
+which comes after so many commits of others, and sees the times of files by it too: as much happens in an hour on a busy
+machine as on an idle one. Nothing else is changed: the code, the floors and the store are the real ones.
+
+Everyone works until each has reached its goal, however long that takes on this machine: what is to happen does, and
+all of it happens while the others are at work.
 
 As a program (`python -m tests.helpers.soak`) it reads its task as one line of JSON, says `ready`, waits for another
-line, works until its time is over, and prints its report as one line of JSON.
+line, works, says `done` when it has reached its goal, works on until it gets a third line, and prints its report as one
+line of JSON.
 """
 
 from __future__ import annotations
@@ -13,9 +18,12 @@ import json
 import os
 import random
 import shutil
+import struct
 import subprocess
 import sys
+import threading
 import time
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -44,7 +52,7 @@ from olympia_cli.storage.open import open_store
 from olympia_cli.storage.protocol import FileInfo, Store
 from tests.helpers import writer
 from tests.helpers.check import check_versions, replay
-from tests.helpers.clock import HOUR
+from tests.helpers.clock import HOUR, MINUTE
 from tests.helpers.stores import WrappedStore
 
 LIFETIME = HOUR
@@ -52,42 +60,61 @@ FLOORS = Floors(HOUR, HOUR)
 POOL_NAMESPACE = NamespaceName("spread")
 
 
-class FastClock:
-    """So many times as fast as the clock on the wall, from a moment that all processes know."""
+TICK = 10 * MINUTE
+"""What passes with each turn of an expire."""
 
-    def __init__(self, began: float, rate: int) -> None:
-        self._began = began
-        self._rate = rate
+COMMITS = 5
+"""How many versions the others commit between two turns of an expire, at least."""
+
+PATIENCE_BY_CLOCK = 1000 * HOUR / 1000
+"""The seconds to retry for, by that clock."""
+
+
+class WorkClock:
+    """Time passes when somebody lets it. All processes share a file with the moments on the wall at which it did."""
+
+    def __init__(self, ticks: str, began: float) -> None:
+        self._ticks = ticks
+        self._began = round(began * 1000)
+        self._moments: list[float] = []
+
+    def tick(self) -> None:
+        with open(self._ticks, "ab", buffering=0) as file:
+            file.write(struct.pack("d", time.time()))
 
     def now_millis(self) -> int:
-        return self.scaled(time.time())
+        return self._began + os.stat(self._ticks).st_size // 8 * TICK
 
     def elapsed_millis(self) -> int:
         return self.now_millis()
 
-    def scaled(self, seconds: float) -> int:
-        return round((self._began + (seconds - self._began) * self._rate) * 1000)
+    def at(self, seconds: float) -> int:
+        """What it showed at a moment of the clock on the wall."""
+        if not self._moments or seconds >= self._moments[-1]:
+            data = Path(self._ticks).read_bytes()
+            self._moments = sorted(struct.unpack(f"{len(data) // 8}d", data))
+        return self._began + bisect_right(self._moments, seconds) * TICK
 
     def sleep(self, seconds: float) -> None:
         # it waits for other processes, which are no faster
         time.sleep(seconds)
 
 
-class FastStore(WrappedStore):
+class WorkStore(WrappedStore):
     """A store whose files have the times of that clock."""
 
-    def __init__(self, store: Store, clock: FastClock) -> None:
+    def __init__(self, store: Store, clock: WorkClock) -> None:
         super().__init__(store)
         self._clock = clock
 
     def stat(self, path: str) -> FileInfo:
-        return self._fast(self.inner.stat(path))
+        return self._told(self.inner.stat(path))
 
     def list(self, prefix: str = "", temporary: bool = False) -> Iterator[FileInfo]:
-        return (self._fast(file) for file in self.inner.list(prefix, temporary))
+        return (self._told(file) for file in self.inner.list(prefix, temporary))
 
-    def _fast(self, file: FileInfo) -> FileInfo:
-        return replace(file, modified_at_millis=self._clock.scaled(file.modified_at_millis / 1000))
+    def _told(self, file: FileInfo) -> FileInfo:
+        return replace(file, modified_at_millis=self._clock.at(file.modified_at_millis / 1000))
 
 
 @dataclass
@@ -128,21 +155,21 @@ class Worker:
 
     def __init__(self, task: Mapping[str, Any]) -> None:
         self.number: int = task["number"]
-        self.rate: int = task["rate"]
-        self.clock = FastClock(task["began"], self.rate)
-        self.store: Store = FastStore(open_store(task["uri"], task["options"]), self.clock)
+        self.clock = WorkClock(task["ticks"], task["began"])
+        self.store: Store = WorkStore(open_store(task["uri"], task["options"]), self.clock)
         self.catalog = Catalog(self.store, self.clock)
-        self.patience = 60.0 * self.rate
-        """The seconds to retry for, by the fast clock."""
         self.scratch = Path(task["scratch"])
         self.chosen = random.Random(self.number)
         self.report = Report()
         self.turn = 0
+        self.expired_at = 0
+        self.stop = threading.Event()
 
-    def run(self, role: str, seconds: float) -> Report:
+    def run(self, role: str, goal: Mapping[str, int], done: Callable[[], None]) -> Report:
+        """Work until told to stop; say once when the goal is reached."""
         step: Callable[[], None] = getattr(self, role)
-        end = time.time() + seconds
-        while time.time() < end:
+        reached = False
+        while not self.stop.is_set():
             self.turn += 1
             began = self.clock.now_millis()
             try:
@@ -154,11 +181,23 @@ class Worker:
                 self.report.counted[f"{role}: {kind}"] += 1
                 if kind not in EXPECTED and not late:
                     self.report.wrong.append(f"{role}: {error!r} after {took / 60_000:.0f} minutes")
+            if reached:
+                # there is company still for those that have not got there, and no more to check than need be
+                self.stop.wait(0.25)
+            elif all(self.report.counted[what] >= times for what, times in goal.items()):
+                reached = True
+                done()
         return self.report
 
     def _told(self, id: str, version: int, what: str) -> None:
         self.report.counted[what] += 1
         self.report.acknowledged[id] = version
+
+    def _rest(self, millis: float) -> None:
+        """So long, by the clock that an expire lets go on; nobody waits for one that has stopped."""
+        end = self.clock.now_millis() + millis
+        while self.clock.now_millis() < end and not self.stop.wait(0.005):
+            pass
 
     # Roles
 
@@ -169,7 +208,7 @@ class Worker:
             self.report.counted["refused statements"] += 1
             return
         try:
-            done = self.catalog.commit(transaction, what, by="soak", retry_for=self.patience)
+            done = self.catalog.commit(transaction, what, by="soak", retry_for=PATIENCE_BY_CLOCK)
         except OlympiaError as error:
             if not isinstance(error, CommitUnknown):
                 self.report.refused.append(transaction.id)
@@ -182,33 +221,43 @@ class Worker:
         begun.transaction.create_table(TableName("spread", f"t{self.number}-{self.turn}"), "s3://x")
         begun.save()
         # up to half of its lifetime
-        time.sleep(self.chosen.random() * LIFETIME / 2 / 1000 / self.rate)
+        self._rest(self.chosen.random() * LIFETIME / 2)
         loaded = distributed.load(self.catalog, begun.id)
         loaded.transaction.create_table(TableName("spread", f"u{self.number}-{self.turn}"), "s3://x")
-        done = loaded.commit("spread", by="soak", retry_for=self.patience)
+        done = loaded.commit("spread", by="soak", retry_for=PATIENCE_BY_CLOCK)
         self._told(begun.id, done.version, "distributed commits")
 
     def expire(self) -> None:
         """Mark what may go and purge what has rested; now and then undo. Before, note what history holds."""
-        self._note_history()
+        if not self._others_went_on():
+            return
+        self.clock.tick()
         planner = Planner(self.catalog, FLOORS)
         policy = read_policy(planner.definition, self.clock.now_millis())
         plan = planner.expire(policy).mark
-        done = mark(self.catalog, plan, retry_for=self.patience) if plan.expired else None
+        # all that the plan takes out of history is noted, however long it took to make
+        self._note_history()
+        done = mark(self.catalog, plan, retry_for=PATIENCE_BY_CLOCK) if plan.expired else None
         if done is not None:
             self._expired(done, "marks")
             self.report.counted["marked versions"] += len(plan.expired)
-        if self.chosen.random() < 0.06 and (done := undo(self.catalog, retry_for=self.patience)) is not None:
+        if self.chosen.random() < 0.06 and (done := undo(self.catalog, retry_for=PATIENCE_BY_CLOCK)) is not None:
             self._expired(done, "undone marks")
         planner = Planner(self.catalog, FLOORS)
         purged = planner.purge()
         if not purged.is_empty:
-            done = purge(self.catalog, purged, planner.head.version, FLOORS, retry_for=self.patience)
+            done = purge(self.catalog, purged, planner.head.version, FLOORS, retry_for=PATIENCE_BY_CLOCK)
             self.report.counted["purged versions"] += purged.purged - purged.former_purged
             self.report.counted["purged files"] += len(purged.files)
             if done is not None:
                 self._expired(done, "purges")
-        time.sleep(0.2)
+
+    def _others_went_on(self) -> bool:
+        while (version := self.catalog.snapshot().version) < self.expired_at + COMMITS:
+            if self.stop.wait(0.02):
+                return False
+        self.expired_at = version
+        return True
 
     def _expired(self, done: Any, what: str) -> None:
         info = commit_info(done.actions)
@@ -231,29 +280,41 @@ class Worker:
         errors = [one for one in found.findings if one.severity is Severity.ERROR]
         for one in errors[:3]:
             self.report.wrong.append(f"fsck at version {found.version}: {one}")
-        time.sleep(0.1)
+        self._rest(TICK)
 
     def export(self) -> None:
         """Export the latest version, let time pass, look whether it is still whole, and drop it."""
         mode = Mode.FULL if self.turn % 2 else Mode.MINIMAL
         name = f"export-{self.number}-{self.turn}"
         dest = LocalStore(self.scratch / name, durable=False)
-        done = create_export(self.catalog, dest, name, scope(mode), message=name, retry_for=self.patience)
+        done = create_export(self.catalog, dest, name, scope(mode), message=name, retry_for=PATIENCE_BY_CLOCK)
         self.report.counted[f"{mode} exports"] += 1
         # meanwhile the version that it is of may expire
-        time.sleep(self.chosen.random() * 3 * HOUR / 1000 / self.rate)
+        self._rest(self.chosen.random() * 3 * HOUR)
         verified = verify_export(dest, done.note, self.store)
         if verified.findings:
             self.report.wrong.append(f"{mode} export of version {done.note.version}: {verified.findings[:2]}")
-        drop_export(self.catalog, name, retry_for=self.patience)
+        drop_export(self.catalog, name, retry_for=PATIENCE_BY_CLOCK)
         self.report.counted["dropped exports"] += 1
         shutil.rmtree(self.scratch / name)
 
 
 ROLES = ("write", "write", "write", "write", "distribute", "expire", "check", "export")
 
+GOALS: Mapping[str, Mapping[str, int]] = {
+    "write": {"commits": 8},
+    "distribute": {"distributed commits": 2},
+    "expire": {"marks": 1, "purges": 1, "purged files": 1},
+    "check": {"fsck runs": 3},
+    "export": {"full exports": 1, "dropped exports": 1},
+}
+"""How often what must have happened to a process of a role before all of them may stop."""
 
-def prepare(store: Store, clock: FastClock) -> None:
+PATIENCE = 300.0
+"""Seconds after which a goal counts as missed."""
+
+
+def prepare(store: Store, clock: WorkClock) -> None:
     """The catalog that `tests.helpers.writer` works on, with short lifetimes."""
     catalog = Catalog.create(
         store,
@@ -274,19 +335,23 @@ def prepare(store: Store, clock: FastClock) -> None:
 
 @dataclass(frozen=True)
 class Soak:
-    """Where, how long and how fast."""
+    """Where, and to what end."""
 
     uri: str
     options: Mapping[str, object]
     scratch: Path
-    seconds: float
-    rate: int
+    goals: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: GOALS)
     roles: Sequence[str] = ROLES
+    seconds: float = 0
+    """To go on for at least so long, whatever is reached by then."""
 
     def tasks(self) -> list[dict[str, Any]]:
         began = time.time()
-        clock = FastClock(began, self.rate)
-        store = FastStore(open_store(self.uri, dict(self.options)), clock)
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        ticks = self.scratch / "ticks"
+        ticks.touch()
+        clock = WorkClock(str(ticks), began)
+        store = WorkStore(open_store(self.uri, dict(self.options)), clock)
         prepare(store, clock)
         store.close()
         return [
@@ -297,8 +362,8 @@ class Soak:
                 "number": number,
                 "role": role,
                 "began": began,
-                "rate": self.rate,
-                "seconds": self.seconds,
+                "ticks": str(ticks),
+                "goal": dict(self.goals[role]),
             }
             for number, role in enumerate(self.roles)
         ]
@@ -320,14 +385,15 @@ class Soak:
                 )
                 processes.append(process)
                 _say(process, json.dumps(task))
+            for word, answer, least in (("ready", "go", 0), ("done", "stop", self.seconds)):
+                began = time.monotonic()
+                for process in processes:
+                    _hear(process, word)
+                time.sleep(max(0, began + least - time.monotonic()))
+                for process in processes:
+                    _say(process, answer)
             for process in processes:
-                assert process.stdout is not None
-                if process.stdout.readline() != "ready\n":
-                    raise AssertionError(f"a process did not start:\n{process.communicate(timeout=60)[1]}")
-            for process in processes:
-                _say(process, "go")
-            for process in processes:
-                out, err = process.communicate(timeout=self.seconds + 120)
+                out, err = process.communicate(timeout=PATIENCE)
                 if process.returncode != 0:
                     raise AssertionError(f"a process failed:\n{err}")
                 total.add(Report.decode(out))
@@ -340,11 +406,23 @@ class Soak:
 
     def in_threads(self) -> Report:
         total = Report()
-        workers = [(Worker(task), task) for task in self.tasks()]
+        tasks = self.tasks()
+        workers = [Worker(task) for task in tasks]
+        goals = [threading.Event() for _ in tasks]
         with ThreadPoolExecutor(len(workers)) as pool:
-            for report in pool.map(lambda found: found[0].run(found[1]["role"], found[1]["seconds"]), workers):
-                total.add(report)
-        for worker, _ in workers:
+            running = [
+                pool.submit(worker.run, task["role"], task["goal"], reached.set)
+                for worker, task, reached in zip(workers, tasks, goals, strict=True)
+            ]
+            try:
+                for task, reached in zip(tasks, goals, strict=True):
+                    assert reached.wait(PATIENCE), f"{task['role']} did not get to {task['goal']}"
+            finally:
+                for worker in workers:
+                    worker.stop.set()
+            for report in running:
+                total.add(report.result())
+        for worker in workers:
             worker.store.close()
         return total
 
@@ -373,13 +451,25 @@ def _say(process: subprocess.Popen[str], line: str) -> None:
     process.stdin.flush()
 
 
+def _hear(process: subprocess.Popen[str], word: str) -> None:
+    """Wait until a process says so; one that never does is killed, and what it said on stderr is told."""
+    assert process.stdout is not None
+    alarm = threading.Timer(PATIENCE, process.kill)
+    alarm.start()
+    said = process.stdout.readline()
+    alarm.cancel()
+    if said != f"{word}\n":
+        raise AssertionError(f"a process was not {word}, but said {said!r}:\n{process.communicate(timeout=60)[1]}")
+
+
 def main() -> None:
     task = json.loads(sys.stdin.readline())
     worker = Worker(task)
     worker.catalog.snapshot()
     print("ready", flush=True)
     sys.stdin.readline()
-    report = worker.run(task["role"], task["seconds"])
+    threading.Thread(target=lambda: (sys.stdin.readline(), worker.stop.set()), daemon=True).start()
+    report = worker.run(task["role"], task["goal"], lambda: print("done", flush=True))
     worker.store.close()
     print(report.encode(), flush=True)
 

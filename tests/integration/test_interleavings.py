@@ -72,6 +72,8 @@ from tests.helpers.expire_world import (
 from tests.helpers.names import location, table
 from tests.helpers.scheduler import Operation, Run, Stage, Work, explore, repeatable, replay, wander
 
+pytestmark = pytest.mark.usefixtures("decoded_once")
+
 T = ActionType
 
 CAST: dict[str, Work] = {

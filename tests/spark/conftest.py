@@ -60,6 +60,10 @@ def spark(tmp_path_factory):
 
     settings = {
         "spark.sql.shuffle.partitions": "2",
+        # queries over some hundred rows run once each: compiling them takes longer than running them; the programs
+        # with a Spark of their own run with what Spark has by itself
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.extraJavaOptions": SHORT_LIVED,
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
