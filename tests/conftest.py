@@ -10,6 +10,8 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 PROGRAMS = ("tests/spark/test_elsewhere.py", "tests/spark/test_program.py")
+WITHOUT = tuple(f"tests/spark/test_{name}.py" for name in ("failures", "options", "parts", "session"))
+"""They need no Spark, and would only make the longest process longer."""
 
 
 class OneSpark(LoadScopeScheduling):
@@ -20,7 +22,8 @@ class OneSpark(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(PROGRAMS):
             return "programs with Spark"
-        return "spark" if nodeid.startswith("tests/spark/") else nodeid
+        shared = nodeid.startswith("tests/spark/") and not nodeid.startswith(WITHOUT)
+        return "spark" if shared else nodeid
 
 
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> OneSpark:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -11,8 +14,8 @@ from tests.helpers.damage_sample import Sample, make_sample
 from tests.helpers.lies import hold_lies, lie
 from tests.helpers.rot import Rot, contents, hold, rot
 
-SAMPLES = {expired: make_sample(expired=expired) for expired in (False, True)}
-BEFORE = {expired: contents(sample) for expired, sample in SAMPLES.items()}
+pytestmark = pytest.mark.usefixtures("decoded_once")
+
 # what was done is in the message: making it smaller would break the budget
 FIXED = settings(
     max_examples=250,
@@ -23,6 +26,16 @@ FIXED = settings(
 )
 
 
+@cache
+def sample_of(expired: bool) -> Sample:
+    return make_sample(expired=expired)
+
+
+@cache
+def before(expired: bool) -> Any:
+    return contents(sample_of(expired))
+
+
 def _paths(sample: Sample) -> list[str]:
     return sorted(sample.files)
 
@@ -30,17 +43,17 @@ def _paths(sample: Sample) -> list[str]:
 @FIXED
 @given(data=st.data(), expired=st.booleans(), times=st.sampled_from([1, 1, 1, 2, 3, 8]))
 def test_damage_is_found_or_harmless(data: st.DataObject, expired: bool, times: int) -> None:
-    sample = SAMPLES[expired]
+    sample = sample_of(expired)
     store = sample.store()
     done = [rot(store, _paths(sample), lambda low, high: data.draw(st.integers(low, high))) for _ in range(times)]
-    hold(sample, BEFORE[expired], store, done)
+    hold(sample, before(expired), store, done)
 
 
 @settings(FIXED, max_examples=150)
 @given(data=st.data(), expired=st.booleans(), times=st.sampled_from([1, 1, 1, 2, 3]))
 def test_lies_are_blamed_on_the_versions_that_tell_them(data: st.DataObject, expired: bool, times: int) -> None:
     """Whole files that say what cannot be: the versions that fsck blames are those that the other checker refuses."""
-    sample = SAMPLES[expired]
+    sample = sample_of(expired)
     store = sample.store()
     done: list[Rot] = []
     for _ in range(times):
@@ -53,5 +66,5 @@ def test_lies_are_blamed_on_the_versions_that_tell_them(data: st.DataObject, exp
 
 @pytest.mark.parametrize("expired", [False, True])
 def test_nothing_is_found_where_nothing_is_wrong(expired: bool) -> None:
-    sample = SAMPLES[expired]
-    assert not hold(sample, BEFORE[expired], sample.store(), []).damaged
+    sample = sample_of(expired)
+    assert not hold(sample, before(expired), sample.store(), []).damaged

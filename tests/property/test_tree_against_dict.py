@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,9 @@ from olympia_cli.tree.scan import scan
 from olympia_cli.tree.search import search
 from tests.helpers.trees import check_tree, write_node, write_tree
 
-SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+pytestmark = pytest.mark.usefixtures("decoded_once")
+
+SETTINGS = settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 orders = st.sampled_from([3, 4, 5, 6, 7, 8, 16])
 keys = st.integers(0, 120).map(lambda number: f"C==={number:03}")
 values = st.one_of(st.none(), st.integers(0, 9).map(lambda number: f"def/table/{number}"))

@@ -18,7 +18,7 @@ from tests.cli.conftest import Ran, command_line
 from tests.helpers.places import BUCKET, quiet_environment, s3_options
 from tests.helpers.servers.s3 import StrictS3
 from tests.helpers.shelf import make_shelf
-from tests.helpers.spark_cluster import spark_cluster
+from tests.helpers.spark_cluster import SHORT_LIVED, spark_cluster
 
 PROGRAM = Path(__file__).parent / "session_program.py"
 ON_SPARK = ("--engine", "spark", "--master", "local[2]", "--parallelism", "2")
@@ -27,11 +27,13 @@ ON_SPARK = ("--engine", "spark", "--master", "local[2]", "--parallelism", "2")
 @pytest.fixture
 def program(tmp_path, monkeypatch):
     quiet_environment(monkeypatch)
+    (tmp_path / "config.toml").touch()
+    (tmp_path / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions {SHORT_LIVED}\n")
 
     def start(*args: str, **env: str) -> Ran:
         # a port of its own choice for a server
-        environment = {**os.environ, "OLYMPIA_CONFIG": str(tmp_path / "config.toml"), "SPARK_TESTING": "1", **env}
-        (tmp_path / "config.toml").touch()
+        own = {"OLYMPIA_CONFIG": str(tmp_path / "config.toml"), "SPARK_CONF_DIR": str(tmp_path), "SPARK_TESTING": "1"}
+        environment = {**os.environ, **own, **env}
         done = subprocess.run(
             [*command_line(), *args],
             env=environment,
@@ -73,9 +75,10 @@ def test_executors_without_credentials(program, tmp_path):
             "AWS_SECRET_ACCESS_KEY": "hunter2",
             "AWS_DEFAULT_REGION": "us-east-1",
         }
-        (tmp_path / "spark-defaults.conf").write_text("spark.executorEnv.AWS_ACCESS_KEY_ID nobody\n")
+        with (tmp_path / "spark-defaults.conf").open("a") as defaults:
+            defaults.write("spark.executorEnv.AWS_ACCESS_KEY_ID nobody\n")
         words = ("-c", f"s3://{BUCKET}/lake", "table", "files", "ns", *ON_SPARK)
-        done = program(*words, **allowed, SPARK_CONF_DIR=str(tmp_path))
+        done = program(*words, **allowed)
     done.failed(31, "Spark's executors have no access: s3://", "spark.executorEnv.*", "storage options")
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""

@@ -71,11 +71,15 @@ def place(request, tmp_path) -> Iterator[object]:
         one.close()
 
 
-@pytest.mark.parametrize("wanted", SCOPES)
+PAIRS = [("local", "s3"), ("s3", "local"), ("s3", "s3"), ("local", "gcs"), ("gcs", "s3")]
+SHARING = [("local", "s3"), ("gcs", "s3")]
+"""What stays in the catalog is read from where it is: a folder and a bucket."""
+
+
 @pytest.mark.parametrize(
-    ("source", "target"),
-    [("local", "s3"), ("s3", "local"), ("s3", "s3"), ("local", "gcs"), ("gcs", "s3")],
-    ids=lambda kind: kind,
+    ("source", "target", "wanted"),
+    [(*pair, "full") for pair in PAIRS] + [(*pair, wanted) for pair in SHARING for wanted in ("minimal", "two levels")],
+    ids=lambda word: word,
 )
 def test_from_here_to_there(place, source, target, wanted):
     catalog = make_catalog(place(source))

@@ -50,6 +50,8 @@ from tests.helpers.names import location, ns, select, table, view
 from tests.helpers.stores import CountingStore, CuttingStore, PowerCut, WrappedStore
 from tests.ops.expire.test_expire import Place
 
+pytestmark = pytest.mark.usefixtures("decoded_once")
+
 Objects = dict[ObjectName, dict[str, Any]]
 AUTHOR = Author(by="mender@test")
 CLOCK = FakeClock(START + 100 * HOUR)

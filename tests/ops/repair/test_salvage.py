@@ -24,6 +24,8 @@ from tests.helpers.damage_sample import Sample, make_sample
 from tests.helpers.names import location, ns, table, view
 from tests.helpers.stores import CountingStore, CuttingStore, PowerCut, WrappedStore
 
+pytestmark = pytest.mark.usefixtures("decoded_once")
+
 Objects = dict[ObjectName, dict[str, Any]]
 AUTHOR = Author(by="mender@test")
 CLOCK = FakeClock(START + 100 * HOUR)
