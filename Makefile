@@ -13,10 +13,10 @@ export PYTHON
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
 
+# with bytecode, whatever the environment says: hundreds of programs are started, and each would compile the package
 test: lint
 	tools/ensure-java
 	tools/ensure-shells
-	# with bytecode, whatever is set here: hundreds of programs are started, which would compile the package each
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 lint: $(DEVELOPMENT)
