@@ -70,10 +70,11 @@ def misnamed(error: Damaged, findings: Iterable[Finding], case: str, who: str) -
     findings = list(findings)
     if (error.code, error.path) in {(one.code, one.path) for one in findings}:
         return []
-    # a reader on its way down knows the pointer that it does not follow, and not who holds it; nor where a tree began
-    # to be too deep
-    same = [one for one in findings if one.code == error.code]
-    if any(error.code == "F210" or (error.code == "F212" and ascii(error.path) in one.message) for one in same):
+    # a reader on its way down knows the pointer that it does not follow, and not who holds it; nor why there is no end
+    # to a tree
+    if error.code == "F212" and any(one.code == "F212" and ascii(error.path) in one.message for one in findings):
+        return []
+    if error.code == "F210" and any(one.code in ("F210", "F213") for one in findings):
         return []
     there = sorted({one.code for one in findings if one.path == error.path})
     wanted = "|".join(there) if there else f"another file ({'|'.join(sorted({one.code for one in findings}))})"

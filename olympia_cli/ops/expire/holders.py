@@ -51,14 +51,14 @@ class Holders:
 
     def pins(self) -> Iterator[PinnedRoot]:
         for saved in self._open:
-            path = check_pointer(saved.definition.running_root_node_file_path, saved.path)
             hint = f"if it cannot be committed any more, give it up: txn abort {saved.id}"
-            yield PinnedRoot(path, f"the transaction {saved.id}", hint, "F502")
+            path = saved.definition.running_root_node_file_path
+            yield _pinned(saved.path, PinnedRoot(path, f"the transaction {saved.id}", hint, "F502"))
         for export in self._exports:
             if export.pin:
-                path = check_pointer(export.pin, self._head.root.catalog_def)
                 hint = "if it is of no use any more: export drop"
-                yield PinnedRoot(path, f"the export {export.name!a}", hint, "F503")
+                pin = PinnedRoot(export.pin, f"the export {export.name!a}", hint, "F503")
+                yield _pinned(self._head.file.path, pin)
 
     def _live_transactions(self) -> Iterator[Saved]:
         """The distributed transactions that are within their lifetime, whatever became of them."""
@@ -79,7 +79,7 @@ class Holders:
             if export is None:
                 raise Damaged(
                     "F504",
-                    self._head.root.catalog_def,
+                    self._head.file.path,
                     f"the record of the export {name!a} cannot be read, so nobody knows what it needs",
                     hint="drop it with: export drop",
                 )
@@ -90,3 +90,12 @@ class Holders:
 def _is_running(saved: Saved) -> bool:
     """Whether a distributed transaction is neither committed nor aborted."""
     return bool(saved.definition.running_root_node_file_path) and saved.committed_version is None
+
+
+def _pinned(holder: str, pin: PinnedRoot) -> PinnedRoot:
+    """The pin that the file `holder` names, unless it leads outside the catalog."""
+    try:
+        check_pointer(pin.path, holder)
+    except Damaged as error:
+        raise Damaged(pin.code, error.path, f"{error.reason}; {pin.who} needs it", hint=pin.hint) from None
+    return pin
