@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.errors import Damaged, PathMissing
+from olympia_cli.errors import Damaged, PathMissing, StoreError
 from olympia_cli.format.node import Node
 from olympia_cli.format.node_file import CREATED_AT_MILLIS, NodeFile, decode_node
 from olympia_cli.format.paths import JAVA_WIDTH, check_pointer
+from olympia_cli.ops.walk.descend import descend
 from olympia_cli.ops.walk.reach import path_digest
 from olympia_cli.spark.conditions import KeyRange
 from olympia_cli.spark.objects import PARTITIONS, Subtree, groups, upper_pieces
@@ -103,19 +104,26 @@ def read_nodes(store: Store, part: NodePart) -> Iterator[dict[str, Any]]:
     """A row for each node of a part; Damaged when one cannot be read."""
     java = part.width == JAVA_WIDTH
     yield from _read_roots(store, part, java)
-    seen: set[bytes] = set()
-    waiting = [Subtree(path, None, None, 1) for path in _new(part.pointers, seen)]
-    while waiting:
-        batch, waiting = waiting[-AT_ONCE:], waiting[:-AT_ONCE]
-        for subtree, (path, data) in zip(batch, store.read_many([one.path for one in batch]), strict=True):
-            if isinstance(data, PathMissing):
-                raise Damaged("F201", path, "a node of the tree is missing")
-            if isinstance(data, Exception):
-                raise data
-            file = decode_node(data, path, java)
-            if (file.node.keys[0] if file.node.keys else "") in part.wanted:
-                yield _row(path, "node", None, file, len(data))
-            waiting += _below(file.node, subtree, part.wanted, seen)
+    known: set[bytes] = set()
+    rows: list[dict[str, Any]] = []
+
+    def look(subtrees: Sequence[Subtree]) -> Iterator[tuple[Subtree, bytes | StoreError]]:
+        return zip(subtrees, (data for _, data in store.read_many([top.path for top in subtrees])), strict=True)
+
+    def visit(subtree: Subtree, data: bytes | StoreError) -> list[Subtree]:
+        if isinstance(data, PathMissing):
+            raise Damaged("F201", subtree.path, "a node of the tree is missing")
+        if isinstance(data, Exception):
+            raise data
+        file = decode_node(data, subtree.path, java)
+        if (file.node.keys[0] if file.node.keys else "") in part.wanted:
+            rows.append(_row(subtree.path, "node", None, file, len(data)))
+        return _below(file.node, subtree, part.wanted, known)
+
+    tops = [Subtree(path, None, None, 1) for path in _new(part.pointers, known)]
+    for _ in descend(tops, look, visit, at_once=AT_ONCE):
+        yield from rows
+        rows.clear()
 
 
 def _read_roots(store: Store, part: NodePart, java: bool) -> Iterator[dict[str, Any]]:
@@ -128,24 +136,24 @@ def _read_roots(store: Store, part: NodePart, java: bool) -> Iterator[dict[str, 
         yield _row(path, "root", snapshot.version, decode_node(data, path, java), len(data))
 
 
-def _below(node: Node, above: Subtree, wanted: KeyRange, seen: set[bytes]) -> list[Subtree]:
-    found = []
+def _below(node: Node, above: Subtree, wanted: KeyRange, known: set[bytes]) -> list[Subtree]:
+    subtrees = []
     for at, child in enumerate(node.children):
         low, high = bounds(node, at, above.low, above.high)
         # a child whose range only touches ours may hold the first key of a node that is ours
         if isinstance(child, str) and wanted.touches(low, high):
-            found += [Subtree(path, low, high, above.depth + 1) for path in _new([child], seen)]
-    return found
+            subtrees += [Subtree(path, low, high, above.depth + 1) for path in _new([child], known)]
+    return subtrees
 
 
-def _new(paths: Sequence[str], seen: set[bytes]) -> list[str]:
-    found = []
+def _new(paths: Sequence[str], known: set[bytes]) -> list[str]:
+    new = []
     for path in paths:
         digest = path_digest(check_pointer(path, path))
-        if digest not in seen:
-            seen.add(digest)
-            found.append(path)
-    return found
+        if digest not in known:
+            known.add(digest)
+            new.append(path)
+    return new
 
 
 def _row(path: str, kind: str, version: int | None, file: NodeFile, size: int) -> dict[str, Any]:
