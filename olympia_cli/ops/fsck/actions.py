@@ -66,8 +66,9 @@ def disproved(
     """Definitions without a digest that differ from all that the log says was written for their objects.
 
     A cut at the end of a field leaves a message that can be parsed and has no digest any more; the log still has the
-    whole of it. Where a part of the log cannot be read, that of the `first` version with the definition decides. Where
-    another program committed too, it may have written the definition, and nothing is said.
+    whole of it. Where a part of the log cannot be read, that of the `first` version with the definition decides, and
+    the beginning of one that was written is a cut one. Where another program committed too, it may have written the
+    definition, and nothing is said.
     """
     wanted: dict[ObjectName, list[int]] = {}
     for number, (_, _, key) in unverified.items():
@@ -89,17 +90,16 @@ def disproved(
             for number in (number for name in touched(action) for number in wanted.get(name, ())):
                 bodies = written[number].setdefault(found.version, set())
                 bodies.add(_plain(action.kind, action.definition))
-    expected: dict[int, set[bytes]] = {}
-    for number, logged in written.items():
-        if sure:
-            expected[number] = {content for bodies in logged.values() for content in bodies}
-        else:
-            expected[number] = logged.get(first.get(number, -1), set())
-    paths = {unverified[number][0]: number for number in unverified if expected[number]}
+    paths = {unverified[number][0]: number for number, logged in written.items() if logged}
     for path, data in reader.files.read_many(paths):
         number = paths[path]
-        if isinstance(data, bytes) and _plain(unverified[number][1], data) not in expected[number]:
-            yield number
+        if isinstance(data, bytes):
+            body, logged = _plain(unverified[number][1], data), written[number]
+            known = {content for bodies in logged.values() for content in bodies}
+            decisive = known if sure else logged.get(first.get(number, -1), set())
+            cut = body not in known and any(content.startswith(body) for content in known)
+            if cut or (decisive and body not in decisive):
+                yield number
 
 
 def disproved_catalogs(reader: ChainReader, versions: Sequence[int]) -> Iterator[str]:

@@ -23,7 +23,7 @@ from olympia_cli.ops.fsck.local import LocalEngine
 from olympia_cli.ops.fsck.run import Run
 from olympia_cli.ops.fsck.verified import Verified
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.walk.files import Files, StoreFailure
+from olympia_cli.ops.walk.files import Files, failures_pass
 from olympia_cli.storage.protocol import Store
 
 LAST_FSCK = "ops/last-fsck.json"
@@ -91,10 +91,8 @@ def fsck(
         now=clock.now_millis(),
         verified=verified,
     )
-    try:
+    with failures_pass():
         found = run.run()
-    except StoreFailure as failure:
-        raise failure.error from None
     if verified is not None:
         verified.save()
     return Report(

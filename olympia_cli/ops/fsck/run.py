@@ -8,26 +8,22 @@ from dataclasses import dataclass
 from olympia_cli.errors import VersionNotFound
 from olympia_cli.format.paths import LATEST, OLDEST
 from olympia_cli.names import Ago, AtTime, Reference
-from olympia_cli.ops.fsck.actions import disproved, disproved_catalogs
-from olympia_cli.ops.fsck.chain import ROOTS_AT_ONCE, CatalogFile, Chain, ChainReader, list_versions
-from olympia_cli.ops.fsck.definitions import BadDefinition
+from olympia_cli.ops.fsck.chain import Chain, ChainReader, list_versions
 from olympia_cli.ops.fsck.examined import FULL, HINTS, STRUCTURE, Engine, Examined, new_examined
 from olympia_cli.ops.fsck.findings import Finding, finding
 from olympia_cli.ops.fsck.hints import check_gaps, check_latest, no_version, read_hint, settle_oldest
 from olympia_cli.ops.fsck.holders import Held, Holder, check_actions, exports, transactions
 from olympia_cli.ops.fsck.meanwhile import still_so
 from olympia_cli.ops.fsck.roots import RootChecks
+from olympia_cli.ops.fsck.sound import compare_with_log, look_back
 from olympia_cli.ops.fsck.verdict import Verdict
 from olympia_cli.ops.fsck.verified import Verified
-from olympia_cli.ops.fsck.versions import Radius
 from olympia_cli.ops.fsck.wanted import wanted_root
 from olympia_cli.ops.walk.files import Files
-from olympia_cli.ops.walk.flaws import Flaw
 
 LOOK_BACK = 512
 """How many older versions are looked at for a sound one when the latest is not."""
 
-_DISPROVED = "has no digest, and is not what the log says was written"
 _NOTHING = ("versions", "roots", "nodes", "definitions", "actions", "transactions", "exports", "data_files", "skipped")
 
 
@@ -80,8 +76,8 @@ class Run:
         if self.depth >= FULL and self.all_versions and not files.out_of_time:
             listing = self.engine.list_files(examined, frozenset().union(*(one.saved for one in held)))
         verdict = Verdict(examined, versions)
-        if self.depth >= STRUCTURE and not self.all_versions:
-            examined, verdict = self._look_back(examined, versions, verdict)
+        if self.depth >= STRUCTURE and not self.all_versions and versions == [chain.latest]:
+            examined, verdict = look_back(self.engine, examined, verdict, LOOK_BACK)
         found = verdict.findings(objects=True)
         if listing is not None:
             found += listing.findings(verdict.hides_files)
@@ -118,21 +114,6 @@ class Run:
             examined.findings += one.findings
         return held
 
-    def _look_back(self, examined: Examined, versions: Sequence[int], verdict: Verdict) -> tuple[Examined, Verdict]:
-        """The latest version is hit: look at older ones until one is sound."""
-        chain = examined.chain
-        if list(versions) != [chain.latest]:
-            return examined, verdict
-        older = [version for version in reversed(chain.kept) if version < chain.latest][:LOOK_BACK]
-        at, step = 0, 8
-        while verdict.last_sound(verdict.findings(objects=False)) is None and at < len(older):
-            if self.files.out_of_time:
-                break
-            examined = self.engine.examine_more(examined, sorted(older[at : at + step]))
-            at, step = at + step, ROOTS_AT_ONCE
-            verdict = Verdict(examined, sorted([*versions, *older[:at]]))
-        return examined, verdict
-
 
 def _check_holder(examined: Examined, holder: Holder) -> list[Finding]:
     found = []
@@ -144,34 +125,6 @@ def _check_holder(examined: Examined, holder: Holder) -> list[Finding]:
         if reason:
             found.append(finding(holder.code, holder.path, f"{holder.who}: {reason}"))
     return found
-
-
-def compare_with_log(examined: Examined, all_versions: bool) -> None:
-    """A definition without a digest may have been cut, or be another one; the log tells."""
-    definitions, chain, reader = examined.definitions, examined.chain, examined.reader
-    if definitions is None or chain.java or examined.files.out_of_time:
-        return
-    if any(one.definition is not None and not one.verified for one in chain.catalogs.values()):
-        for path in list(disproved_catalogs(reader, chain.kept)):
-            chain.catalogs[path] = CatalogFile(None, Flaw("F307", f"the catalog definition {_DISPROVED}"))
-            if path in examined.notes.catalogs:
-                examined.notes.bad_catalogs[path] = examined.notes.catalogs[path]
-    if definitions.unverified and examined.keys is not None:
-        first = _first_versions(examined, set(definitions.unverified)) if all_versions else {}
-        for number in disproved(reader, chain.kept, definitions.unverified, first, examined.keys):
-            path = definitions.unverified[number][0]
-            definitions.bad[number] = BadDefinition(path, Flaw("F304", f"it {_DISPROVED}"))
-
-
-def _first_versions(examined: Examined, numbers: set[int]) -> dict[int, int]:
-    """The first version that names each of these definitions."""
-    naming: dict[int, list[int]] = {}
-    for node, names in enumerate(examined.graph.names):
-        for number in numbers.intersection(names):
-            naming.setdefault(number, []).append(node)
-    radius = Radius(examined.graph, examined.versions, {}, {node for nodes in naming.values() for node in nodes})
-    found = {number: radius.versions(nodes) for number, nodes in naming.items()}
-    return {number: versions[0][0] for number, versions in found.items() if versions}
 
 
 def _checked(examined: Examined, held: Sequence[Held]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from olympia_cli.ops.fsck.chain import Chain
 from olympia_cli.ops.fsck.examined import FULL, Engine, Examined, OutOfPlace, new_examined
 from olympia_cli.ops.fsck.findings import Finding, Severity
 from olympia_cli.ops.fsck.local import LocalEngine
-from olympia_cli.ops.fsck.run import compare_with_log
+from olympia_cli.ops.fsck.sound import compare_with_log
 from olympia_cli.ops.fsck.verdict import Verdict
 from olympia_cli.ops.walk.files import Files
 
@@ -21,7 +21,7 @@ def examine_version(files: Files, chain: Chain, version: int, engine: Engine) ->
     except OutOfPlace:
         examined = new_examined(files, chain, FULL)
         LocalEngine().examine(examined, [version], None, ())
-    compare_with_log(examined, all_versions=False)
+    compare_with_log(examined)
     return examined, Verdict(examined, [version])
 
 

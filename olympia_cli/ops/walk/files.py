@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from olympia_cli.errors import OlympiaError, PathMissing, PathOutside, StorageFailed, StoreError
@@ -29,15 +30,34 @@ class StoreFailure(Exception):
         self.error = error
 
 
-class Files:
-    """Reads and counts files. A store that fails again and again raises StoreFailure; a single file never raises."""
+@contextmanager
+def failures_pass() -> Iterator[None]:
+    """Where damage is told, a store that fails raises its own error."""
+    try:
+        yield
+    except StoreFailure as failure:
+        raise failure.error from None
 
-    def __init__(self, store: Store, out_of_time: Callable[[], bool], progress: Progress = SILENT) -> None:
+
+class Files:
+    """Reads and counts files. A store that fails again and again raises StoreFailure; a single file never raises.
+
+    `patience` is how many failures in a row are too many.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        out_of_time: Callable[[], bool],
+        progress: Progress = SILENT,
+        patience: float = FAILURES_IN_A_ROW,
+    ) -> None:
         self.store = store
         self.progress = progress
         self.bytes = 0
         self.stopped = False
         self._out_of_time = out_of_time
+        self._patience = patience
         self._failures = 0
 
     @property
@@ -96,7 +116,7 @@ class Files:
             self.bytes += len(data)
         failed = isinstance(data, Exception) and not isinstance(data, PathMissing | PathOutside)
         self._failures = self._failures + 1 if failed else 0
-        if self._failures >= FAILURES_IN_A_ROW:
+        if self._failures >= self._patience:
             assert isinstance(data, OlympiaError)
             raise StoreFailure(data)
         return data

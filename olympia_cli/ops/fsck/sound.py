@@ -1,0 +1,105 @@
+"""Which versions no error hits: fsck tells the newest of them, and a repair goes back to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from olympia_cli.format.paths import OLDEST, WIDTH
+from olympia_cli.names import Kind
+from olympia_cli.ops.fsck.actions import disproved, disproved_catalogs
+from olympia_cli.ops.fsck.chain import ROOTS_AT_ONCE, CatalogFile, Chain, ChainReader
+from olympia_cli.ops.fsck.definitions import BadDefinition
+from olympia_cli.ops.fsck.examined import FULL, Engine, Examined, new_examined
+from olympia_cli.ops.fsck.findings import Finding, Severity
+from olympia_cli.ops.fsck.hints import read_hint, settle_oldest
+from olympia_cli.ops.fsck.local import LocalEngine
+from olympia_cli.ops.fsck.verdict import Verdict
+from olympia_cli.ops.fsck.versions import Radius, inside
+from olympia_cli.ops.walk.files import Files
+from olympia_cli.ops.walk.flaws import Flaw
+
+_DISPROVED = "has no digest, and is not what the log says was written"
+
+Disproved = tuple[Kind, str, Flaw]
+"""A definition that can be read, and is not what was written: its kind, its path, and the words for it."""
+
+
+class LatestVersion:
+    """The verdict on the latest version and all that it reaches; on older ones when somebody asks."""
+
+    def __init__(self, files: Files, versions: Sequence[int]) -> None:
+        """`versions` are all that have a root."""
+        self.chain = chain = Chain(list(versions), WIDTH)
+        ChainReader(files, chain).find_reference()
+        for _ in settle_oldest(chain, read_hint(files, OLDEST)):
+            pass
+        self._engine = LocalEngine()
+        self._examined = new_examined(files, chain, FULL)
+        self._engine.examine(self._examined, chain.kept, lambda root: root.version == chain.latest, ())
+        self.disproved = compare_with_log(self._examined)
+        self._verdict = Verdict(self._examined, [chain.latest])
+
+    def errors(self) -> list[Finding]:
+        """What is wrong with it."""
+        findings = self._verdict.findings(objects=False)
+        return [
+            error
+            for error in findings
+            if error.severity is Severity.ERROR and inside(self.chain.latest, error.versions)
+        ]
+
+    def last_sound(self, oldest: int) -> int | None:
+        """The newest version that no error hits, back to the oldest that counts."""
+        self.chain.oldest = oldest
+        self._examined, self._verdict = look_back(self._engine, self._examined, self._verdict, None)
+        return self._verdict.last_sound(self._verdict.findings(objects=False))
+
+
+def look_back(engine: Engine, examined: Examined, verdict: Verdict, most: int | None) -> tuple[Examined, Verdict]:
+    """The latest version was examined: go on to the one before, and so on, until one is sound; `most` says how far."""
+    chain = examined.chain
+    older = [version for version in reversed(chain.kept) if version < chain.latest][:most]
+    at, step = 0, 8
+    while verdict.last_sound(verdict.findings(objects=False)) is None and at < len(older):
+        if examined.files.out_of_time:
+            break
+        examined = engine.examine_more(examined, sorted(older[at : at + step]))
+        compare_with_log(examined)
+        at += step
+        step = max(ROOTS_AT_ONCE, at)
+        verdict = Verdict(examined, sorted([chain.latest, *older[:at]]))
+    return examined, verdict
+
+
+def compare_with_log(examined: Examined, all_versions: bool = False) -> list[Disproved]:
+    """A definition without a digest may have been cut, or be another one; the log tells. Those that it disproves."""
+    definitions, chain, reader = examined.definitions, examined.chain, examined.reader
+    if definitions is None or chain.java or examined.files.out_of_time:
+        return []
+    found: list[Disproved] = []
+    if any(catalog.definition is not None and not catalog.verified for catalog in chain.catalogs.values()):
+        for path in list(disproved_catalogs(reader, chain.kept)):
+            flaw = Flaw("F307", f"the catalog definition {_DISPROVED}")
+            chain.catalogs[path] = CatalogFile(None, flaw)
+            if path in examined.notes.catalogs:
+                examined.notes.bad_catalogs[path] = examined.notes.catalogs[path]
+            found.append((Kind.CATALOG, path, flaw))
+    unverified = {number: named for number, named in definitions.unverified.items() if number not in definitions.bad}
+    if unverified and examined.keys is not None:
+        first = _first_versions(examined, set(unverified)) if all_versions else {}
+        for number in disproved(reader, chain.kept, unverified, first, examined.keys):
+            path, kind, _ = unverified[number]
+            definitions.bad[number] = BadDefinition(path, Flaw("F304", f"it {_DISPROVED}"))
+            found.append((kind, path, definitions.bad[number].flaw))
+    return found
+
+
+def _first_versions(examined: Examined, numbers: set[int]) -> dict[int, int]:
+    """The first version that names each of these definitions."""
+    naming: dict[int, list[int]] = {}
+    for node, names in enumerate(examined.graph.names):
+        for number in numbers.intersection(names):
+            naming.setdefault(number, []).append(node)
+    radius = Radius(examined.graph, examined.versions, {}, {node for nodes in naming.values() for node in nodes})
+    found = {number: radius.versions(nodes) for number, nodes in naming.items()}
+    return {number: versions[0][0] for number, versions in found.items() if versions}
