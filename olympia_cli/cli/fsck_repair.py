@@ -11,7 +11,7 @@ from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
     from olympia_cli.names import ObjectName
-    from olympia_cli.ops.repair.plan import RepairPlan, Step
+    from olympia_cli.ops.repair.plan import RepairPlan, RepairStep
     from olympia_cli.ops.repair.repair import Prefer
     from olympia_cli.ops.repair.salvage import SalvageReport
 
@@ -72,7 +72,7 @@ def _show(session: Session, plan: RepairPlan) -> None:
         session.say("there is nothing to repair in the latest version or the hints")
 
 
-def _show_step(session: Session, step: Step) -> None:
+def _show_step(session: Session, step: RepairStep) -> None:
     _say_some(session, step.details)
     _say_some(session, [f"unsure: {one}" for one in step.lost_ranges])
     _say_some(session, _names("lost", step.loses))

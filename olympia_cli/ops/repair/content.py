@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from olympia_cli.errors import Damaged
 from olympia_cli.format import definitions
 from olympia_cli.format.definitions import CLASSES
 from olympia_cli.format.keys import KeyCodec, kind_of_key
-from olympia_cli.format.pb.objects_pb2 import NamespaceDef
-from olympia_cli.names import Kind, NamespaceName, ObjectName
+from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef
+from olympia_cli.names import NamespaceName, ObjectName
 from olympia_cli.ops.look.node_keys import compact_key
-from olympia_cli.ops.repair.files import Files
+from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.history import Filled, History, Value
 from olympia_cli.ops.repair.tree import Hole, take_apart
+from olympia_cli.ops.walk.flaws import Flaw
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,32 +64,32 @@ class Content:
     """The ranges that `lost_ranges` are about."""
 
 
-def put_together(files: Files, versions: Sequence[int], codec: KeyCodec, order: int) -> Content:
+def put_together(files: RepairFiles, versions: Sequence[int], codec: KeyCodec, catalog: CatalogDef) -> Content:
     """The content of the newest of the versions."""
-    return _PutTogether(files, versions, codec).run(order)
+    return _PutTogether(files, versions, codec).run(catalog)
 
 
 class _PutTogether:
-    def __init__(self, files: Files, versions: Sequence[int], codec: KeyCodec) -> None:
+    def __init__(self, files: RepairFiles, versions: Sequence[int], codec: KeyCodec) -> None:
         self._files = files
         self._head = max(versions)
         self._codec = codec
         self._history = History(files, versions, codec)
         self._content = Content()
 
-    def run(self, order: int) -> Content:
+    def run(self, catalog: CatalogDef) -> Content:
         content = self._content
-        taken = take_apart(self._files, self._files.root(self._head).top, self._codec, order)
-        content.entries = dict(taken.entries)
-        content.damage += [f"{hole.path}: {hole.reason}" for hole in taken.holes]
-        content.damage += taken.problems
-        for key in taken.illegal:
+        tree = take_apart(self._files, self._files.root(self._head).top, self._codec, catalog.order)
+        content.entries = dict(tree.entries)
+        content.damage += [f"{hole.path}: {hole.reason}" for hole in tree.holes]
+        content.damage += tree.problems
+        for key in tree.illegal:
             content.damage.append(f"the key {compact_key(key)[:80]!a} is none that an object can have")
             content.lost_keys.append(key)
-        for filled in self._history.fill(taken.holes):
+        for filled in self._history.fill(tree.holes):
             self._take(filled)
         self._find_definitions()
-        self._check_ids()
+        self._check_ids(catalog.id)
         self._add_namespaces()
         content.entries = dict(sorted(content.entries.items()))
         return content
@@ -124,15 +125,15 @@ class _PutTogether:
         named = {key: value for key, value in rows.items() if value is not None}
         wanted = [(kind_of_key(key, ""), value) for key, value in named.items()]
         checked = zip(named.items(), self._files.ids(wanted), strict=True)
-        return {key: value for (key, value), (_, _, reason) in checked if not reason}
+        return {key: value for (key, value), (_, _, flaw) in checked if flaw is None}
 
     def _same(self, key: str, value: Value, rows: dict[str, str]) -> Value:
         """The file that holds a definition of the log already, where a row names it."""
         path = rows.get(key)
         if path is None or isinstance(value, str):
             return value
-        found = self._files.definition(kind_of_key(key, ""), path)
-        return path if not isinstance(found, str) and definitions.body(found) == value else value
+        definition = self._files.definition(kind_of_key(key, ""), path)
+        return path if not isinstance(definition, Flaw) and definitions.body(definition) == value else value
 
     def _find_definitions(self) -> None:
         """Look for definitions that cannot be read; what has none anywhere is lost."""
@@ -140,11 +141,10 @@ class _PutTogether:
         paths = [(key, value) for key, value in content.entries.items() if isinstance(value, str)]
         checked = self._files.ids((kind_of_key(key, ""), path) for key, path in paths)
         dangling = {}
-        for (key, _), (path, _, reason) in zip(paths, checked, strict=True):
-            if reason:
+        for (key, _), (path, _, flaw) in zip(paths, checked, strict=True):
+            if flaw is not None:
                 dangling[key] = self._name(key)
-                content.damage.append(f"{path}: {reason}")
-        self._compare_with_log({key: path for key, path in paths if path in self._files.unverified})
+                content.damage.append(f"{path}: {flaw.reason}")
         if not dangling:
             return
         found = self._history.definitions(dangling)
@@ -153,31 +153,14 @@ class _PutTogether:
                 del content.entries[key]
                 content.lost.append(name)
                 continue
-            one = found[key]
-            content.entries[key] = one.value
-            if one.exact:
-                content.notes.append(f"{name.kind.word} {name}: its definition as the log of v{one.version} has it")
+            definition = found[key]
+            content.entries[key] = definition.value
+            origin = f"as of v{definition.version}"
+            if definition.exact:
+                origin = f"its definition as the log of v{definition.version} has it"
             else:
                 content.stale.append(name)
-                content.notes.append(f"{name.kind.word} {name}: as of v{one.version}")
-
-    def _compare_with_log(self, unverified: dict[str, str]) -> None:
-        """Hold definitions without a digest against the log: one that was cut where a field ends still parses."""
-        content = self._content
-        names = {key: self._name(key) for key in unverified}
-        for key, one in self._history.definitions(names, log_only=True).items() if names else ():
-            path, name = unverified[key], names[key]
-            found = self._files.definition(name.kind, path)
-            if isinstance(found, str) or isinstance(one.value, str):
-                continue
-            there = definitions.body(found)
-            cut = one.value.startswith(there) and len(there) < len(one.value)
-            # where a version does not say what it did, the definition may be newer than the log
-            if there == one.value or not (one.exact or cut):
-                continue
-            content.damage.append(f"{path}: it is not what the log of v{one.version} says")
-            content.notes.append(f"{name.kind.word} {name}: its definition as the log of v{one.version} has it")
-            content.entries[key] = one.value
+            content.notes.append(f"{name.kind.word} {name}: {origin}")
 
     def _add_namespaces(self) -> None:
         """Make namespaces that tables or views are in and that are not there: so nothing in them is lost."""
@@ -196,26 +179,36 @@ class _PutTogether:
             else:
                 content.damage.append(f"namespace {name} is not there, but tables or views are in it")
 
-    def _check_ids(self) -> None:
+    def _check_ids(self, catalog_id: str) -> None:
         """Report ids that two objects have; where one of them comes from an older version, it was renamed since."""
-        stale = set(self._content.stale)
-        seen: dict[str, str] = {}
-        keys = list(self._content.entries.items())
-        known = {path: id for path, id, _ in self._files.ids(_paths(keys))}
-        for key, value in keys:
-            id = known[value] if isinstance(value, str) else _id(key, value)
-            if id in seen:
-                one, other = self._name(seen[id]), self._name(key)
-                if one in stale or other in stale:
-                    former, now = (one, other) if one in stale and other not in stale else (other, one)
-                    self._forget(former, now)
-                    seen[id] = self._codec.encode(now)
-                    continue
-                self._content.unmended.append(
-                    f"{one.kind.word} {one} and {other.kind.word} {other} have the same id {id}: drop one of them and "
-                    "register it again"
+        content, stale = self._content, set(self._content.stale)
+        owners: dict[str, str] = {}
+        for key, id in list(self._ids().items()):
+            if id == catalog_id:
+                name = self._name(key)
+                content.unmended.append(
+                    f"{name.kind.word} {name} has the id {id} of the catalog: drop it and register it again"
                 )
-            seen.setdefault(id, key)
+            elif id not in owners:
+                owners[id] = key
+            else:
+                first, second = self._name(owners[id]), self._name(key)
+                if first in stale or second in stale:
+                    former, now = (first, second) if first in stale and second not in stale else (second, first)
+                    self._forget(former, now)
+                    owners[id] = self._codec.encode(now)
+                    continue
+                content.unmended.append(
+                    f"{first.kind.word} {first} and {second.kind.word} {second} have the same id {id}: "
+                    "drop one of them and register it again"
+                )
+
+    def _ids(self) -> dict[str, str]:
+        """The id of the object of each key."""
+        entries = self._content.entries
+        paths = [(kind_of_key(key, ""), value) for key, value in entries.items() if isinstance(value, str)]
+        known = self._files.ids(paths)
+        return {key: next(known)[1] if isinstance(value, str) else _id(key, value) for key, value in entries.items()}
 
     def _forget(self, former: ObjectName, now: ObjectName) -> None:
         content = self._content
@@ -233,10 +226,6 @@ class _PutTogether:
             return self._codec.decode(key, "")
         except Damaged:
             return None
-
-
-def _paths(keys: Iterable[tuple[str, Value]]) -> Iterable[tuple[Kind, str]]:
-    return ((kind_of_key(key, ""), value) for key, value in keys if isinstance(value, str))
 
 
 def _id(key: str, content: bytes) -> str:

@@ -8,13 +8,13 @@ from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
 from olympia_cli.catalog.versions import Hints
 from olympia_cli.format.paths import LATEST, OLDEST
 from olympia_cli.ops.repair.history import FoundCatalog
-from olympia_cli.ops.repair.plan import Step
+from olympia_cli.ops.repair.plan import RepairStep
 from olympia_cli.storage.protocol import Store
 
 
 def plan_hints(
     store: Store, hints: Hints, versions: Sequence[int], found: FoundCatalog, commits: bool
-) -> tuple[list[Step], list[tuple[str, int]]]:
+) -> tuple[list[RepairStep], list[tuple[str, int]]]:
     """The hints that say something wrong; the commit of a repair writes `vn/latest` anyway."""
     head, steps, writes = versions[-1], [], []
     if hints.latest != head:
@@ -22,7 +22,7 @@ def plan_hints(
         text = f"{LATEST} {was}: write {head + commits}"
         if hints.latest is not None and hints.latest > head:
             text += f" (if there ever was a v{hints.latest}, its root is lost)"
-        steps.append(Step("hint latest", text))
+        steps.append(RepairStep("hint latest", text))
         writes.append((LATEST, head + commits))
     stored = EXPIRE_OLDEST in found.definition.properties
     truth = min(expired_before(found.definition) if stored else versions[0], head)
@@ -30,7 +30,7 @@ def plan_hints(
     leads = hints.oldest is not None and hints.oldest > truth
     # it may lag, and before the first expire it need not be there at all
     if leads or (exists and hints.oldest is None) or (not exists and stored and truth > 0):
-        steps.append(Step("hint oldest", f"{OLDEST} {_was(store, OLDEST, hints.oldest)}: write {truth}"))
+        steps.append(RepairStep("hint oldest", f"{OLDEST} {_was(store, OLDEST, hints.oldest)}: write {truth}"))
         writes.append((OLDEST, truth))
     return steps, writes
 

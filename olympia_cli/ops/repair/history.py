@@ -21,7 +21,7 @@ from olympia_cli.format.node import Node
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName
-from olympia_cli.ops.repair.files import Files, ReadRoot
+from olympia_cli.ops.repair.files import ReadRoot, RepairFiles
 from olympia_cli.ops.repair.tree import Hole, read_range
 
 T = ActionType
@@ -94,7 +94,7 @@ class Found:
 class History:
     """The versions that lead to the latest one, newest first. A rollback leads on to the version it went back to."""
 
-    def __init__(self, files: Files, versions: Sequence[int], codec: KeyCodec) -> None:
+    def __init__(self, files: RepairFiles, versions: Sequence[int], codec: KeyCodec) -> None:
         self._files = files
         self._exists = set(versions)
         self._head, self._oldest = max(versions), min(versions)
@@ -255,7 +255,7 @@ class FoundCatalog:
     """Where it stands, when the latest version itself has it whole."""
 
 
-def find_catalog(files: Files, versions: Sequence[int]) -> FoundCatalog | None:
+def find_catalog(files: RepairFiles, versions: Sequence[int]) -> FoundCatalog | None:
     """The newest definition of the catalog that can be read, with what the log says was changed since."""
     since: list[tuple[int, tuple[Action, ...] | None]] = []
     exact = True
@@ -281,11 +281,11 @@ def find_catalog(files: Files, versions: Sequence[int]) -> FoundCatalog | None:
     return None
 
 
-def _definition_of(files: Files, root: ReadRoot) -> CatalogDef | None:
+def _definition_of(files: RepairFiles, root: ReadRoot) -> CatalogDef | None:
     if root.catalog_def is None:
         return None
     found = files.definition(Kind.CATALOG, root.catalog_def)
-    if isinstance(found, str) or not isinstance(found, CatalogDef) or found.order < 3:
+    if not isinstance(found, CatalogDef):
         return None
     if root.sizes is not None and root.sizes.order != found.order:
         return None
@@ -306,7 +306,7 @@ def _after_logged(actions: tuple[Action, ...]) -> tuple[Action, ...]:
 
 
 def _catalog_after(
-    files: Files, definition: CatalogDef, version: int, actions: tuple[Action, ...]
+    files: RepairFiles, definition: CatalogDef, version: int, actions: tuple[Action, ...]
 ) -> tuple[CatalogDef, bool]:
     """The definition after a version's actions, and whether all of them could be done."""
     whole = True

@@ -12,14 +12,14 @@ from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
 from olympia_cli.errors import Damaged, InvalidName
 from olympia_cli.format import definitions
 from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
-from olympia_cli.format.node import Node
 from olympia_cli.format.node_file import CREATED_AT_MILLIS
 from olympia_cli.format.paths import DEFINITION_FOLDERS, FileKind, file_kind, parse_root_path
 from olympia_cli.format.pb.objects_pb2 import DistributedTransactionDef, NamespaceDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
 from olympia_cli.ops.look.dump_node import dump_node
 from olympia_cli.ops.look.node_target import NodeBytes
-from olympia_cli.ops.repair.files import Files, ReadNode, outside
+from olympia_cli.ops.repair.files import ReadNode, RepairFiles, outside
+from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.ops.walk.reach import path_digest
 
 LOST_AND_FOUND = "lost+found"
@@ -29,14 +29,14 @@ _FOLDERS = {folder: kind for kind, folder in DEFINITION_FOLDERS.items()}
 class Leftovers:
     """What lies in a store and is reached from none of the versions that can be read."""
 
-    def __init__(self, files: Files, versions: Sequence[int], codec: KeyCodec) -> None:
+    def __init__(self, files: RepairFiles, versions: Sequence[int], codec: KeyCodec) -> None:
         self._files = files
         self._codec = codec
         self._reached: set[bytes] = set()
         for version in versions:
-            root = files.root(version)
-            self._reach([root.top.path])
-            self._follow(_children(root.top.node, root.top.children), _values(root.top))
+            top = files.root(version).top
+            self._reach([top.path])
+            files.follow(self._visit(top.path, top), self._visit)
 
     def from_nodes(
         self, suspect: Sequence[tuple[str, str | None]], since_millis: int
@@ -52,12 +52,12 @@ class Leftovers:
         committed = self._committed_runs()
         listed = (file.path for file in self._files.store.list("node/") if file_kind(file.path) is FileKind.NODE)
         for path, data in self._files.read_all(path for path in listed if not self._is_reached(path)):
-            if isinstance(data, str):
+            if isinstance(data, Flaw):
                 self._files.bad[path] = data
                 continue
             dump = dump_node(NodeBytes(path, data, False), self._files.sizes)
             if dump.problems:
-                self._files.bad[path] = dump.summary()
+                self._files.bad[path] = Flaw("F205", dump.summary())
             text = dump.system.get(CREATED_AT_MILLIS, "")
             created = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
             # what an export pins is a version's own root, and says who committed it
@@ -94,14 +94,17 @@ class Leftovers:
                     done.add(save.id)
         return {path for id in done for path in runs[id]}
 
-    def _below(self, top: list[str]) -> set[str]:
-        seen: set[str] = set()
-        level = top
-        while level:
-            seen.update(level)
-            children = [child for read in self._files.nodes(level) for child in _children(read.node, read.children)]
-            level = [child for child in dict.fromkeys(children) if child not in seen]
-        return seen
+    def _below(self, tops: list[str]) -> set[str]:
+        """These nodes, and all that they lead to."""
+        below = set(tops)
+
+        def visit(_: str, read: ReadNode) -> list[str]:
+            new = [child for child in dict.fromkeys(read.pointers) if child not in below]
+            below.update(new)
+            return new
+
+        self._files.follow(tops, visit)
+        return below
 
     def _readable(self, found: Mapping[str, tuple[int, str, str]]) -> Iterator[tuple[ObjectName, str, str]]:
         named = []
@@ -111,9 +114,9 @@ class Leftovers:
             except Damaged:
                 continue
         wanted = [(name.kind, value) for name, value, _ in named]
-        for (name, value, node), (_, _, reason) in zip(named, self._files.ids(wanted), strict=True):
+        for (name, value, node), (_, _, flaw) in zip(named, self._files.ids(wanted), strict=True):
             self._reach([value])
-            if not reason:
+            if flaw is None:
                 yield name, value, node
 
     def from_definitions(
@@ -136,8 +139,8 @@ class Leftovers:
                 young = file.modified_at_millis >= since_millis - HALF_AN_HOUR_MILLIS
                 if young and not self._is_reached(file.path) and not outside(file.path):
                     wanted.append((kind, file.path))
-        for (kind, path), (_, id, reason) in zip(wanted, self._files.ids(wanted), strict=True):
-            if reason or id in seen:
+        for (kind, path), (_, id, flaw) in zip(wanted, self._files.ids(wanted), strict=True):
+            if flaw is not None or id in seen:
                 continue
             seen.add(id)
             name = self._name(kind, path, id, used)
@@ -160,16 +163,12 @@ class Leftovers:
 
     # What versions reach
 
-    def _follow(self, children: Sequence[str], values: Sequence[str]) -> None:
-        self._reach(values)
-        level = [child for child in children if not self._is_reached(child)]
-        while level:
-            self._reach(level)
-            below: list[str] = []
-            for read in self._files.nodes(level):
-                self._reach(_values(read))
-                below += [child for child in _children(read.node, read.children) if not self._is_reached(child)]
-            level = list(dict.fromkeys(below))
+    def _visit(self, _: str, read: ReadNode) -> list[str]:
+        """Note what a node names; the nodes below it that no other led to."""
+        self._reach([value for _, value in read.entries if value is not None])
+        new = [child for child in dict.fromkeys(read.pointers) if not self._is_reached(child)]
+        self._reach(new)
+        return new
 
     def _reach(self, paths: Sequence[str]) -> None:
         self._reached.update(map(path_digest, paths))
@@ -189,12 +188,3 @@ def _make(kind: Kind, text: str) -> ObjectName:
     if kind is Kind.NAMESPACE:
         return NamespaceName(text)
     return TableName(LOST_AND_FOUND, text) if kind is Kind.TABLE else ViewName(LOST_AND_FOUND, text)
-
-
-def _children(node: Node | None, read: Sequence[str]) -> list[str]:
-    return list(read) if node is None else [child for child in node.children if isinstance(child, str)]
-
-
-def _values(read: ReadNode) -> list[str]:
-    values = read.node.values if read.node is not None else [value for _, value in read.rows]
-    return [value for value in values if value is not None]

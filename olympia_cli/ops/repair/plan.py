@@ -12,7 +12,7 @@ from olympia_cli.ops.repair.content import LostRange
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RepairStep:
     """One thing that a repair does: `hint latest`, `hint oldest`, `rollback` or `rebuild`.
 
     `loses` are the objects that are gone afterwards, `reverts` those that are as an older version has them, and
@@ -42,8 +42,8 @@ class RepairPlan:
 
     uri: str
     head: int
-    steps: tuple[Step, ...] = ()
-    alternatives: tuple[Step, ...] = ()
+    steps: tuple[RepairStep, ...] = ()
+    alternatives: tuple[RepairStep, ...] = ()
     unmended: tuple[str, ...] = ()
     """What stays wrong: no repair decides it."""
     repair: Repair | None = None
@@ -69,7 +69,7 @@ def describe_plan(plan: RepairPlan) -> dict[str, Any]:
     }
 
 
-def describe_step(step: Step) -> dict[str, Any]:
+def describe_step(step: RepairStep) -> dict[str, Any]:
     return {
         "kind": step.kind,
         "text": step.text,

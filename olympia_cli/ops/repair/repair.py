@@ -6,8 +6,10 @@ version that is committed on top of it is whole.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice, pairwise
 from typing import Literal
 
 from olympia_cli.catalog.clock import Clock
@@ -15,22 +17,24 @@ from olympia_cli.catalog.commit import Author
 from olympia_cli.catalog.protection import keep_protection
 from olympia_cli.catalog.quarantine import write_quarantine
 from olympia_cli.catalog.repair_commit import Built, Repair, check_head, commit_repair
-from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, check_supported, expired_before
+from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, expired_before
 from olympia_cli.catalog.versions import Hints, read_hints
 from olympia_cli.errors import CatalogNotFound, InvalidOption, Refused, Unsupported
 from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec
-from olympia_cli.format.paths import JAVA_WIDTH, LATEST, parse_root_path, root_path
+from olympia_cli.format.paths import JAVA_WIDTH, LATEST, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, ObjectName
+from olympia_cli.ops.fsck.chain import list_versions
+from olympia_cli.ops.fsck.sound import LatestVersion
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import Content, put_together
-from olympia_cli.ops.repair.files import Files
+from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.hints import plan_hints
 from olympia_cli.ops.repair.history import FoundCatalog, find_catalog
-from olympia_cli.ops.repair.plan import NO_COST, RepairPlan, Step
-from olympia_cli.ops.repair.sound import newest_sound
+from olympia_cli.ops.repair.plan import NO_COST, RepairPlan, RepairStep
 from olympia_cli.ops.repair.tree import read_range
+from olympia_cli.ops.walk.files import failures_pass
 from olympia_cli.storage.protocol import Store
 
 Prefer = Literal["auto", "rollback", "rebuild"]
@@ -45,26 +49,31 @@ def plan_repair(store: Store, clock: Clock, *, prefer: Prefer = "auto", progress
     """
     if prefer not in ("auto", "rollback", "rebuild"):
         raise InvalidOption(f"{prefer!a} is not a way to repair", hint="use auto, rollback or rebuild")
-    files = Files(store, progress=progress)
+    files = RepairFiles(store, progress=progress)
     progress.phase("reading versions")
-    every = list_versions(store)
+    every = existing_versions(store)
     head = every[-1]
-    found = find_catalog(files, every)
+    latest = files.latest(every)
+    errors = latest.errors()
+    found = newest_catalog(files, every, latest)
     if found is None:
         raise Refused("no version has a catalog definition that can be read", hint=_SALVAGE)
-    found = _agreed(files, every, found)
-    check_supported(found.definition, found.path or root_path(found.version))
     hints = read_hints(store)
     versions = _counting(every, found, hints)
     found = _settled(found, every, versions[0], hints)
     files.sizes = sizes = sizes_of(found.definition)
     codec = KeyCodec(sizes.namespace, sizes.table, sizes.view)
-    progress.phase("reading what the latest version holds")
-    content = put_together(files, versions, codec, sizes.order)
-    content.damage[:0] = _flaws_of_root(files, head, found)
-    hint_steps, writes = plan_hints(store, hints, versions, found, bool(content.damage))
+    content = Content()
+    if errors:
+        progress.phase("reading what the latest version holds")
+        content = put_together(files, versions, codec, found.definition)
+        content.damage[:0] = _flaws_of_root(files, head, found)
+        content.damage = content.damage or [f"{error.path}: {error.message}" for error in errors]
+    # which of two objects of one id is to stay is for people to say
+    damaged = any(error.code != "F305" for error in errors)
+    hint_steps, writes = plan_hints(store, hints, versions, found, damaged)
     plan = RepairPlan(store.uri, head, tuple(hint_steps), unmended=tuple(content.unmended), hints=tuple(writes))
-    return _choose(files, codec, versions, found, content, prefer, plan) if content.damage else plan
+    return _choose(files, codec, versions, latest, found, content, prefer, plan) if damaged else plan
 
 
 def apply_repair(
@@ -89,25 +98,25 @@ def apply_repair(
     return version
 
 
-def list_versions(store: Store) -> list[int]:
+def existing_versions(store: Store) -> list[int]:
     """Every version that has a root, ascending. A listing, since a gap hides from probes all that is behind it."""
-    found, java = [], False
-    for file in store.list("vn/"):
-        version = parse_root_path(file.path)
-        if version is not None and len(file.path) == len(root_path(0)):
-            found.append(version)
-        elif version is not None:
-            java = java or len(file.path) == len(root_path(0, JAVA_WIDTH))
-    if found:
-        return sorted(found)
-    if java:
+    versions, width = list_versions(store)
+    if versions and width == JAVA_WIDTH:
         raise Unsupported(
             f"{store.uri} was written by the Java SDK and is read only",
             hint="bring it into a catalog of this format with: import olympia",
         )
+    if versions:
+        return versions
     if any(True for _ in store.list("node/")) or any(True for _ in store.list("def/")):
         raise Refused(f"{store.uri} has no root of any version", hint=_SALVAGE)
     raise CatalogNotFound(f"there is no catalog at {store.uri}", hint="check the location, or create one with init")
+
+
+def missing_versions(versions: Sequence[int], most: int) -> tuple[list[int], int]:
+    """The first of the versions that are missing between others, and how many there are."""
+    gaps = [range(before + 1, after) for before, after in pairwise(versions)]
+    return list(islice(itertools.chain.from_iterable(gaps), most)), sum(map(len, gaps))
 
 
 def _counting(every: Sequence[int], found: FoundCatalog, hints: Hints) -> list[int]:
@@ -122,12 +131,12 @@ def _counting(every: Sequence[int], found: FoundCatalog, hints: Hints) -> list[i
         # another program's expire, or one that is not known of: its hint may lag, and leads only when it is wrong
         oldest = max(oldest, min(hints.oldest or 0, run))
     counting = [version for version in every if version >= min(oldest, head)]
-    missing = sorted(set(range(counting[0], head)) - set(counting))
+    missing, count = missing_versions(counting, 5)
     if missing:
-        shown = ", ".join(map(str, missing[:5])) + (", …" if len(missing) > 5 else "")
+        shown = ", ".join(map(str, missing)) + (", …" if count > len(missing) else "")
         raise Refused(
-            f"{'version' if len(missing) == 1 else 'versions'} {shown} of up to {head} "
-            f"{'is' if len(missing) == 1 else 'are'} missing: the highest root is {root_path(head)}, and what is "
+            f"{'version' if count == 1 else 'versions'} {shown} of up to {head} "
+            f"{'is' if count == 1 else 'are'} missing: the highest root is {root_path(head)}, and what is "
             "committed now could land in the gap",
             hint=_SALVAGE,
         )
@@ -153,25 +162,22 @@ def _settled(found: FoundCatalog, every: Sequence[int], first: int, hints: Hints
     return replace(found, definition=definition)
 
 
-def _agreed(files: Files, versions: Sequence[int], found: FoundCatalog) -> FoundCatalog:
-    """The definition, unless the versions before it agree on another id or other sizes: those never change."""
-    others = []
-    for version in [version for version in reversed(versions) if version < found.version][:2]:
-        other = files.root(version).catalog_def
-        definition = files.definition(Kind.CATALOG, other) if other is not None else None
-        if isinstance(definition, CatalogDef):
-            others.append(definition)
-    mine = (found.definition.id, sizes_of(found.definition))
-    theirs = {(other.id, *map(str, (sizes_of(other),))) for other in others}
-    if len(others) < 2 or len(theirs) != 1 or (others[0].id, sizes_of(others[0])) == mine:
-        return found
-    older = find_catalog(files, [version for version in versions if version < found.version])
-    if older is None:
-        return found
-    return FoundCatalog(keep_protection(older.definition, found.definition), older.version, False, None)
+def newest_catalog(files: RepairFiles, versions: Sequence[int], latest: LatestVersion) -> FoundCatalog | None:
+    """The newest definition that has the id and the sizes which most versions agree on: those never change."""
+    newest = found = find_catalog(files, versions)
+    reference = latest.chain.reference
+    while found is not None and reference is not None and not _same_catalog(found.definition, reference):
+        found = find_catalog(files, [version for version in versions if version < found.version])
+    if newest is None or found is None or found is newest:
+        return newest
+    return FoundCatalog(keep_protection(found.definition, newest.definition), found.version, False, None)
 
 
-def _flaws_of_root(files: Files, head: int, found: FoundCatalog) -> list[str]:
+def _same_catalog(definition: CatalogDef, other: CatalogDef) -> bool:
+    return definition.id == other.id and sizes_of(definition) == sizes_of(other)
+
+
+def _flaws_of_root(files: RepairFiles, head: int, found: FoundCatalog) -> list[str]:
     """What is wrong with the root itself and the catalog's definition; the tree is another's business."""
     root = files.root(head)
     flaws = []
@@ -184,8 +190,9 @@ def _flaws_of_root(files: Files, head: int, found: FoundCatalog) -> list[str]:
         flaws.append(f"{root.path}: its sizes are not those of the catalog")
     if found.path is None:
         origin = f"v{found.version} and the log have it" if found.exact else f"v{found.version} has it"
-        path, foreign = root.catalog_def, "it is of another catalog"
-        broken = "" if path is None else f"{path}: {files.bad.get(path, foreign)}; "
+        path = root.catalog_def
+        reason = files.bad[path].reason if path in files.bad else "it is of another catalog"
+        broken = "" if path is None else f"{path}: {reason}; "
         flaws.append(f"{broken}the catalog definition is taken as {origin}")
     return flaws
 
@@ -194,9 +201,10 @@ def _flaws_of_root(files: Files, head: int, found: FoundCatalog) -> list[str]:
 
 
 def _choose(
-    files: Files,
+    files: RepairFiles,
     codec: KeyCodec,
     versions: Sequence[int],
+    latest: LatestVersion,
     found: FoundCatalog,
     content: Content,
     prefer: Prefer,
@@ -206,7 +214,8 @@ def _choose(
     chosen, others, repair = rebuild, [], _rebuild(files, codec, versions, found, content)
     if prefer == "rollback" or (prefer == "auto" and rebuild.cost > NO_COST):
         files.progress.phase("looking for the last sound version")
-        target = newest_sound(files, versions[:-1], found.definition)
+        with failures_pass():
+            target = latest.last_sound(versions[0])
         if target is None and prefer == "rollback":
             raise Refused("there is no sound version to go back to", hint="repair with --prefer rebuild")
         if target is not None:
@@ -220,7 +229,7 @@ def _choose(
     return replace(plan, steps=(chosen, *plan.steps), alternatives=tuple(others), unmended=unmended, repair=repair)
 
 
-def _rebuild_step(head: int, content: Content) -> Step:
+def _rebuild_step(head: int, content: Content) -> RepairStep:
     lost = tuple(sorted(set(content.lost), key=_order))
     text = f"build v{head + 1} from what can be read of v{head}: {len(content.entries):,} objects"
     nothing = "none known to be lost" if content.lost_ranges else "none lost"
@@ -228,12 +237,12 @@ def _rebuild_step(head: int, content: Content) -> Step:
     if content.lost_keys:
         text += f"; {len(content.lost_keys):,} keys that no object can have are dropped"
     details = (*content.damage, *content.notes)
-    return Step(
+    return RepairStep(
         "rebuild", text, lost, tuple(sorted(set(content.stale), key=_order)), tuple(content.lost_ranges), details
     )
 
 
-def _rollback_step(files: Files, codec: KeyCodec, target: int, content: Content) -> Step:
+def _rollback_step(files: RepairFiles, codec: KeyCodec, target: int, content: Content) -> RepairStep:
     root = files.root(target).root
     entries = read_range(files, root.node, "", None) if root is not None else None
     assert entries is not None, "it was found whole"
@@ -246,10 +255,14 @@ def _rollback_step(files: Files, codec: KeyCodec, target: int, content: Content)
     text = f"go back to v{target}, the last sound version: {len(loses):,} objects are lost, "
     text += f"{len(reverts):,} are as it has them"
     details = tuple(content.damage)
-    return Step("rollback", text, tuple(sorted(loses, key=_order)), tuple(sorted(reverts, key=_order)), unsure, details)
+    return RepairStep(
+        "rollback", text, tuple(sorted(loses, key=_order)), tuple(sorted(reverts, key=_order)), unsure, details
+    )
 
 
-def _rebuild(files: Files, codec: KeyCodec, versions: Sequence[int], found: FoundCatalog, content: Content) -> Repair:
+def _rebuild(
+    files: RepairFiles, codec: KeyCodec, versions: Sequence[int], found: FoundCatalog, content: Content
+) -> Repair:
     names = {key: codec.decode(key, "") for key, value in content.entries.items() if isinstance(value, bytes)}
     lost = [codec.encode(name) for name in sorted(set(content.lost), key=_order)] + content.lost_keys
     return Repair(
@@ -263,7 +276,7 @@ def _rebuild(files: Files, codec: KeyCodec, versions: Sequence[int], found: Foun
 
 
 def _rollback(
-    files: Files, versions: Sequence[int], found: FoundCatalog, step: Step, target: int, codec: KeyCodec
+    files: RepairFiles, versions: Sequence[int], found: FoundCatalog, step: RepairStep, target: int, codec: KeyCodec
 ) -> Repair:
     root = files.root(target).root
     assert root is not None, "it was found whole"
@@ -283,7 +296,7 @@ def _summary(damage: Sequence[str]) -> str:
     return "; ".join(damage[:3]) + (f"; and {len(damage) - 3:,} more" if len(damage) > 3 else "")
 
 
-def _newest_time(files: Files, versions: Sequence[int]) -> int:
+def _newest_time(files: RepairFiles, versions: Sequence[int]) -> int:
     """When the newest version that can be read was created: times never decrease."""
     for version in reversed(versions):
         root = files.root(version)

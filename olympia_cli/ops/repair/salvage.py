@@ -40,11 +40,11 @@ from olympia_cli.names import Kind, ObjectName
 from olympia_cli.ops.export.export import check_apart
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import Content, LostRange, put_together
-from olympia_cli.ops.repair.files import Files
-from olympia_cli.ops.repair.history import find_catalog
+from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.leftovers import Leftovers, namespaces_for
 from olympia_cli.ops.repair.plan import describe_object_name, describe_range
-from olympia_cli.ops.repair.repair import list_versions
+from olympia_cli.ops.repair.repair import existing_versions, newest_catalog
+from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.storage.exclusive import check_exclusive_create
 from olympia_cli.storage.protocol import Store
 
@@ -108,7 +108,7 @@ def salvage(
         raise InvalidLocation(f"{dest.uri} is the damaged catalog itself", hint="choose a place of its own")
     check_apart(store.uri, dest.uri)
     check_empty(dest)
-    files = Files(store, tolerant=True, progress=progress)
+    files = RepairFiles(store, tolerant=True, progress=progress)
     progress.phase("reading versions")
     versions = _versions(store)
     catalog, notes, purged = _catalog(files, versions)
@@ -120,7 +120,7 @@ def salvage(
     content = Content()
     if versions:
         progress.phase("reading what the newest version holds")
-        content = put_together(files, versions, codec, sizes.order)
+        content = put_together(files, versions, codec, catalog)
         gathered.values = {codec.decode(key, ""): value for key, value in content.entries.items()}
         gathered.found["versions"] = len(gathered.values)
         gathered.notes += content.notes + content.unmended
@@ -140,7 +140,7 @@ def salvage(
         lost=lost,
         lost_ranges=tuple(content.lost_ranges),
         missing_versions=missing,
-        unreadable=tuple(sorted(files.bad.items())),
+        unreadable=tuple(sorted((path, flaw.reason) for path, flaw in files.bad.items())),
         doubtful=tuple(sorted(gathered.doubtful.items(), key=lambda one: _order(one[0]))),
         notes=tuple(gathered.notes),
     )
@@ -166,7 +166,7 @@ def check_empty(dest: Store) -> None:
 
 def _versions(store: Store) -> list[int]:
     try:
-        return list_versions(store)
+        return existing_versions(store)
     except Refused:
         return []
     except CatalogNotFound:
@@ -186,13 +186,13 @@ def _missing(store: Store, versions: Sequence[int]) -> tuple[int, ...]:
     return tuple(missing)
 
 
-def _catalog(files: Files, versions: Sequence[int]) -> tuple[CatalogDef, list[str], int]:
+def _catalog(files: RepairFiles, versions: Sequence[int]) -> tuple[CatalogDef, list[str], int]:
     """The definition of the new catalog: as it was, without what is about versions and exports of the old one.
 
     Beside it what there is to say, and the version up to which the old one is purged.
     """
     notes = []
-    found = find_catalog(files, versions) if versions else None
+    found = newest_catalog(files, versions, files.latest(versions)) if versions else None
     definition = found.definition if found is not None else _any_definition(files)
     if definition is None:
         sizes = next((root.sizes for root in map(files.root, reversed(versions)) if root.sizes is not None), None)
@@ -215,12 +215,12 @@ def _catalog(files: Files, versions: Sequence[int]) -> tuple[CatalogDef, list[st
     return without_protection(definition), notes, purged_before(definition)
 
 
-def _any_definition(files: Files) -> CatalogDef | None:
+def _any_definition(files: RepairFiles) -> CatalogDef | None:
     """The newest catalog definition that lies about."""
     listed = sorted(files.store.list("def/catalog/"), key=lambda file: file.modified_at_millis, reverse=True)
     for path, data in files.read_all(file.path for file in listed):
         found = files.parse(Kind.CATALOG, path, data)
-        if isinstance(found, CatalogDef) and found.order >= 3:
+        if isinstance(found, CatalogDef):
             return found
     return None
 
@@ -241,7 +241,7 @@ class _Suspect:
 
 
 def _suspect(
-    files: Files, content: Content, codec: KeyCodec, versions: Sequence[int], missing: Sequence[int]
+    files: RepairFiles, content: Content, codec: KeyCodec, versions: Sequence[int], missing: Sequence[int]
 ) -> _Suspect:
     if not versions:
         return _Suspect((("", None),), nameless=True)
@@ -254,14 +254,16 @@ def _suspect(
     return _Suspect(tuple(ranges), 0 if lost else min(times, default=0), nameless=bool(content.holes))
 
 
-def _take_leftovers(files: Files, leftovers: Leftovers, suspect: _Suspect, gathered: _Gathered) -> None:
+def _take_leftovers(files: RepairFiles, leftovers: Leftovers, suspect: _Suspect, gathered: _Gathered) -> None:
     ids = {
-        files.id_of(value) if isinstance(value, str) else _id(name, value) for name, value in gathered.values.items()
+        files.id_of(name.kind, value) if isinstance(value, str) else _id(name, value)
+        for name, value in gathered.values.items()
     }
     for name, path, node in leftovers.from_nodes(suspect.ranges, suspect.since_millis):
         # an object that was renamed has two names in nodes of different age
-        if name not in gathered.values and files.id_of(path) not in ids:
-            ids.add(files.id_of(path))
+        id = files.id_of(name.kind, path)
+        if name not in gathered.values and id not in ids:
+            ids.add(id)
             gathered.values[name] = path
             gathered.found["nodes"] += 1
             gathered.doubtful[name] = f"only {node}, which nothing points to, names it"
@@ -283,7 +285,7 @@ def _id(name: ObjectName, content: bytes) -> str:
 
 
 def _write(
-    files: Files,
+    files: RepairFiles,
     dest: Store,
     clock: Clock,
     author: Author,
@@ -306,8 +308,8 @@ def _write(
         for path, data in files.read_all(batch):
             # a definition without a digest gets one, and what changed under our eyes is an error
             found = files.parse(kinds[path], path, data)
-            if isinstance(found, str):
-                raise Damaged("", path, f"it was read before, and now: {found}", hint="run it again")
+            if isinstance(found, Flaw):
+                raise Damaged(found.code, path, f"it was read before, and now: {found.reason}", hint="run it again")
             copied[path] = definitions.encode(definitions.body(found), path)
         try:
             dest.create_many(copied)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from olympia_cli.errors import Damaged
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
-from olympia_cli.ops.repair.files import Files, Place, ReadNode
+from olympia_cli.ops.repair.files import RangePlace, ReadNode, RepairFiles
+from olympia_cli.ops.walk.descend import descend
 from olympia_cli.tree.edit import max_keys, min_keys
 from olympia_cli.tree.load import MAX_DEPTH, bounds
 
@@ -32,7 +33,7 @@ class Hole:
 
 
 @dataclass(slots=True)
-class Taken:
+class TreeContent:
     """What a tree holds. `problems` are flaws of its shape that hide nothing: building it anew mends them."""
 
     entries: dict[str, str] = field(default_factory=dict)
@@ -41,18 +42,14 @@ class Taken:
     illegal: list[str] = field(default_factory=list)
     """Keys that no object of this catalog can have."""
 
-    @property
-    def whole(self) -> bool:
-        return not (self.holes or self.problems or self.illegal)
 
-
-def take_apart(files: Files, top: ReadNode, codec: KeyCodec, order: int) -> Taken:
+def take_apart(files: RepairFiles, top: ReadNode, codec: KeyCodec, order: int) -> TreeContent:
     """Go through a tree from its top, a level at a time, and keep what is consistent with the way that leads to it."""
     return _TakeApart(files, codec, order).run(top)
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Pointer:
     """A child pointer that waits to be followed: the range that it is for, and the nodes that lead to it."""
 
     path: str
@@ -62,111 +59,86 @@ class _Place:
 
 
 class _TakeApart:
-    def __init__(self, files: Files, codec: KeyCodec, order: int) -> None:
+    def __init__(self, files: RepairFiles, codec: KeyCodec, order: int) -> None:
         self._files = files
         self._codec = codec
         self._most = max_keys(order)
         self._fewest = min_keys(order)
-        self._taken = Taken()
-        self._seen: set[str] = set()
+        self._content = TreeContent()
+        self._reached: set[str] = set()
+        self._leaf_levels: set[int] = set()
 
-    def run(self, top: ReadNode) -> Taken:
-        level = self._take(top, _Place(top.path, None, None, frozenset()), is_root=True)
-        leaves: set[int] = set()
-        depth = 1
-        if top.node is not None and top.node.is_leaf:
-            leaves.add(depth)
-        while level:
-            depth += 1
-            below: list[_Place] = []
-            for place, read in zip(level, self._files.nodes([place.path for place in level]), strict=True):
-                if read.node is not None and read.node.is_leaf:
-                    leaves.add(depth)
-                below += self._take(read, place)
-            level = below
-        if len(leaves) > 1:
-            self._taken.problems.append("its leaves are not all on one level")
-        self._taken.entries = dict(sorted(self._taken.entries.items()))
-        self._taken.holes.sort(key=lambda hole: hole.start)
-        return self._taken
+    def run(self, top: ReadNode) -> TreeContent:
+        content = self._content
+        below = self._visit(_Pointer(top.path, None, None, frozenset()), top)
+        for _ in descend(below, self._look, self._visit, at_once=None):
+            pass
+        if len(self._leaf_levels) > 1:
+            content.problems.append("its leaves are not all on one level")
+        content.entries = dict(sorted(content.entries.items()))
+        content.holes.sort(key=lambda hole: hole.start)
+        return content
 
-    def _take(self, read: ReadNode, place: _Place, is_root: bool = False) -> list[_Place]:
+    def _look(self, pointers: Sequence[_Pointer]) -> Iterator[tuple[_Pointer, ReadNode]]:
+        return zip(pointers, self._files.nodes([pointer.path for pointer in pointers]), strict=True)
+
+    def _visit(self, pointer: _Pointer, read: ReadNode) -> list[_Pointer]:
         """Take what the node holds; the children to follow."""
-        node, taken = read.node, self._taken
-        if read.path in place.above or len(place.above) > MAX_DEPTH:
-            self._hole(place, read, "it leads back to a node above it")
+        node, is_root = read.node, not pointer.above
+        if node is not None and node.is_leaf:
+            self._leaf_levels.add(len(pointer.above))
+        reason = self._flaw(pointer, read, is_root)
+        if reason or node is None:
+            self._hole(pointer, read, reason)
             return []
-        if node is None:
-            self._hole(place, read, read.reason)
-            return []
-        if read.path in self._seen:
-            self._hole(place, read, "another node points to it too")
-            return []
-        outside = node.keys and (
-            (place.low is not None and node.keys[0] <= place.low)
-            or (place.high is not None and node.keys[-1] >= place.high)
-        )
-        if outside:
-            self._hole(place, read, "its keys lie outside the range that its parent gives it")
-            return []
-        if not node.keys and not is_root:
-            self._hole(place, read, "it has no keys")
-            return []
-        self._seen.add(read.path)
-        if len(node.keys) > self._most:
-            taken.problems.append(f"{read.path} has {len(node.keys):,} keys, and the order allows {self._most:,}")
-        if (len(node.keys) < self._fewest and not is_root) or (not node.keys and node.children):
-            taken.problems.append(f"{read.path} has {len(node.keys):,} keys, and {max(self._fewest, 1):,} are needed")
-        for key, value in zip(node.keys, node.values, strict=True):
-            self._entry(key, value, read.path)
-        above = place.above | {read.path}
+        self._reached.add(read.path)
+        count = len(node.keys)
+        if count > self._most:
+            self._content.problems.append(f"{read.path} has {count:,} keys, and the order allows {self._most:,}")
+        if (count < self._fewest and not is_root) or (not count and node.children):
+            fewest = max(self._fewest, 1)
+            self._content.problems.append(f"{read.path} has {count:,} keys, and {fewest:,} are needed")
+        for key, value in read.entries:
+            if not self._is_legal(key):
+                self._content.illegal.append(key)
+            # NULL is how other programs delete a key
+            elif value is not None:
+                self._content.entries[key] = value
+        above = pointer.above | {read.path}
         return [
-            _Place(child, *bounds(node, at, place.low, place.high), above)
+            _Pointer(child, *bounds(node, at, pointer.low, pointer.high), above)
             for at, child in enumerate(node.children)
             if isinstance(child, str)
         ]
 
-    def _entry(self, key: str, value: str | None, path: str) -> None:
-        try:
-            self._codec.decode(key, path)
-        except Damaged:
-            self._taken.illegal.append(key)
-            return
-        # NULL is how other programs delete a key
-        if value is not None:
-            self._taken.entries[key] = value
+    def _flaw(self, pointer: _Pointer, read: ReadNode, is_root: bool) -> str:
+        """Why the node cannot be relied on at this place; nothing when it can."""
+        if read.path in pointer.above or len(pointer.above) > MAX_DEPTH:
+            return "it leads back to a node above it"
+        if read.flaw is not None or read.node is None:
+            return read.flaw.reason if read.flaw is not None else ""
+        if read.path in self._reached:
+            return "another node points to it too"
+        if not _fits(read.node, pointer.low, pointer.high):
+            return "its keys lie outside the range that its parent gives it"
+        return "" if read.node.keys or is_root else "it has no keys"
 
-    def _hole(self, place: _Place, read: ReadNode, reason: str) -> None:
-        hole = Hole("" if place.low is None else place.low + "\0", place.high, read.path, reason)
-        hole.rows = dict(self._below(hole, read, place.above))
-        self._taken.holes.append(hole)
+    def _hole(self, pointer: _Pointer, read: ReadNode, reason: str) -> None:
+        hole = Hole("" if pointer.low is None else pointer.low + "\0", pointer.high, read.path, reason)
+        reached = set(pointer.above)
 
-    def _below(self, hole: Hole, read: ReadNode, above: frozenset[str]) -> Iterator[tuple[str, str | None]]:
-        """All keys of the range that can be read in a node and below it, the more trustworthy rows last."""
-        seen = set(above)
-        level = [read]
-        found: list[list[tuple[str, str | None]]] = []
-        while level:
-            rows: list[tuple[str, str | None]] = []
-            children: list[str] = []
-            for one in level:
-                if one.path in seen:
-                    continue
-                seen.add(one.path)
-                rows += one.rows if one.node is None else zip(one.node.keys, one.node.values, strict=True)
-                children += (
-                    one.children
-                    if one.node is None
-                    else [child for child in one.node.children if isinstance(child, str)]
-                )
-            found.append(rows)
-            level = self._files.nodes([child for child in children if child not in seen])
-        for rows in found:
-            for key, value in rows:
-                if key in hole and self._legal(key):
-                    yield key, value
+        def visit(path: str, read: ReadNode) -> list[str]:
+            """All keys of the range that can be read, the more trustworthy rows of what is below last."""
+            if path in reached:
+                return []
+            reached.add(path)
+            hole.rows.update((key, value) for key, value in read.entries if key in hole and self._is_legal(key))
+            return [child for child in read.pointers if child not in reached]
 
-    def _legal(self, key: str) -> bool:
+        self._files.follow(visit(read.path, read), visit)
+        self._content.holes.append(hole)
+
+    def _is_legal(self, key: str) -> bool:
         try:
             self._codec.decode(key, "")
         except Damaged:
@@ -174,60 +146,69 @@ class _TakeApart:
         return True
 
 
-def read_range(files: Files, root: Node, start: str, end: str | None) -> dict[str, str] | None:
+def _fits(node: Node, low: str | None, high: str | None) -> bool:
+    """Whether all keys of a node lie between two others."""
+    keys = node.keys
+    return not keys or ((low is None or keys[0] > low) and (high is None or keys[-1] < high))
+
+
+def read_range(files: RepairFiles, root: Node, start: str, end: str | None) -> dict[str, str] | None:
     """The keys of a range in a version's tree, or None when any node on the way to them is not whole.
 
     Versions share most nodes, so where a way has failed is remembered and not gone again.
     """
-    found: dict[str, str] = {}
-    level: list[tuple[Node, _Way | None]] = [(root, None)]
-    for _ in range(MAX_DEPTH):
-        below: list[_Way] = []
-        for node, way in level:
-            low, high = (None, None) if way is None else way.place[1:3]
-            first, last = bisect_left(node.keys, start), _before(node, end)
-            for key, value in zip(node.keys[first:last], node.values[first:last], strict=True):
-                if value is not None:
-                    found[key] = value
-            for at in range(bisect_right(node.keys, start), last + 1) if node.children else ():
-                child = node.children[at]
-                if isinstance(child, str):
-                    below.append(_Way((child, *bounds(node, at, low, high), start, end), way))
-        if not below:
-            return found
-        # one bad node is enough, and those that are known cost nothing
-        for way in below:
-            if way.place in files.failed or way.place[0] in files.bad:
-                way.fail(files)
-                return None
-        level = []
-        for way, read in zip(below, files.nodes([way.place[0] for way in below]), strict=True):
-            if read.node is None or not read.node.keys:
-                way.fail(files)
-                return None
-            keys, (_, low, high, _, _) = read.node.keys, way.place
-            if (low is not None and keys[0] <= low) or (high is not None and keys[-1] >= high):
-                way.fail(files)
-                return None
-            level.append((read.node, way))
-    return None
+    search = _RangeSearch(files, start, end)
+    for _ in descend(search.visit(None, root), search.look, search.visit, at_once=None):
+        if search.failed:
+            return None
+    return search.entries
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
     """A node on the way to a range, and the way to it."""
 
-    place: Place
+    place: RangePlace
     above: _Way | None
+    depth: int
 
-    def fail(self, files: Files) -> None:
+
+class _RangeSearch:
+    def __init__(self, files: RepairFiles, start: str, end: str | None) -> None:
+        self._files = files
+        self._start = start
+        self._end = end
+        self.entries: dict[str, str] = {}
+        self.failed = False
+
+    def look(self, ways: Sequence[_Way]) -> Iterator[tuple[_Way, Node]]:
+        files = self._files
+        # one bad node is enough, and those that are known cost nothing
+        for way in ways:
+            if way.place in files.failed or files.is_bad_node(way.place.path) or way.depth > MAX_DEPTH:
+                return self._fail(way)
+        for way, read in zip(ways, files.nodes([way.place.path for way in ways]), strict=True):
+            if read.node is None or not read.node.keys or not _fits(read.node, way.place.low, way.place.high):
+                return self._fail(way)
+            yield way, read.node
+
+    def visit(self, way: _Way | None, node: Node) -> list[_Way]:
+        low, high, depth = (None, None, 1) if way is None else (way.place.low, way.place.high, way.depth)
+        start, end = self._start, self._end
+        first, last = bisect_left(node.keys, start), len(node.keys) if end is None else bisect_left(node.keys, end)
+        for key, value in zip(node.keys[first:last], node.values[first:last], strict=True):
+            if value is not None:
+                self.entries[key] = value
+        return [
+            _Way(RangePlace(child, *bounds(node, at, low, high), start, end), way, depth + 1)
+            for at, child in list(enumerate(node.children))[bisect_right(node.keys, start) : last + 1]
+            if isinstance(child, str)
+        ]
+
+    def _fail(self, way: _Way) -> None:
         """Remember that the range cannot be read by this way."""
-        way: _Way | None = self
-        while way is not None:
-            files.failed.add(way.place)
-            way = way.above
-
-
-def _before(node: Node, end: str | None) -> int:
-    """How many keys of a node lie before the end."""
-    return len(node.keys) if end is None else bisect_left(node.keys, end)
+        self.failed = True
+        step: _Way | None = way
+        while step is not None:
+            self._files.failed.add(step.place)
+            step = step.above

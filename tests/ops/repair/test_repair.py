@@ -29,13 +29,13 @@ from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.format.paths import FileKind, file_kind, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
-from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
 from olympia_cli.names import AtVersion, Kind, NamespaceName, ObjectName
 from olympia_cli.ops.expire.expire import undo
 from olympia_cli.ops.fsck.findings import Severity
 from olympia_cli.ops.fsck.fsck import Level, fsck
 from olympia_cli.ops.repair.content import put_together
-from olympia_cli.ops.repair.files import Files, ReadNode
+from olympia_cli.ops.repair.files import ReadNode, RepairFiles
 from olympia_cli.ops.repair.plan import RepairPlan, describe_plan
 from olympia_cli.ops.repair.repair import apply_repair, plan_repair
 from olympia_cli.storage.local import LocalStore
@@ -261,7 +261,9 @@ def test_a_definition_that_is_cut_where_a_field_ends_is_told_by_the_log(make, sa
     store.overwrite(path, data[:38])
     assert _reads(store, path)
     made = mend(store, before)
-    assert "not what the log of v4 says" in " ".join(made.steps[0].details)
+    [what, origin] = made.steps[0].details
+    assert what == f"{path}: it has no digest, and is not what the log says was written"
+    assert "as the log of v4 has it" in origin
     assert whole(store) == before
 
 
@@ -758,6 +760,118 @@ def test_a_way_that_is_none(sample):
         plan_repair(sample.store(), CLOCK, prefer="magic")  # type: ignore[arg-type]
 
 
+# What fsck says of the latest version, a repair says too
+
+
+@pytest.mark.parametrize("owner", [ns("c"), table("b.t00")], ids=str)
+def test_an_object_with_the_id_of_the_catalog_is_reported_and_left(sample, owner):
+    store = sample.store()
+    path, _ = entry(sample, owner)
+    id = _catalog(store, sample.tree().root.catalog_def).id
+    damage.rewrite_definition(store, path, lambda found: setattr(found, "id", id))
+    made = plan(store)
+    assert made.nothing_to_do
+    assert made.unmended == (
+        f"{owner.kind.word} {owner} has the id {id} of the catalog: drop it and register it again",
+    )
+
+
+def test_a_log_that_fsck_cannot_read_is_mended(sample):
+    """The rows are whole, and their digest says so; what frames them is not."""
+    before = latest(sample)
+    path = root_path(sample.latest)
+    data = sample.files[path]
+    for at in range(len(data) - 1, 0, -7):
+        store = sample.store()
+        store.overwrite(path, data[:at] + bytes([data[at] ^ 0x01]) + data[at + 1 :])
+        codes = {finding.code for finding in fsck(store, level=Level.FULL).findings}
+        if codes == {"F401"}:
+            mend(store, before)
+            assert whole(store) == before
+            break
+    else:
+        pytest.fail("no such byte")
+
+
+@pytest.mark.parametrize("change", ["id", "sizes", "no sizes"])
+def test_several_versions_with_a_definition_of_another_catalog(sample, change):
+    """What most versions say is right, though the newest ones agree with each other."""
+    before = latest(sample)
+    store = sample.store()
+    path = sample.tree().root.catalog_def
+    old = sample.tree(9).root.catalog_def
+    assert sample.tree(10).root.catalog_def == sample.tree(11).root.catalog_def == path
+
+    def lie(found: Any) -> None:
+        if change == "id":
+            found.id = "22222222-2222-4222-8222-222222222222"
+        else:
+            found.table_name_max_size_bytes = 77 if change == "sizes" else 0
+
+    damage.rewrite_definition(store, path, lie)
+    [step] = plan(store, prefer="rollback").steps
+    assert "go back to v9," in step.text
+    mend(store, before)
+    assert check_versions(_without_transactions(store), all_versions=False)[0].catalog.id == _catalog(store, old).id
+
+
+def test_a_catalog_definition_that_is_cut_where_a_field_ends_is_told_by_the_log():
+    store = MemoryStore("cut")
+    catalog = Catalog.create(store, properties={"team": "data"})
+    with catalog.transaction() as t:
+        t.alter_catalog({"team": "other"})
+    path = catalog.snapshot().root.catalog_def
+    data = store.read(path)
+    was = CatalogDef.FromString(data)
+    short = definitions.body(was)[: definitions.body(was).index(b"team") - 4]
+    store.overwrite(path, short)
+    assert not CatalogDef.FromString(short).properties
+    made = plan(store)
+    assert "is not what the log says" in made.steps[0].details[0]
+    apply(store, made)
+    assert catalog.snapshot().definition.properties["team"] == "other"
+
+
+def test_a_version_with_two_objects_of_one_id_is_none_to_go_back_to(sample):
+    store = sample.store()
+    id = definitions.decode(TableDef, store.read(entry(sample, table("b.t00"))[0]), "").id
+    other = sample.tree(11).entries[sample.keys.encode(table("b.t01"))][0]
+    damage.rewrite_definition(store, other, lambda found: setattr(found, "id", id))
+    damage.spoil(store, root_path(sample.latest), "empty")
+    [step] = plan(store, prefer="rollback").steps
+    sound = fsck(store, level=Level.FULL).last_sound_version
+    assert sound < 11
+    assert f"go back to v{sound}," in step.text
+
+
+def test_a_version_with_a_cut_definition_is_none_to_go_back_to(sample):
+    store = sample.store()
+    path, _ = entry(sample, table("b.t03"))
+    store.overwrite(path, store.read(path)[:38])
+    [step] = plan(store, prefer="rollback").steps
+    sound = fsck(store, level=Level.FULL).last_sound_version
+    assert sound < 4
+    assert f"go back to v{sound}," in step.text
+
+
+def test_a_definition_that_a_pointer_takes_for_a_node_is_still_whole(sample):
+    before = latest(sample)
+    store = sample.store()
+    path, _ = entry(sample, table("a.t03"))
+    damage.rewrite_node(store, sample.tree().path, damage.with_child(0, path))
+    [step] = plan(store, prefer="rollback").steps
+    assert "go back to v11," in step.text
+    mend(store, before)
+    assert whole(store) == before
+
+
+def test_a_gap_of_all_versions_is_refused_at_once(sample):
+    store = sample.store()
+    store.create(root_path(2**32 - 1), store.read(root_path(sample.latest)))
+    with pytest.raises(Refused, match=r"versions 13, 14, 15, 16, 17, … of up to 4294967295 are missing"):
+        plan(store)
+
+
 # Others, and failures
 
 
@@ -889,7 +1003,7 @@ def test_life_goes_on_after_a_repair(make, sample):
 # Cost
 
 
-class CountingFiles(Files):
+class CountingFiles(RepairFiles):
     """Counts the nodes that are asked for, remembered or not."""
 
     asked = 0
@@ -921,11 +1035,12 @@ def cost(versions: int, bad: int) -> tuple[int, int]:
     tree = read_tree(store, root_path(versions + 1))
     for path in sorted(tree.leaves, key=lambda path: tree.nodes[path].keys)[-bad:]:
         store.overwrite(path, b"")
-    sizes = sizes_of(catalog.snapshot().definition)
+    definition = catalog.snapshot().definition
+    sizes = sizes_of(definition)
     codec = CountingCodec(sizes.namespace, sizes.table, sizes.view)
     CountingCodec.encoded = 0
     files = CountingFiles(store)
-    content = put_together(files, range(versions + 2), codec, sizes.order)
+    content = put_together(files, range(versions + 2), codec, definition)
     assert len(content.damage) == bad
     return files.asked, CountingCodec.encoded
 
