@@ -96,17 +96,18 @@ class History:
 
     def __init__(self, files: RepairFiles, versions: Sequence[int], codec: KeyCodec) -> None:
         self._files = files
+        self._versions = sorted(versions)
         self._exists = set(versions)
         self._head, self._oldest = max(versions), min(versions)
         self._codec = codec
 
     def back(self) -> Iterator[ReadRoot | None]:
-        """None stands for a version that is missing."""
+        """None stands for versions that are missing."""
         version = self._head
         while version >= self._oldest:
             if version not in self._exists:
                 yield None
-                version -= 1
+                version = self._versions[bisect_right(self._versions, version) - 1]
                 continue
             root = self._files.root(version)
             yield root

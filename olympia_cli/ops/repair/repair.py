@@ -17,7 +17,7 @@ from olympia_cli.catalog.commit import Author
 from olympia_cli.catalog.protection import keep_protection
 from olympia_cli.catalog.quarantine import write_quarantine
 from olympia_cli.catalog.repair_commit import Built, Repair, check_head, commit_repair
-from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, expired_before
+from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, check_supported, expired_before
 from olympia_cli.catalog.versions import Hints, read_hints
 from olympia_cli.errors import CatalogNotFound, InvalidOption, Refused, Unsupported
 from olympia_cli.format.definitions import sizes_of
@@ -58,6 +58,7 @@ def plan_repair(store: Store, clock: Clock, *, prefer: Prefer = "auto", progress
     found = newest_catalog(files, every, latest)
     if found is None:
         raise Refused("no version has a catalog definition that can be read", hint=_SALVAGE)
+    check_supported(found.definition, found.path or root_path(found.version))
     hints = read_hints(store)
     versions = _counting(every, found, hints)
     found = _settled(found, every, versions[0], hints)

@@ -18,7 +18,7 @@ from olympia_cli.catalog.commit import Author
 from olympia_cli.catalog.protection import without_protection
 from olympia_cli.catalog.quarantine import purged_before
 from olympia_cli.catalog.repair_commit import Built, Repair, create_repaired
-from olympia_cli.catalog.snapshot import MAJOR_VERSION, check_supported
+from olympia_cli.catalog.snapshot import MAJOR_VERSION, check_supported, expired_before
 from olympia_cli.catalog.versions import read_hints
 from olympia_cli.errors import (
     CatalogNotFound,
@@ -43,7 +43,7 @@ from olympia_cli.ops.repair.content import Content, LostRange, put_together
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.leftovers import Leftovers, namespaces_for
 from olympia_cli.ops.repair.plan import describe_object_name, describe_range
-from olympia_cli.ops.repair.repair import existing_versions, newest_catalog
+from olympia_cli.ops.repair.repair import existing_versions, missing_versions, newest_catalog
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.storage.exclusive import check_exclusive_create
 from olympia_cli.storage.protocol import Store
@@ -52,6 +52,9 @@ AT_ONCE = 256
 
 NEAR = 64
 """Versions that a hint may be ahead of the last root and still be believed: that many roots get lost, no more."""
+
+MOST_MISSING = 1000
+"""So many of the versions that are missing between others are named one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +114,10 @@ def salvage(
     files = RepairFiles(store, tolerant=True, progress=progress)
     progress.phase("reading versions")
     versions = _versions(store)
-    catalog, notes, purged = _catalog(files, versions)
+    former, notes = _catalog(files, versions)
     # a root at a name that an expire has freed is no part of history
-    versions = [version for version in versions if version >= purged] or versions
+    versions = [version for version in versions if version >= purged_before(former)] or versions
+    catalog = without_protection(former)
     sizes = files.sizes = sizes_of(catalog)
     codec = KeyCodec(sizes.namespace, sizes.table, sizes.view)
     gathered = _Gathered(notes=notes)
@@ -125,7 +129,7 @@ def salvage(
         gathered.found["versions"] = len(gathered.values)
         gathered.notes += content.notes + content.unmended
         gathered.doubtful |= dict.fromkeys(content.stale, "as an older version has it")
-    missing = _missing(store, versions)
+    missing = _missing(store, versions, expired_before(former), notes)
     suspect = _suspect(files, content, codec, versions, missing)
     if suspect.ranges:
         progress.phase("looking through what nothing points to")
@@ -173,24 +177,22 @@ def _versions(store: Store) -> list[int]:
         raise CatalogNotFound(f"there is nothing of a catalog at {store.uri}", hint="check the location") from None
 
 
-def _missing(store: Store, versions: Sequence[int]) -> tuple[int, ...]:
-    """The versions that were there for sure: gaps, and what the hint names beyond the last root."""
+def _missing(store: Store, versions: Sequence[int], oldest: int, notes: list[str]) -> tuple[int, ...]:
+    """The versions that were there for sure: gaps in those that count, and what the hint names beyond the last root."""
     hint = read_hints(store).latest
     if not versions:
         return () if hint is None else (hint,)
-    there = set(versions)
-    missing = [version for version in range(versions[0], versions[-1]) if version not in there]
+    missing, count = missing_versions([version for version in versions if version >= oldest], MOST_MISSING)
+    if count > MOST_MISSING:
+        notes.append(f"{count:,} versions are missing between others, and {MOST_MISSING:,} of them are named")
     # a hint far ahead is garbage that reads as a number
     if hint is not None and versions[-1] < hint <= versions[-1] + NEAR:
         missing += range(versions[-1] + 1, hint + 1)
     return tuple(missing)
 
 
-def _catalog(files: RepairFiles, versions: Sequence[int]) -> tuple[CatalogDef, list[str], int]:
-    """The definition of the new catalog: as it was, without what is about versions and exports of the old one.
-
-    Beside it what there is to say, and the version up to which the old one is purged.
-    """
+def _catalog(files: RepairFiles, versions: Sequence[int]) -> tuple[CatalogDef, list[str]]:
+    """The definition of the catalog as it was, as far as that is known, and what there is to say about it."""
     notes = []
     found = newest_catalog(files, versions, files.latest(versions)) if versions else None
     definition = found.definition if found is not None else _any_definition(files)
@@ -212,7 +214,7 @@ def _catalog(files: RepairFiles, versions: Sequence[int]) -> tuple[CatalogDef, l
     check_supported(definition, "the catalog definition")
     if definition.exported_snapshots:
         notes.append("exports that are no longer recorded: " + ", ".join(sorted(definition.exported_snapshots)))
-    return without_protection(definition), notes, purged_before(definition)
+    return definition, notes
 
 
 def _any_definition(files: RepairFiles) -> CatalogDef | None:

@@ -119,6 +119,23 @@ def test_a_gap_in_the_versions(sample, dest, missing):
     assert report.missing_versions == tuple(version for version in missing if missing[0] > 0)
 
 
+def test_a_root_that_rested_in_quarantine_is_not_missing(dest):
+    expired = make_sample(expired=True)
+    store = expired.store()
+    store.delete_many([root_path(2)])
+    assert save(store, dest).complete
+
+
+def test_a_root_at_the_end_of_all_versions(sample, dest):
+    """Thousands of millions of versions are missing before it: some are named, and none is looked for."""
+    store = sample.store()
+    store.create(root_path(2**32 - 1), store.read(root_path(sample.latest)))
+    damage.spoil(store, sample.tree().leaves[0], "empty")
+    report = save(store, dest)
+    assert report.missing_versions == tuple(range(13, 1013))
+    assert "4,294,967,282 versions are missing between others, and 1,000 of them are named" in report.notes
+
+
 def test_a_root_that_was_lost_shows_in_the_nodes_that_it_left(sample, dest):
     """Version 11 made a table and a view; its root is gone, and so is version 12's."""
     store = sample.store()
