@@ -20,7 +20,7 @@ from olympia_cli.ops.walk.flaws import Flaw
 
 _DISPROVED = "has no digest, and is not what the log says was written"
 
-Disproved = tuple[Kind, str, Flaw]
+Disproof = tuple[Kind, str, Flaw]
 """A definition that can be read, and is not what was written: its kind, its path, and the words for it."""
 
 
@@ -36,7 +36,7 @@ class LatestVersion:
         self._engine = LocalEngine()
         self._examined = new_examined(files, chain, FULL)
         self._engine.examine(self._examined, chain.kept, lambda root: root.version == chain.latest, ())
-        self.disproved = compare_with_log(self._examined)
+        self.disproofs = compare_with_log(self._examined)
         self._verdict = Verdict(self._examined, [chain.latest])
 
     def errors(self) -> list[Finding]:
@@ -71,27 +71,27 @@ def look_back(engine: Engine, examined: Examined, verdict: Verdict, most: int | 
     return examined, verdict
 
 
-def compare_with_log(examined: Examined, all_versions: bool = False) -> list[Disproved]:
+def compare_with_log(examined: Examined, all_versions: bool = False) -> list[Disproof]:
     """A definition without a digest may have been cut, or be another one; the log tells. Those that it disproves."""
     definitions, chain, reader = examined.definitions, examined.chain, examined.reader
     if definitions is None or chain.java or examined.files.out_of_time:
         return []
-    found: list[Disproved] = []
+    disproofs: list[Disproof] = []
     if any(catalog.definition is not None and not catalog.verified for catalog in chain.catalogs.values()):
         for path in list(disproved_catalogs(reader, chain.kept)):
             flaw = Flaw("F307", f"the catalog definition {_DISPROVED}")
             chain.catalogs[path] = CatalogFile(None, flaw)
             if path in examined.notes.catalogs:
                 examined.notes.bad_catalogs[path] = examined.notes.catalogs[path]
-            found.append((Kind.CATALOG, path, flaw))
+            disproofs.append((Kind.CATALOG, path, flaw))
     unverified = {number: named for number, named in definitions.unverified.items() if number not in definitions.bad}
     if unverified and examined.keys is not None:
         first = _first_versions(examined, set(unverified)) if all_versions else {}
         for number in disproved(reader, chain.kept, unverified, first, examined.keys):
             path, kind, _ = unverified[number]
             definitions.bad[number] = BadDefinition(path, Flaw("F304", f"it {_DISPROVED}"))
-            found.append((kind, path, definitions.bad[number].flaw))
-    return found
+            disproofs.append((kind, path, definitions.bad[number].flaw))
+    return disproofs
 
 
 def _first_versions(examined: Examined, numbers: set[int]) -> dict[int, int]:
@@ -101,5 +101,5 @@ def _first_versions(examined: Examined, numbers: set[int]) -> dict[int, int]:
         for number in numbers.intersection(names):
             naming.setdefault(number, []).append(node)
     radius = Radius(examined.graph, examined.versions, {}, {node for nodes in naming.values() for node in nodes})
-    found = {number: radius.versions(nodes) for number, nodes in naming.items()}
-    return {number: versions[0][0] for number, versions in found.items() if versions}
+    reached = {number: radius.versions(nodes) for number, nodes in naming.items()}
+    return {number: versions[0][0] for number, versions in reached.items() if versions}

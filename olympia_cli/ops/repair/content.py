@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from olympia_cli.errors import Damaged
 from olympia_cli.format import definitions
-from olympia_cli.format.definitions import CLASSES
+from olympia_cli.format.definitions import definition_id
 from olympia_cli.format.keys import KeyCodec, kind_of_key
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef
-from olympia_cli.names import NamespaceName, ObjectName
+from olympia_cli.names import Kind, NamespaceName, ObjectName
 from olympia_cli.ops.look.node_keys import compact_key
 from olympia_cli.ops.repair.files import RepairFiles
-from olympia_cli.ops.repair.history import Filled, History, Value
+from olympia_cli.ops.repair.history import History, HoleContent, Value
 from olympia_cli.ops.repair.tree import Hole, take_apart
 from olympia_cli.ops.walk.flaws import Flaw
 
@@ -94,7 +94,7 @@ class _PutTogether:
         content.entries = dict(sorted(content.entries.items()))
         return content
 
-    def _take(self, filled: Filled) -> None:
+    def _take(self, filled: HoleContent) -> None:
         """Take what stood in a hole."""
         content, hole = self._content, filled.hole
         rows = self._sound(hole.rows)
@@ -147,13 +147,13 @@ class _PutTogether:
                 content.damage.append(f"{path}: {flaw.reason}")
         if not dangling:
             return
-        found = self._history.definitions(dangling)
+        former = self._history.definitions(dangling)
         for key, name in dangling.items():
-            if key not in found:
+            if key not in former:
                 del content.entries[key]
                 content.lost.append(name)
                 continue
-            definition = found[key]
+            definition = former[key]
             content.entries[key] = definition.value
             origin = f"as of v{definition.version}"
             if definition.exact:
@@ -165,13 +165,8 @@ class _PutTogether:
     def _add_namespaces(self) -> None:
         """Make namespaces that tables or views are in and that are not there: so nothing in them is lost."""
         content = self._content
-        names = [self._name(key) for key in content.entries]
-        there = {name.namespace for name in names if isinstance(name, NamespaceName)}
-        needed = {name.namespace for name in names} - there
-        for namespace in sorted(needed):
-            name = NamespaceName(namespace)
-            definition = NamespaceDef(id=str(uuid.uuid4()))
-            content.entries[self._codec.encode(name)] = definitions.body(definition)
+        for name, definition in missing_namespaces(map(self._name, content.entries)):
+            content.entries[self._codec.encode(name)] = definition
             content.recreated.append(name)
             content.notes.append(f"namespace {name}: made anew, without properties, because tables or views are in it")
             if name in content.lost:
@@ -208,7 +203,10 @@ class _PutTogether:
         entries = self._content.entries
         paths = [(kind_of_key(key, ""), value) for key, value in entries.items() if isinstance(value, str)]
         known = self._files.ids(paths)
-        return {key: next(known)[1] if isinstance(value, str) else _id(key, value) for key, value in entries.items()}
+        return {
+            key: next(known)[1] if isinstance(value, str) else definition_id(kind_of_key(key, ""), value)
+            for key, value in entries.items()
+        }
 
     def _forget(self, former: ObjectName, now: ObjectName) -> None:
         content = self._content
@@ -228,8 +226,11 @@ class _PutTogether:
             return None
 
 
-def _id(key: str, content: bytes) -> str:
-    return CLASSES[kind_of_key(key, "")].FromString(content).id
+def missing_namespaces(names: Iterable[ObjectName]) -> list[tuple[NamespaceName, bytes]]:
+    """The namespaces that objects are in and that are not there, with new definitions."""
+    names = set(names)
+    needed = {name.namespace for name in names} - {name.namespace for name in names if name.kind is Kind.NAMESPACE}
+    return [(NamespaceName(name), definitions.body(NamespaceDef(id=str(uuid.uuid4())))) for name in sorted(needed)]
 
 
 def _keys(number: int) -> str:

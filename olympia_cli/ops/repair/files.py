@@ -1,4 +1,4 @@
-"""Reading what may be damaged, for a repair: nodes, roots and definitions, whole or as far as they go.
+"""Reading what may be damaged, for a repair: nodes, roots and definitions, each once.
 
 A file that is missing or does not hold what it should is a fact to be reported. A store that fails is not: a repair
 that took a failing network for damage would throw away what is there, so the store's own errors pass through.
@@ -7,26 +7,20 @@ that took a failing network for damage would throw away what is there, so the st
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from math import inf
 from typing import NamedTuple
 
 from olympia_cli.catalog.snapshot import check_supported
-from olympia_cli.errors import Damaged, OlympiaError, PathMissing, PathOutside, StorageFailed, StoreError, Unsupported
-from olympia_cli.format.actions import Action, decode_action
+from olympia_cli.errors import Damaged, PathMissing, PathOutside, StorageFailed, StoreError, Unsupported
 from olympia_cli.format.definitions import Definition
-from olympia_cli.format.keys import CATALOG_DEF
-from olympia_cli.format.node import Node, Root, Sizes
-from olympia_cli.format.node_file import CREATED_AT_MILLIS, PREVIOUS_ROOT, decode_action_rows, decode_node, decode_root
+from olympia_cli.format.node import Sizes
 from olympia_cli.format.paths import check_pointer, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.format.salvage import salvage
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.sound import LatestVersion
-from olympia_cli.ops.look.dump_node import dump_node
-from olympia_cli.ops.look.node_target import NodeBytes
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.repair.remains import ReadNode, ReadRoot, read_node, read_root
 from olympia_cli.ops.walk.descend import AT_ONCE, descend
 from olympia_cli.ops.walk.facts import look_at_definition
 from olympia_cli.ops.walk.files import Files, failures_pass
@@ -45,47 +39,6 @@ class RangePlace(NamedTuple):
     high: str | None
     start: str
     end: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ReadNode:
-    """A node file. `node` is None when it is not whole; then `rows` and `children` are what can be read of it."""
-
-    path: str
-    node: Node | None
-    rows: tuple[tuple[str, str | None], ...] = ()
-    children: tuple[str, ...] = ()
-    flaw: Flaw | None = None
-
-    @property
-    def entries(self) -> Iterable[tuple[str, str | None]]:
-        return self.rows if self.node is None else zip(self.node.keys, self.node.values, strict=True)
-
-    @property
-    def pointers(self) -> list[str]:
-        children = self.children if self.node is None else self.node.children
-        return [child for child in children if isinstance(child, str)]
-
-
-@dataclass(frozen=True, slots=True)
-class ReadRoot:
-    """A root. `root` is None when it is not whole; then `top` is what can be read of its node.
-
-    `actions` is None when what the version did cannot be read, and empty for a version of another program.
-    """
-
-    version: int
-    root: Root | None
-    top: ReadNode
-    catalog_def: str | None = None
-    created_at_millis: int = 0
-    previous_root: str | None = None
-    sizes: Sizes | None = None
-    actions: tuple[Action, ...] | None = None
-
-    @property
-    def path(self) -> str:
-        return root_path(self.version)
 
 
 class RepairFiles:
@@ -113,7 +66,7 @@ class RepairFiles:
         files = Files(self.store, lambda: False, self.progress, patience=inf if self.tolerant else 1)
         with failures_pass():
             latest = LatestVersion(files, versions)
-        for kind, path, flaw in latest.disproved:
+        for kind, path, flaw in latest.disproofs:
             self._definitions[kind, path] = self.bad[path] = flaw
         return latest
 
@@ -151,7 +104,7 @@ class RepairFiles:
             else:
                 wanted.append(path)
         for path, data in self.read_all(wanted):
-            read = known[path] = self._decode(path, data)
+            read = known[path] = read_node(path, data, self.sizes)
             if read.flaw is not None:
                 self.bad[path] = read.flaw
             if read.flaw is not None or len(self._nodes) < KEEP:
@@ -167,58 +120,19 @@ class RepairFiles:
         for _ in descend(tops, lambda paths: zip(paths, self.nodes(paths), strict=True), visit, at_once=None):
             pass
 
-    def _decode(self, path: str, data: bytes | Flaw) -> ReadNode:
-        if isinstance(data, Flaw):
-            return ReadNode(path, None, flaw=data)
-        try:
-            return ReadNode(path, decode_node(data, path).node)
-        except Damaged as error:
-            return lenient(path, data, flaw_of(error), self.sizes)
-
     # Roots
 
     def root(self, version: int) -> ReadRoot:
         """The root of a version, as far as it can be read."""
-        found = self._roots.get(version)
-        if found is None:
+        if version not in self._roots:
             [(path, data)] = self.read_all([root_path(version)])
-            found = self._decode_root(version, path, data)
+            read = read_root(version, data, self.sizes)
+            if read.top.flaw is not None:
+                self.bad[path] = read.top.flaw
             if len(self._roots) >= AT_ONCE:
                 self._roots.pop(next(iter(self._roots)))
-            self._roots[version] = found
-        return found
-
-    def _decode_root(self, version: int, path: str, data: bytes | Flaw) -> ReadRoot:
-        if isinstance(data, Flaw):
-            self.bad[path] = data
-            return ReadRoot(version, None, ReadNode(path, None, flaw=data))
-        actions = _actions(path, data)
-        try:
-            root = decode_root(data, path)
-        except Damaged as error:
-            self.bad[path] = flaw_of(error)
-            dump = dump_node(NodeBytes(path, data, False), self.sizes)
-            created = dump.system.get(CREATED_AT_MILLIS, "")
-            return ReadRoot(
-                version,
-                None,
-                lenient(path, data, self.bad[path], self.sizes),
-                catalog_def=dump.system.get(CATALOG_DEF),
-                created_at_millis=int(created) if created.isascii() and created.isdigit() and len(created) < 16 else 0,
-                previous_root=dump.system.get(PREVIOUS_ROOT),
-                sizes=salvage(data).sizes,
-                actions=actions,
-            )
-        return ReadRoot(
-            version,
-            root,
-            ReadNode(path, root.node),
-            root.catalog_def,
-            root.created_at_millis,
-            root.previous_root,
-            root.sizes,
-            actions,
-        )
+            self._roots[version] = read
+        return self._roots[version]
 
     # Definitions
 
@@ -256,25 +170,25 @@ class RepairFiles:
 
     def parse(self, kind: Kind, path: str, data: bytes | Flaw) -> Definition | Flaw:
         """A definition that was read by other means, or why it is none."""
-        found = data if isinstance(data, Flaw) else look_at_definition(kind, data, path)
-        if not isinstance(found, Flaw) and isinstance(found[0], CatalogDef):
-            found = _supported(found[0], found[1], path)
-        if isinstance(found, Flaw):
-            self._definitions[kind, path] = self.bad[path] = found
-            return found
-        self._definitions[kind, path] = found[0].id
-        return found[0]
+        facts = data if isinstance(data, Flaw) else look_at_definition(kind, data, path)
+        definition = facts if isinstance(facts, Flaw) else _supported(*facts, path)
+        if isinstance(definition, Flaw):
+            self._definitions[kind, path] = self.bad[path] = definition
+        else:
+            self._definitions[kind, path] = definition.id
+        return definition
 
 
-def _supported(definition: CatalogDef, verified: bool, path: str) -> tuple[CatalogDef, bool] | Flaw:
-    """A catalog definition, unless no catalog can be like that."""
+def _supported(definition: Definition, verified: bool, path: str) -> Definition | Flaw:
+    """The definition, unless it is a catalog's and no catalog can be like that."""
     try:
-        check_supported(definition, path)
+        if isinstance(definition, CatalogDef):
+            check_supported(definition, path)
     except (Damaged, Unsupported) as error:
         if isinstance(error, Unsupported) and verified:
             raise  # nothing is wrong with it: a newer program wrote it
         return flaw_of(error)
-    return definition, verified
+    return definition
 
 
 def outside(path: str) -> Flaw | None:
@@ -284,31 +198,3 @@ def outside(path: str) -> Flaw | None:
     except Damaged:
         return Flaw("F212", "it lies outside the catalog")
     return None
-
-
-def lenient(path: str, data: bytes, flaw: Flaw, sizes: Sizes | None) -> ReadNode:
-    """What can be read of a node that is not whole."""
-    dump = dump_node(NodeBytes(path, data, False), sizes)
-    rows = tuple((row.key, row.value) for row in dump.pivot if row.key is not None)
-    return ReadNode(path, None, rows, tuple(row.pnode for row in dump.pivot if row.pnode is not None), flaw)
-
-
-def _actions(path: str, data: bytes) -> tuple[Action, ...] | None:
-    """What a version did. Its rows have a digest of their own, so they are often whole where its tree is not."""
-    try:
-        return tuple(decode_action(key, value, path) for key, value in decode_action_rows(data, path))
-    except Unsupported:
-        raise
-    except Damaged:
-        pass
-    dump, rows = dump_node(NodeBytes(path, data, False)), salvage(data).rows
-    if dump.actions_digest != "verified" or not dump.actions:
-        return None
-    try:
-        return tuple(
-            decode_action(key, value, path)
-            for key, value, _ in rows[len(rows) - len(dump.actions) :]
-            if isinstance(key, str) and isinstance(value, str)
-        )
-    except OlympiaError:
-        return None

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
 from olympia_cli.catalog.versions import Hints
 from olympia_cli.format.paths import LATEST, OLDEST
-from olympia_cli.ops.repair.history import FoundCatalog
+from olympia_cli.ops.repair.catalog import FormerCatalog
 from olympia_cli.ops.repair.plan import RepairStep
 from olympia_cli.storage.protocol import Store
 
 
 def plan_hints(
-    store: Store, hints: Hints, versions: Sequence[int], found: FoundCatalog, commits: bool
+    store: Store, hints: Hints, versions: Sequence[int], catalog: FormerCatalog, commits: bool
 ) -> tuple[list[RepairStep], list[tuple[str, int]]]:
     """The hints that say something wrong; the commit of a repair writes `vn/latest` anyway."""
     head, steps, writes = versions[-1], [], []
@@ -24,8 +24,8 @@ def plan_hints(
             text += f" (if there ever was a v{hints.latest}, its root is lost)"
         steps.append(RepairStep("hint latest", text))
         writes.append((LATEST, head + commits))
-    stored = EXPIRE_OLDEST in found.definition.properties
-    truth = min(expired_before(found.definition) if stored else versions[0], head)
+    stored = EXPIRE_OLDEST in catalog.definition.properties
+    truth = min(expired_before(catalog.definition) if stored else versions[0], head)
     exists = hints.oldest is not None or store.exists(OLDEST)
     leads = hints.oldest is not None and hints.oldest > truth
     # it may lag, and before the first expire it need not be there at all

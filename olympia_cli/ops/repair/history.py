@@ -11,17 +11,17 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from olympia_cli.catalog.replay import PUTS, catalog_after, moved, replay, rollback_target, tells_all, touched
-from olympia_cli.errors import InvalidName, OlympiaError
+from olympia_cli.catalog.replay import PUTS, moved, replay, rollback_target, tells_all, touched
+from olympia_cli.errors import InvalidName
 from olympia_cli.format.action_types import DROPS, EXPIRES, READS, RENAMES
 from olympia_cli.format.actions import Action
 from olympia_cli.format.definitions import definition_id
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.format.pb.actions_pb2 import ActionType
-from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName
-from olympia_cli.ops.repair.files import ReadRoot, RepairFiles
+from olympia_cli.ops.repair.files import RepairFiles
+from olympia_cli.ops.repair.remains import ReadRoot
 from olympia_cli.ops.repair.tree import Hole, read_range
 
 T = ActionType
@@ -34,7 +34,7 @@ _HITS_KEYS = (PUTS | DROPS | RENAMES) - {T.NAMESPACE_RENAME}
 
 
 @dataclass(slots=True)
-class Filled:
+class HoleContent:
     """What stood in a hole. `as_of` is the version that the keys come from, None when no version has them.
 
     `exact` says that nothing was changed since that is not known.
@@ -83,7 +83,7 @@ class Filled:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FormerDefinition:
     """A definition that was found again: its bytes or path, the version that has it, and whether it is the newest."""
 
     value: Value
@@ -114,41 +114,41 @@ class History:
             target = rollback_target(root.actions or ())
             version = target if target is not None and target < version else version - 1
 
-    def fill(self, holes: Sequence[Hole]) -> list[Filled]:
+    def fill(self, holes: Sequence[Hole]) -> list[HoleContent]:
         """What stood in each hole. They lie apart, in order, and so does what comes back."""
-        filled = [Filled(hole, self._codec) for hole in holes]
-        since: list[tuple[list[Filled], tuple[Action, ...] | None]] = []
+        filled = [HoleContent(hole, self._codec) for hole in holes]
+        since: list[tuple[list[HoleContent], tuple[Action, ...] | None]] = []
         waiting = filled
         for root in self.back():
-            left = [one for one in waiting if not self._read(root, one)]
+            left = [content for content in waiting if not self._read(root, content)]
             if not left:
                 break
             # a version that helps nobody, as most do, costs no list of its own
             waiting = left if len(left) < len(waiting) else waiting
             since.append((waiting, None if root is None else _told(root.actions)))
-        for one in filled:
-            one.exact = one.as_of is not None
+        for content in filled:
+            content.exact = content.as_of is not None
         for left, actions in reversed(since):
             self._do_all(actions, left)
         return filled
 
-    def _read(self, root: ReadRoot | None, filled: Filled) -> bool:
+    def _read(self, root: ReadRoot | None, filled: HoleContent) -> bool:
         """Take a hole's keys from a version, if it has them whole."""
         if root is None or root.root is None:
             return False
-        found = read_range(self._files, root.root.node, filled.hole.start, filled.hole.end)
-        if found is None:
+        entries = read_range(self._files, root.root.node, filled.hole.start, filled.hole.end)
+        if entries is None:
             return False
-        filled.as_of, filled.entries = root.version, dict(found)
+        filled.as_of, filled.entries = root.version, dict(entries)
         return True
 
-    def _do_all(self, actions: tuple[Action, ...] | None, filled: Sequence[Filled]) -> None:
+    def _do_all(self, actions: tuple[Action, ...] | None, filled: Sequence[HoleContent]) -> None:
         """Do a version's actions again on the keys of holes, each on those that it can mean something to."""
         if actions is None:
-            for one in filled:
-                one.exact = False
+            for content in filled:
+                content.exact = False
             return
-        starts = [one.hole.start for one in filled]
+        starts = [content.hole.start for content in filled]
         for action in actions:
             if action.type in _SILENT:
                 continue
@@ -163,11 +163,8 @@ class History:
 
     # Definitions
 
-    def definitions(self, wanted: Mapping[str, ObjectName], *, log_only: bool = False) -> dict[str, Found]:
-        """For keys whose definitions cannot be read: what the log or older versions have of them.
-
-        `log_only` asks the log alone.
-        """
+    def definitions(self, wanted: Mapping[str, ObjectName]) -> dict[str, FormerDefinition]:
+        """For keys whose definitions cannot be read: what the log or older versions have of them."""
         sought = _Sought(wanted)
         for root in self.back():
             if not sought.names:
@@ -177,24 +174,24 @@ class History:
                 sought.exact = False
             if root is None:
                 continue
-            if not log_only and not sought.exact and root.root is not None:
+            if not sought.exact and root.root is not None:
                 self._look_up(root, root.root.node, sought)
             sought.version = root.version
             for action in reversed(actions or ()):
                 replay(action, sought)
-        return sought.found
+        return sought.former
 
     def _look_up(self, root: ReadRoot, node: Node, sought: _Sought) -> None:
         for name in list(sought.names):
             key = key_of(name, self._codec)
             there = read_range(self._files, node, key, key + "\0")
             path = (there or {}).get(key)
-            if path is None or path in self._files.bad:
+            if path is None:
                 continue
-            [(_, _, reason)] = self._files.ids([(name.kind, path)])
-            if not reason:
+            [(_, _, flaw)] = self._files.ids([(name.kind, path)])
+            if flaw is None:
                 for wanted in sought.names.pop(name):
-                    sought.found[wanted] = Found(path, root.version, False)
+                    sought.former[wanted] = FormerDefinition(path, root.version, False)
 
 
 class _Sought:
@@ -207,7 +204,7 @@ class _Sought:
         self.names: dict[ObjectName, list[str]] = {}
         for key, name in wanted.items():
             self.names.setdefault(name, []).append(key)
-        self.found: dict[str, Found] = {}
+        self.former: dict[str, FormerDefinition] = {}
         self.version = 0
         self.exact = True
 
@@ -215,7 +212,7 @@ class _Sought:
         if definition and name in self.names:
             keys = self.names.pop(name)
             if definition_id(name.kind, definition):
-                self.found.update({key: Found(definition, self.version, self.exact) for key in keys})
+                self.former.update({key: FormerDefinition(definition, self.version, self.exact) for key in keys})
 
     def drop(self, name: ObjectName) -> None:
         # before this it was another object
@@ -240,82 +237,3 @@ def key_of(name: ObjectName, codec: KeyCodec) -> str:
         return codec.encode(name)
     except InvalidName:
         return ""
-
-
-# The catalog's own definition
-
-
-@dataclass(frozen=True, slots=True)
-class FoundCatalog:
-    """The catalog's definition: of which version it is, and whether all that changed it since is in it."""
-
-    definition: CatalogDef
-    version: int
-    exact: bool
-    path: str | None
-    """Where it stands, when the latest version itself has it whole."""
-
-
-def find_catalog(files: RepairFiles, versions: Sequence[int]) -> FoundCatalog | None:
-    """The newest definition of the catalog that can be read, with what the log says was changed since."""
-    since: list[tuple[int, tuple[Action, ...] | None]] = []
-    exact = True
-    for version in reversed(versions):
-        root = files.root(version)
-        found = _definition_of(files, root)
-        if found is None and root.actions:
-            found = _logged(root.actions)
-            if found is not None:
-                since.append((version, _after_logged(root.actions)))
-        elif found is not None and version == max(versions):
-            return FoundCatalog(found, version, True, root.catalog_def)
-        if found is None:
-            since.append((version, root.actions or None))
-            continue
-        for later, actions in reversed(since):
-            if actions is None:
-                exact = False
-                continue
-            found, whole = _catalog_after(files, found, later, actions)
-            exact = exact and whole
-        return FoundCatalog(found, version, exact, None)
-    return None
-
-
-def _definition_of(files: RepairFiles, root: ReadRoot) -> CatalogDef | None:
-    if root.catalog_def is None:
-        return None
-    found = files.definition(Kind.CATALOG, root.catalog_def)
-    if not isinstance(found, CatalogDef):
-        return None
-    if root.sizes is not None and root.sizes.order != found.order:
-        return None
-    return found
-
-
-def _logged(actions: tuple[Action, ...]) -> CatalogDef | None:
-    """The definition that a version's own actions carry: creating and altering the catalog leave it whole."""
-    for action in reversed(actions):
-        if action.type in (T.CATALOG_ALTER, T.CATALOG_CREATE) and definition_id(Kind.CATALOG, action.definition):
-            return CatalogDef.FromString(action.definition)
-    return None
-
-
-def _after_logged(actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    last = max(at for at, action in enumerate(actions) if action.type in (T.CATALOG_ALTER, T.CATALOG_CREATE))
-    return actions[last + 1 :]
-
-
-def _catalog_after(
-    files: RepairFiles, definition: CatalogDef, version: int, actions: tuple[Action, ...]
-) -> tuple[CatalogDef, bool]:
-    """The definition after a version's actions, and whether all of them could be done."""
-    whole = True
-    for action in actions:
-        try:
-            definition = catalog_after(
-                definition, action, version, lambda target: _definition_of(files, files.root(target))
-            )
-        except OlympiaError:
-            whole = False
-    return definition, whole

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
@@ -10,15 +9,14 @@ from google.protobuf.message import DecodeError
 
 from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
 from olympia_cli.errors import Damaged, InvalidName
-from olympia_cli.format import definitions
 from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
-from olympia_cli.format.node_file import CREATED_AT_MILLIS
 from olympia_cli.format.paths import DEFINITION_FOLDERS, FileKind, file_kind, parse_root_path
-from olympia_cli.format.pb.objects_pb2 import DistributedTransactionDef, NamespaceDef
+from olympia_cli.format.pb.objects_pb2 import DistributedTransactionDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
 from olympia_cli.ops.look.dump_node import dump_node
 from olympia_cli.ops.look.node_target import NodeBytes
-from olympia_cli.ops.repair.files import ReadNode, RepairFiles, outside
+from olympia_cli.ops.repair.files import RepairFiles, outside
+from olympia_cli.ops.repair.remains import ReadNode, created_at_millis
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.ops.walk.reach import path_digest
 
@@ -46,7 +44,7 @@ class Leftovers:
         Only keys of the suspect ranges in nodes not older than that, and only those whose definitions can be read. What
         distributed transactions have staged and not committed is not part of any version.
         """
-        found: dict[str, tuple[int, str, str]] = {}
+        named: dict[str, tuple[int, str, str]] = {}
         staged: list[tuple[int, list[str]]] = []
         rows: list[tuple[str, int, list[tuple[str, str]]]] = []
         committed = self._committed_runs()
@@ -58,8 +56,7 @@ class Leftovers:
             dump = dump_node(NodeBytes(path, data, False), self._files.sizes)
             if dump.problems:
                 self._files.bad[path] = Flaw("F205", dump.summary())
-            text = dump.system.get(CREATED_AT_MILLIS, "")
-            created = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+            created = created_at_millis(dump)
             # what an export pins is a version's own root, and says who committed it
             running = CATALOG_DEF in dump.system and all(row.action["type"] != "COMMIT_INFO" for row in dump.actions)
             if running and path not in committed:
@@ -74,9 +71,9 @@ class Leftovers:
                 continue
             for key, value in pairs:
                 inside = any(key >= start and (end is None or key < end) for start, end in suspect)
-                if inside and (key not in found or found[key][0] < created):
-                    found[key] = (created, value, path)
-        yield from self._readable(found)
+                if inside and (key not in named or named[key][0] < created):
+                    named[key] = (created, value, path)
+        yield from self._readable(named)
 
     def _committed_runs(self) -> set[str]:
         """The running roots of distributed transactions that were committed."""
@@ -106,9 +103,9 @@ class Leftovers:
         self._files.follow(tops, visit)
         return below
 
-    def _readable(self, found: Mapping[str, tuple[int, str, str]]) -> Iterator[tuple[ObjectName, str, str]]:
+    def _readable(self, newest: Mapping[str, tuple[int, str, str]]) -> Iterator[tuple[ObjectName, str, str]]:
         named = []
-        for key, (_, value, node) in sorted(found.items(), key=lambda one: -one[1][0]):
+        for key, (_, value, node) in sorted(newest.items(), key=lambda entry: -entry[1][0]):
             try:
                 named.append((self._codec.decode(key, node), value, node))
             except Damaged:
@@ -120,15 +117,14 @@ class Leftovers:
                 yield name, value, node
 
     def from_definitions(
-        self, ids: Collection[str], taken: Collection[ObjectName], since_millis: int
+        self, ids: Collection[str], used: Collection[ObjectName], since_millis: int
     ) -> Iterator[tuple[ObjectName, str]]:
         """Definitions that nothing names, of objects that are not there: the newest of each.
 
         The name in a file's path is for people, and the namespace in it cannot be told from the name: tables and
         views go to a namespace of their own, under as much of a name as there is.
         """
-        used = set(taken)
-        seen = set(ids)
+        names, known = set(used), set(ids)
         listed = sorted(self._files.store.list("def/"), key=lambda file: file.modified_at_millis, reverse=True)
         wanted = []
         for file in listed:
@@ -140,12 +136,12 @@ class Leftovers:
                 if young and not self._is_reached(file.path) and not outside(file.path):
                     wanted.append((kind, file.path))
         for (kind, path), (_, id, flaw) in zip(wanted, self._files.ids(wanted), strict=True):
-            if flaw is not None or id in seen:
+            if flaw is not None or id in known:
                 continue
-            seen.add(id)
-            name = self._name(kind, path, id, used)
+            known.add(id)
+            name = self._name(kind, path, id, names)
             if name is not None:
-                used.add(name)
+                names.add(name)
                 yield name, path
 
     def _name(self, kind: Kind, path: str, id: str, used: Collection[ObjectName]) -> ObjectName | None:
@@ -175,13 +171,6 @@ class Leftovers:
 
     def _is_reached(self, path: str) -> bool:
         return path_digest(path) in self._reached
-
-
-def namespaces_for(values: Mapping[ObjectName, object]) -> list[tuple[NamespaceName, bytes]]:
-    """Definitions of the namespaces that objects are in and that are not there."""
-    there = {name.namespace for name in values if isinstance(name, NamespaceName)}
-    needed = {name.namespace for name in values} - there
-    return [(NamespaceName(name), definitions.body(NamespaceDef(id=str(uuid.uuid4())))) for name in sorted(needed)]
 
 
 def _make(kind: Kind, text: str) -> ObjectName:

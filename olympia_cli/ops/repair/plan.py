@@ -29,7 +29,7 @@ class RepairStep:
     @property
     def cost(self) -> tuple[bool, int, int]:
         """How much it loses; what nobody can say how much it is weighs most."""
-        unknown = any(one.as_of is None for one in self.lost_ranges)
+        unknown = any(lost.as_of is None for lost in self.lost_ranges)
         return unknown, len(self.loses) + len(self.reverts), len(self.lost_ranges)
 
 
@@ -75,7 +75,7 @@ def describe_step(step: RepairStep) -> dict[str, Any]:
         "text": step.text,
         "loses": [describe_object_name(name) for name in step.loses],
         "reverts": [describe_object_name(name) for name in step.reverts],
-        "lost_ranges": [describe_range(one) for one in step.lost_ranges],
+        "lost_ranges": [describe_range(lost) for lost in step.lost_ranges],
         "details": list(step.details),
     }
 
@@ -85,11 +85,15 @@ def describe_object_name(name: ObjectName) -> dict[str, Any]:
     return {"type": shown["object"], "namespace": shown["namespace"], "name": shown["name"]}
 
 
-def describe_range(one: LostRange) -> dict[str, Any]:
+def describe_range(lost: LostRange) -> dict[str, Any]:
     return {
-        "after": None if one.after is None else describe_object_name(one.after),
-        "before": None if one.before is None else describe_object_name(one.before),
-        "path": one.path,
-        "reason": one.reason,
-        "as_of": one.as_of,
+        "after": None if lost.after is None else describe_object_name(lost.after),
+        "before": None if lost.before is None else describe_object_name(lost.before),
+        "path": lost.path,
+        "reason": lost.reason,
+        "as_of": lost.as_of,
     }
+
+
+def name_order(name: ObjectName) -> tuple[int, str, str]:
+    return name.kind, name.namespace, name.name

@@ -24,15 +24,15 @@ from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.paths import JAVA_WIDTH, LATEST, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.names import Kind, ObjectName
+from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.chain import list_versions
 from olympia_cli.ops.fsck.sound import LatestVersion
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.repair.catalog import FormerCatalog, newest_catalog
 from olympia_cli.ops.repair.content import Content, put_together
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.hints import plan_hints
-from olympia_cli.ops.repair.history import FoundCatalog, find_catalog
-from olympia_cli.ops.repair.plan import NO_COST, RepairPlan, RepairStep
+from olympia_cli.ops.repair.plan import NO_COST, RepairPlan, RepairStep, name_order
 from olympia_cli.ops.repair.tree import read_range
 from olympia_cli.ops.walk.files import failures_pass
 from olympia_cli.storage.protocol import Store
@@ -55,26 +55,26 @@ def plan_repair(store: Store, clock: Clock, *, prefer: Prefer = "auto", progress
     head = every[-1]
     latest = files.latest(every)
     errors = latest.errors()
-    found = newest_catalog(files, every, latest)
-    if found is None:
+    catalog = newest_catalog(files, every, latest)
+    if catalog is None:
         raise Refused("no version has a catalog definition that can be read", hint=_SALVAGE)
-    check_supported(found.definition, found.path or root_path(found.version))
+    check_supported(catalog.definition, catalog.path or root_path(catalog.version))
     hints = read_hints(store)
-    versions = _counting(every, found, hints)
-    found = _settled(found, every, versions[0], hints)
-    files.sizes = sizes = sizes_of(found.definition)
+    versions = _counting(every, catalog, hints)
+    catalog = _settled(catalog, every, versions[0], hints)
+    files.sizes = sizes = sizes_of(catalog.definition)
     codec = KeyCodec(sizes.namespace, sizes.table, sizes.view)
     content = Content()
     if errors:
         progress.phase("reading what the latest version holds")
-        content = put_together(files, versions, codec, found.definition)
-        content.damage[:0] = _flaws_of_root(files, head, found)
+        content = put_together(files, versions, codec, catalog.definition)
+        content.damage[:0] = _flaws_of_root(files, head, catalog)
         content.damage = content.damage or [f"{error.path}: {error.message}" for error in errors]
     # which of two objects of one id is to stay is for people to say
     damaged = any(error.code != "F305" for error in errors)
-    hint_steps, writes = plan_hints(store, hints, versions, found, damaged)
+    hint_steps, writes = plan_hints(store, hints, versions, catalog, damaged)
     plan = RepairPlan(store.uri, head, tuple(hint_steps), unmended=tuple(content.unmended), hints=tuple(writes))
-    return _choose(files, codec, versions, latest, found, content, prefer, plan) if damaged else plan
+    return _choose(files, codec, versions, latest, catalog, content, prefer, plan) if damaged else plan
 
 
 def apply_repair(
@@ -120,15 +120,15 @@ def missing_versions(versions: Sequence[int], most: int) -> tuple[list[int], int
     return list(islice(itertools.chain.from_iterable(gaps), most)), sum(map(len, gaps))
 
 
-def _counting(every: Sequence[int], found: FoundCatalog, hints: Hints) -> list[int]:
+def _counting(every: Sequence[int], catalog: FormerCatalog, hints: Hints) -> list[int]:
     """The versions that count; Refused when one of them is missing between others."""
     head = every[-1]
     there = set(every)
     run = head
     while run - 1 in there:
         run -= 1
-    oldest = expired_before(found.definition)
-    if EXPIRE_OLDEST not in found.definition.properties or not found.exact:
+    oldest = expired_before(catalog.definition)
+    if EXPIRE_OLDEST not in catalog.definition.properties or not catalog.exact:
         # another program's expire, or one that is not known of: its hint may lag, and leads only when it is wrong
         oldest = max(oldest, min(hints.oldest or 0, run))
     counting = [version for version in every if version >= min(oldest, head)]
@@ -144,15 +144,15 @@ def _counting(every: Sequence[int], found: FoundCatalog, hints: Hints) -> list[i
     return counting
 
 
-def _settled(found: FoundCatalog, every: Sequence[int], first: int, hints: Hints) -> FoundCatalog:
+def _settled(catalog: FormerCatalog, every: Sequence[int], first: int, hints: Hints) -> FormerCatalog:
     """The definition, with nothing in quarantine where it is an older one: what rested then may be purged since.
 
     Nothing is freed by that: the files that are still there are found again by the next expire.
     """
-    if found.exact:
-        return found
+    if catalog.exact:
+        return catalog
     definition = CatalogDef()
-    definition.CopyFrom(found.definition)
+    definition.CopyFrom(catalog.definition)
     oldest = expired_before(definition)
     if first - 1 not in every and hints.oldest is not None and hints.oldest >= first:
         # the roots are gone, and the hint says that an expire took them
@@ -160,25 +160,10 @@ def _settled(found: FoundCatalog, every: Sequence[int], first: int, hints: Hints
     if oldest:
         definition.properties[EXPIRE_OLDEST] = definition.properties[EXPIRE_PURGED] = str(oldest)
     write_quarantine(definition, [])
-    return replace(found, definition=definition)
+    return replace(catalog, definition=definition)
 
 
-def newest_catalog(files: RepairFiles, versions: Sequence[int], latest: LatestVersion) -> FoundCatalog | None:
-    """The newest definition that has the id and the sizes which most versions agree on: those never change."""
-    newest = found = find_catalog(files, versions)
-    reference = latest.chain.reference
-    while found is not None and reference is not None and not _same_catalog(found.definition, reference):
-        found = find_catalog(files, [version for version in versions if version < found.version])
-    if newest is None or found is None or found is newest:
-        return newest
-    return FoundCatalog(keep_protection(found.definition, newest.definition), found.version, False, None)
-
-
-def _same_catalog(definition: CatalogDef, other: CatalogDef) -> bool:
-    return definition.id == other.id and sizes_of(definition) == sizes_of(other)
-
-
-def _flaws_of_root(files: RepairFiles, head: int, found: FoundCatalog) -> list[str]:
+def _flaws_of_root(files: RepairFiles, head: int, catalog: FormerCatalog) -> list[str]:
     """What is wrong with the root itself and the catalog's definition; the tree is another's business."""
     root = files.root(head)
     flaws = []
@@ -187,10 +172,10 @@ def _flaws_of_root(files: RepairFiles, head: int, found: FoundCatalog) -> list[s
         flaws.append(f"{root.path}: it does not name the version before it")
     if root.root is not None and root.actions is None:
         flaws.append(f"{root.path}: its action rows cannot be read")
-    if root.root is not None and root.sizes not in (None, sizes_of(found.definition)):
+    if root.root is not None and root.sizes not in (None, sizes_of(catalog.definition)):
         flaws.append(f"{root.path}: its sizes are not those of the catalog")
-    if found.path is None:
-        origin = f"v{found.version} and the log have it" if found.exact else f"v{found.version} has it"
+    if catalog.path is None:
+        origin = f"v{catalog.version} and the log have it" if catalog.exact else f"v{catalog.version} has it"
         path = root.catalog_def
         reason = files.bad[path].reason if path in files.bad else "it is of another catalog"
         broken = "" if path is None else f"{path}: {reason}; "
@@ -206,13 +191,13 @@ def _choose(
     codec: KeyCodec,
     versions: Sequence[int],
     latest: LatestVersion,
-    found: FoundCatalog,
+    catalog: FormerCatalog,
     content: Content,
     prefer: Prefer,
     plan: RepairPlan,
 ) -> RepairPlan:
     rebuild = _rebuild_step(plan.head, content)
-    chosen, others, repair = rebuild, [], _rebuild(files, codec, versions, found, content)
+    chosen, others, repair = rebuild, [], _rebuild(files, codec, versions, catalog, content)
     if prefer == "rollback" or (prefer == "auto" and rebuild.cost > NO_COST):
         files.progress.phase("looking for the last sound version")
         with failures_pass():
@@ -223,7 +208,7 @@ def _choose(
             rollback = _rollback_step(files, codec, target, content)
             if prefer == "rollback" or rollback.cost < rebuild.cost:
                 chosen, others = rollback, [rebuild]
-                repair = _rollback(files, versions, found, rollback, target, codec)
+                repair = _rollback(files, versions, catalog, rollback, target, codec)
             else:
                 others = [rollback]
     unmended = tuple(content.unmended) if chosen is rebuild else ()
@@ -231,7 +216,7 @@ def _choose(
 
 
 def _rebuild_step(head: int, content: Content) -> RepairStep:
-    lost = tuple(sorted(set(content.lost), key=_order))
+    lost = tuple(sorted(set(content.lost), key=name_order))
     text = f"build v{head + 1} from what can be read of v{head}: {len(content.entries):,} objects"
     nothing = "none known to be lost" if content.lost_ranges else "none lost"
     text += f", {len(lost):,} lost" if lost else f", {nothing}"
@@ -239,7 +224,7 @@ def _rebuild_step(head: int, content: Content) -> RepairStep:
         text += f"; {len(content.lost_keys):,} keys that no object can have are dropped"
     details = (*content.damage, *content.notes)
     return RepairStep(
-        "rebuild", text, lost, tuple(sorted(set(content.stale), key=_order)), tuple(content.lost_ranges), details
+        "rebuild", text, lost, tuple(sorted(set(content.stale), key=name_order)), tuple(content.lost_ranges), details
     )
 
 
@@ -252,24 +237,24 @@ def _rollback_step(files: RepairFiles, codec: KeyCodec, target: int, content: Co
     loses |= {name for name in content.lost if codec.encode(name) not in entries}
     # what is not known for sure is not known there either
     reverts = {codec.decode(key, "") for key, value in entries.items() if now.get(key) != value} | set(content.stale)
-    unsure = tuple(replace(one, after=None, before=None, as_of=target) for one in content.lost_ranges[:1])
+    unsure = tuple(replace(lost, after=None, before=None, as_of=target) for lost in content.lost_ranges[:1])
     text = f"go back to v{target}, the last sound version: {len(loses):,} objects are lost, "
     text += f"{len(reverts):,} are as it has them"
     details = tuple(content.damage)
     return RepairStep(
-        "rollback", text, tuple(sorted(loses, key=_order)), tuple(sorted(reverts, key=_order)), unsure, details
+        "rollback", text, tuple(sorted(loses, key=name_order)), tuple(sorted(reverts, key=name_order)), unsure, details
     )
 
 
 def _rebuild(
-    files: RepairFiles, codec: KeyCodec, versions: Sequence[int], found: FoundCatalog, content: Content
+    files: RepairFiles, codec: KeyCodec, versions: Sequence[int], catalog: FormerCatalog, content: Content
 ) -> Repair:
     names = {key: codec.decode(key, "") for key, value in content.entries.items() if isinstance(value, bytes)}
-    lost = [codec.encode(name) for name in sorted(set(content.lost), key=_order)] + content.lost_keys
+    lost = [codec.encode(name) for name in sorted(set(content.lost), key=name_order)] + content.lost_keys
     return Repair(
         head=versions[-1],
         tree=Built(content.entries, names),
-        catalog=found.definition,
+        catalog=catalog.definition,
         not_before_millis=_newest_time(files, versions),
         description=f"tree built anew from what could be read of v{versions[-1]}: " + _summary(content.damage),
         lost_keys=lost,
@@ -277,7 +262,7 @@ def _rebuild(
 
 
 def _rollback(
-    files: RepairFiles, versions: Sequence[int], found: FoundCatalog, step: RepairStep, target: int, codec: KeyCodec
+    files: RepairFiles, versions: Sequence[int], catalog: FormerCatalog, step: RepairStep, target: int, codec: KeyCodec
 ) -> Repair:
     root = files.root(target).root
     assert root is not None, "it was found whole"
@@ -286,7 +271,7 @@ def _rollback(
     return Repair(
         head=versions[-1],
         tree=root.node,
-        catalog=keep_protection(definition, found.definition),
+        catalog=keep_protection(definition, catalog.definition),
         not_before_millis=_newest_time(files, versions),
         description=f"content of v{target}, the last sound version: " + _summary(step.details),
         lost_keys=[codec.encode(name) for name in step.loses],
@@ -304,7 +289,3 @@ def _newest_time(files: RepairFiles, versions: Sequence[int]) -> int:
         if root.root is not None:
             return root.created_at_millis
     return 0
-
-
-def _order(name: ObjectName) -> tuple[int, str, str]:
-    return name.kind, name.namespace, name.name

@@ -8,7 +8,7 @@ names.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,18 +32,19 @@ from olympia_cli.errors import (
     StorageFailed,
 )
 from olympia_cli.format import definitions
-from olympia_cli.format.definitions import sizes_of
+from olympia_cli.format.definitions import definition_id, sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, ObjectName
 from olympia_cli.ops.export.export import check_apart
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.repair.content import Content, LostRange, put_together
+from olympia_cli.ops.repair.catalog import newest_catalog
+from olympia_cli.ops.repair.content import Content, LostRange, missing_namespaces, put_together
 from olympia_cli.ops.repair.files import RepairFiles
-from olympia_cli.ops.repair.leftovers import Leftovers, namespaces_for
-from olympia_cli.ops.repair.plan import describe_object_name, describe_range
-from olympia_cli.ops.repair.repair import existing_versions, missing_versions, newest_catalog
+from olympia_cli.ops.repair.leftovers import Leftovers
+from olympia_cli.ops.repair.plan import describe_object_name, describe_range, name_order
+from olympia_cli.ops.repair.repair import existing_versions, missing_versions
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.storage.exclusive import check_exclusive_create
 from olympia_cli.storage.protocol import Store
@@ -134,7 +135,7 @@ def salvage(
     if suspect.ranges:
         progress.phase("looking through what nothing points to")
         _take_leftovers(files, Leftovers(files, versions, codec), suspect, gathered)
-    lost = tuple(sorted({*content.lost} - gathered.values.keys(), key=_order))
+    lost = tuple(sorted({*content.lost} - gathered.values.keys(), key=name_order))
     report = SalvageReport(
         source=store.uri,
         destination=dest.uri,
@@ -145,7 +146,7 @@ def salvage(
         lost_ranges=tuple(content.lost_ranges),
         missing_versions=missing,
         unreadable=tuple(sorted((path, flaw.reason) for path, flaw in files.bad.items())),
-        doubtful=tuple(sorted(gathered.doubtful.items(), key=lambda one: _order(one[0]))),
+        doubtful=tuple(sorted(gathered.doubtful.items(), key=lambda pair: name_order(pair[0]))),
         notes=tuple(gathered.notes),
     )
     if dry_run:
@@ -194,8 +195,8 @@ def _missing(store: Store, versions: Sequence[int], oldest: int, notes: list[str
 def _catalog(files: RepairFiles, versions: Sequence[int]) -> tuple[CatalogDef, list[str]]:
     """The definition of the catalog as it was, as far as that is known, and what there is to say about it."""
     notes = []
-    found = newest_catalog(files, versions, files.latest(versions)) if versions else None
-    definition = found.definition if found is not None else _any_definition(files)
+    former = newest_catalog(files, versions, files.latest(versions)) if versions else None
+    definition = former.definition if former is not None else _any_definition(files)
     if definition is None:
         sizes = next((root.sizes for root in map(files.root, reversed(versions)) if root.sizes is not None), None)
         definition = CatalogDef(
@@ -209,7 +210,7 @@ def _catalog(files: RepairFiles, versions: Sequence[int]) -> tuple[CatalogDef, l
             txn_ttl_millis=3 * DAY_MILLIS,
         )
         notes.append("the catalog definition is lost: the new catalog has another id and no properties")
-    elif found is None or not found.exact:
+    elif former is None or not former.exact:
         notes.append("the catalog definition is an older one")
     check_supported(definition, "the catalog definition")
     if definition.exported_snapshots:
@@ -221,9 +222,9 @@ def _any_definition(files: RepairFiles) -> CatalogDef | None:
     """The newest catalog definition that lies about."""
     listed = sorted(files.store.list("def/catalog/"), key=lambda file: file.modified_at_millis, reverse=True)
     for path, data in files.read_all(file.path for file in listed):
-        found = files.parse(Kind.CATALOG, path, data)
-        if isinstance(found, CatalogDef):
-            return found
+        definition = files.parse(Kind.CATALOG, path, data)
+        if isinstance(definition, CatalogDef):
+            return definition
     return None
 
 
@@ -252,13 +253,13 @@ def _suspect(
         return _Suspect((("", None),), files.root(versions[-1]).created_at_millis, nameless=True)
     lost = [codec.encode(name) for name in content.lost]
     ranges = [(hole.start, hole.end) for hole in content.holes] + [(key, key + "\0") for key in lost]
-    times = [0 if one.as_of is None else files.root(one.as_of).created_at_millis for one in content.lost_ranges]
+    times = [0 if lost.as_of is None else files.root(lost.as_of).created_at_millis for lost in content.lost_ranges]
     return _Suspect(tuple(ranges), 0 if lost else min(times, default=0), nameless=bool(content.holes))
 
 
 def _take_leftovers(files: RepairFiles, leftovers: Leftovers, suspect: _Suspect, gathered: _Gathered) -> None:
     ids = {
-        files.id_of(name.kind, value) if isinstance(value, str) else _id(name, value)
+        files.id_of(name.kind, value) if isinstance(value, str) else definition_id(name.kind, value)
         for name, value in gathered.values.items()
     }
     for name, path, node in leftovers.from_nodes(suspect.ranges, suspect.since_millis):
@@ -274,13 +275,9 @@ def _take_leftovers(files: RepairFiles, leftovers: Leftovers, suspect: _Suspect,
             gathered.values[name] = path
             gathered.found["definitions"] += 1
             gathered.doubtful[name] = f"only its definition {path} is left: where it was is not known for sure"
-    for namespace, content in namespaces_for(gathered.values):
+    for namespace, content in missing_namespaces(gathered.values):
         gathered.values[namespace] = content
         gathered.notes.append(f"namespace {namespace}: made anew, because tables or views are in it")
-
-
-def _id(name: ObjectName, content: bytes) -> str:
-    return definitions.CLASSES[name.kind].FromString(content).id
 
 
 # The new catalog
@@ -305,14 +302,16 @@ def _write(
         if isinstance(value, bytes):
             names[key] = name
     kinds = {value: name.kind for name, value in values.items() if isinstance(value, str)}
-    for batch in _batches(kinds):
+    paths = list(kinds)
+    for at in range(0, len(paths), AT_ONCE):
         copied = {}
-        for path, data in files.read_all(batch):
+        for path, data in files.read_all(paths[at : at + AT_ONCE]):
             # a definition without a digest gets one, and what changed under our eyes is an error
-            found = files.parse(kinds[path], path, data)
-            if isinstance(found, Flaw):
-                raise Damaged(found.code, path, f"it was read before, and now: {found.reason}", hint="run it again")
-            copied[path] = definitions.encode(definitions.body(found), path)
+            definition = files.parse(kinds[path], path, data)
+            if isinstance(definition, Flaw):
+                reason = f"it was read before, and now: {definition.reason}"
+                raise Damaged(definition.code, path, reason, hint="run it again")
+            copied[path] = definitions.encode(definitions.body(definition), path)
         try:
             dest.create_many(copied)
         except (OutcomeUnknown, PathTaken) as error:
@@ -327,21 +326,6 @@ def _write(
         raise LocationNotEmpty(f"{dest.uri} holds a catalog by now") from None
 
 
-def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
-    batch: list[str] = []
-    for path in paths:
-        batch.append(path)
-        if len(batch) >= AT_ONCE:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-def _order(name: ObjectName) -> tuple[int, str, str]:
-    return name.kind, name.namespace, name.name
-
-
 def describe_salvage(report: SalvageReport) -> dict[str, Any]:
     """As JSON has it."""
     return {
@@ -352,7 +336,7 @@ def describe_salvage(report: SalvageReport) -> dict[str, Any]:
         "found": report.found,
         "complete": report.complete,
         "lost": [describe_object_name(name) for name in report.lost],
-        "lost_ranges": [describe_range(one) for one in report.lost_ranges],
+        "lost_ranges": [describe_range(lost) for lost in report.lost_ranges],
         "missing_versions": list(report.missing_versions),
         "unreadable": [{"path": path, "reason": reason} for path, reason in report.unreadable],
         "doubtful": [{**describe_object_name(name), "reason": reason} for name, reason in report.doubtful],

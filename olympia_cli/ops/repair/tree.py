@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from olympia_cli.errors import Damaged
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
-from olympia_cli.ops.repair.files import RangePlace, ReadNode, RepairFiles
+from olympia_cli.ops.repair.files import RangePlace, RepairFiles
+from olympia_cli.ops.repair.remains import ReadNode
 from olympia_cli.ops.walk.descend import descend
 from olympia_cli.tree.edit import max_keys, min_keys
 from olympia_cli.tree.load import MAX_DEPTH, bounds
@@ -49,7 +50,7 @@ def take_apart(files: RepairFiles, top: ReadNode, codec: KeyCodec, order: int) -
 
 
 @dataclass(frozen=True, slots=True)
-class _Pointer:
+class _RangePointer:
     """A child pointer that waits to be followed: the range that it is for, and the nodes that lead to it."""
 
     path: str
@@ -70,7 +71,7 @@ class _TakeApart:
 
     def run(self, top: ReadNode) -> TreeContent:
         content = self._content
-        below = self._visit(_Pointer(top.path, None, None, frozenset()), top)
+        below = self._visit(_RangePointer(top.path, None, None, frozenset()), top)
         for _ in descend(below, self._look, self._visit, at_once=None):
             pass
         if len(self._leaf_levels) > 1:
@@ -79,10 +80,10 @@ class _TakeApart:
         content.holes.sort(key=lambda hole: hole.start)
         return content
 
-    def _look(self, pointers: Sequence[_Pointer]) -> Iterator[tuple[_Pointer, ReadNode]]:
+    def _look(self, pointers: Sequence[_RangePointer]) -> Iterator[tuple[_RangePointer, ReadNode]]:
         return zip(pointers, self._files.nodes([pointer.path for pointer in pointers]), strict=True)
 
-    def _visit(self, pointer: _Pointer, read: ReadNode) -> list[_Pointer]:
+    def _visit(self, pointer: _RangePointer, read: ReadNode) -> list[_RangePointer]:
         """Take what the node holds; the children to follow."""
         node, is_root = read.node, not pointer.above
         if node is not None and node.is_leaf:
@@ -106,12 +107,12 @@ class _TakeApart:
                 self._content.entries[key] = value
         above = pointer.above | {read.path}
         return [
-            _Pointer(child, *bounds(node, at, pointer.low, pointer.high), above)
+            _RangePointer(child, *bounds(node, at, pointer.low, pointer.high), above)
             for at, child in enumerate(node.children)
             if isinstance(child, str)
         ]
 
-    def _flaw(self, pointer: _Pointer, read: ReadNode, is_root: bool) -> str:
+    def _flaw(self, pointer: _RangePointer, read: ReadNode, is_root: bool) -> str:
         """Why the node cannot be relied on at this place; nothing when it can."""
         if read.path in pointer.above or len(pointer.above) > MAX_DEPTH:
             return "it leads back to a node above it"
@@ -123,7 +124,7 @@ class _TakeApart:
             return "its keys lie outside the range that its parent gives it"
         return "" if read.node.keys or is_root else "it has no keys"
 
-    def _hole(self, pointer: _Pointer, read: ReadNode, reason: str) -> None:
+    def _hole(self, pointer: _RangePointer, read: ReadNode, reason: str) -> None:
         hole = Hole("" if pointer.low is None else pointer.low + "\0", pointer.high, read.path, reason)
         reached = set(pointer.above)
 

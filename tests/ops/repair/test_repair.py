@@ -35,8 +35,9 @@ from olympia_cli.ops.expire.expire import undo
 from olympia_cli.ops.fsck.findings import Severity
 from olympia_cli.ops.fsck.fsck import Level, fsck
 from olympia_cli.ops.repair.content import put_together
-from olympia_cli.ops.repair.files import ReadNode, RepairFiles
+from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.plan import RepairPlan, describe_plan
+from olympia_cli.ops.repair.remains import ReadNode
 from olympia_cli.ops.repair.repair import apply_repair, plan_repair
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore

@@ -1,0 +1,109 @@
+"""The catalog's own definition, from whatever versions and logs still have of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from olympia_cli.catalog.protection import keep_protection
+from olympia_cli.catalog.replay import catalog_after
+from olympia_cli.errors import OlympiaError
+from olympia_cli.format.actions import Action
+from olympia_cli.format.definitions import definition_id, sizes_of
+from olympia_cli.format.pb.actions_pb2 import ActionType as T
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.names import Kind
+from olympia_cli.ops.fsck.sound import LatestVersion
+from olympia_cli.ops.repair.files import RepairFiles
+from olympia_cli.ops.repair.remains import ReadRoot
+
+
+@dataclass(frozen=True, slots=True)
+class FormerCatalog:
+    """The catalog's definition: of which version it is, and whether all that changed it since is in it."""
+
+    definition: CatalogDef
+    version: int
+    exact: bool
+    path: str | None
+    """Where it stands, when the latest version itself has it whole."""
+
+
+def newest_catalog(files: RepairFiles, versions: Sequence[int], latest: LatestVersion) -> FormerCatalog | None:
+    """The newest definition that has the id and the sizes which most versions agree on: those never change."""
+    newest = catalog = find_catalog(files, versions)
+    reference = latest.chain.reference
+    while catalog is not None and reference is not None and not _same_catalog(catalog.definition, reference):
+        catalog = find_catalog(files, [version for version in versions if version < catalog.version])
+    if newest is None or catalog is None or catalog is newest:
+        return newest
+    return FormerCatalog(keep_protection(catalog.definition, newest.definition), catalog.version, False, None)
+
+
+def _same_catalog(definition: CatalogDef, other: CatalogDef) -> bool:
+    return definition.id == other.id and sizes_of(definition) == sizes_of(other)
+
+
+def find_catalog(files: RepairFiles, versions: Sequence[int]) -> FormerCatalog | None:
+    """The newest definition of the catalog that can be read, with what the log says was changed since."""
+    since: list[tuple[int, tuple[Action, ...] | None]] = []
+    exact = True
+    for version in reversed(versions):
+        root = files.root(version)
+        definition = _definition_of(files, root)
+        if definition is None and root.actions:
+            definition = _logged(root.actions)
+            if definition is not None:
+                since.append((version, _after_logged(root.actions)))
+        elif definition is not None and version == max(versions):
+            return FormerCatalog(definition, version, True, root.catalog_def)
+        if definition is None:
+            since.append((version, root.actions or None))
+            continue
+        for later, actions in reversed(since):
+            if actions is None:
+                exact = False
+                continue
+            definition, whole = _catalog_after(files, definition, later, actions)
+            exact = exact and whole
+        return FormerCatalog(definition, version, exact, None)
+    return None
+
+
+def _definition_of(files: RepairFiles, root: ReadRoot) -> CatalogDef | None:
+    if root.catalog_def is None:
+        return None
+    definition = files.definition(Kind.CATALOG, root.catalog_def)
+    if not isinstance(definition, CatalogDef):
+        return None
+    if root.sizes is not None and root.sizes.order != definition.order:
+        return None
+    return definition
+
+
+def _logged(actions: tuple[Action, ...]) -> CatalogDef | None:
+    """The definition that a version's own actions carry: creating and altering the catalog leave it whole."""
+    for action in reversed(actions):
+        if action.type in (T.CATALOG_ALTER, T.CATALOG_CREATE) and definition_id(Kind.CATALOG, action.definition):
+            return CatalogDef.FromString(action.definition)
+    return None
+
+
+def _after_logged(actions: tuple[Action, ...]) -> tuple[Action, ...]:
+    last = max(at for at, action in enumerate(actions) if action.type in (T.CATALOG_ALTER, T.CATALOG_CREATE))
+    return actions[last + 1 :]
+
+
+def _catalog_after(
+    files: RepairFiles, definition: CatalogDef, version: int, actions: tuple[Action, ...]
+) -> tuple[CatalogDef, bool]:
+    """The definition after a version's actions, and whether all of them could be done."""
+    whole = True
+    for action in actions:
+        try:
+            definition = catalog_after(
+                definition, action, version, lambda target: _definition_of(files, files.root(target))
+            )
+        except OlympiaError:
+            whole = False
+    return definition, whole
