@@ -147,6 +147,18 @@ def test_what_the_log_disproves_stays_found_while_older_versions_are_looked_at(s
     assert {"F304", "F307"} <= set(codes(found))
 
 
+def test_older_versions_are_held_against_the_log_too(spark, tmp_path):
+    sample = make_sample()
+    store = sample.store()
+    path, _ = sample.tree().entries[sample.keys.encode(table("b.t03"))]
+    # an id is 38 bytes with its tag
+    store.overwrite(path, store.read(path)[:38])
+    spoil(store, root_path(sample.latest), "empty")
+    found = same(spark, write(store, tmp_path), level=Level.FULL)
+    assert "F304" in codes(found)
+    assert found.last_sound_version == 3
+
+
 def test_an_export_that_pins_a_version_itself(spark, tmp_path):
     sample = make_sample()
     store = sample.store()
