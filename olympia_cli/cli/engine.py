@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from olympia_cli.cli.context import Session
+from olympia_cli.cli.work import LocalWork, LongWork, SparkWork
 from olympia_cli.errors import InvalidOption, OlympiaError
-
-if TYPE_CHECKING:
-    from olympia_cli.spark.engine import SparkEngine
 
 AUTO_OBJECTS = 3_000_000
 """Up to so many objects in the latest version, about, the work stays in this process unless Spark is asked for."""
@@ -58,14 +56,14 @@ def engine(
     parallelism: int | None,
     *,
     local_only: str | None = None,
-) -> Iterator[SparkEngine | None]:
-    """Spark for the catalog of this run, to the end of the block; None is the local engine.
+) -> Iterator[LongWork]:
+    """Where the long work on the catalog of this run is done, to the end of the block.
 
     `local_only` names an option that was given and that only the local engine has. A run() has an argument of each of
     the types above, and passes them on.
     """
     if not _wants_spark(session, word, master, remote, parallelism, local_only):
-        yield None
+        yield LocalWork()
         return
     from olympia_cli.spark.engine import spark_engine
 
@@ -75,7 +73,7 @@ def engine(
     with spark_engine(
         session.store.uri, storage, master=master, remote=remote, partitions=parallelism, verbose=session.verbose
     ) as found:
-        yield found
+        yield SparkWork(found)
 
 
 def _hush() -> None:

@@ -52,16 +52,8 @@ def export_engine(
     parallelism: int | None,
 ) -> Iterator[ExportEngine]:
     """Who reads and copies the files, to the end of the block: this process, or Spark."""
-    with engine(session, word, master, remote, parallelism) as spark:
-        if spark is None:
-            from olympia_cli.ops.export.verify import local_engine
-
-            yield local_engine
-        else:
-            from olympia_cli.spark.engine import place_for
-            from olympia_cli.spark.pipelines.export import SparkExport
-
-            yield SparkExport(spark, place_for(dest.uri, _options(profile)))
+    with engine(session, word, master, remote, parallelism) as work:
+        yield work.export_engine(dest, _options(profile))
 
 
 def _options(profile: str | None) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
     from olympia_cli.ops.expire.retention import Policy
     from olympia_cli.ops.expire.survey import Surveyor
     from olympia_cli.ops.expire.values import ExpirePlan, Floors
-    from olympia_cli.spark.engine import SparkEngine
 
 EXAMPLES = [
     "olympia expire --dry-run",
@@ -124,8 +121,8 @@ def run(
     looking = dry_run or explain or simulate or plan_file is not None
     local_only = next((option for option in ("--simulate", "--plan", "--apply") if option in used), None)
     with (
-        engine(session, engine_word, master, remote, parallelism, local_only=local_only) as spark,
-        _surveyor(spark) as surveyor,
+        engine(session, engine_word, master, remote, parallelism, local_only=local_only) as work,
+        work.surveyor() as surveyor,
     ):
         if action == "purge":
             floors = Floors(floors.grace_millis, 0 if offline else floors.quarantine_millis, offline)
@@ -170,20 +167,6 @@ def _expire(
         with session.progress() as progress:
             version = expire_once(planner, plan, message, retry_for=seconds, progress=progress)
     show.done(session, plan, looking, version)
-
-
-@contextmanager
-def _surveyor(spark: SparkEngine | None) -> Iterator[Surveyor]:
-    """Who goes through the files: this process, or Spark."""
-    from olympia_cli.ops.expire.survey import LOCAL
-
-    if spark is None:
-        yield LOCAL
-        return
-    from olympia_cli.spark.pipelines.expire import spark_surveyor
-
-    with spark_surveyor(spark) as surveyor:
-        yield surveyor
 
 
 def _purge(

@@ -121,24 +121,27 @@ def run(
     for path in (report, bundle):
         _check_file(path)
     from olympia_cli.catalog.clock import SystemClock
-    from olympia_cli.ops.fsck.fsck import Level, fsck, note_last
+    from olympia_cli.ops.fsck.fsck import Level, note_last
 
     clock = SystemClock()
-    data = _data_checks(session) if level is LevelWord.DATA else None
-    asked: Any = {"level": Level(level.value), "at": reference, "all_versions": all_versions, "clock": clock}
     given = {"--since-last": since_last, "--max-duration": max_duration, "--repair": repair, "--salvage": salvage}
     local_only = next((option for option, value in given.items() if value), None)
     with (
-        engine(session, engine_word, master, remote, parallelism, local_only=local_only) as spark,
+        engine(session, engine_word, master, remote, parallelism, local_only=local_only) as work,
         session.progress() as progress,
     ):
-        if spark is None:
-            verified = _verified(clock, age) if since_last else None
-            found = fsck(session.store, **asked, verified=verified, max_duration=seconds, data=data, progress=progress)
-        else:
-            from olympia_cli.spark.pipelines.fsck import spark_fsck
-
-            found = spark_fsck(spark, **asked, data=data, progress=progress, say=session.say)
+        found = work.fsck(
+            session.store,
+            level=Level(level.value),
+            at=reference,
+            all_versions=all_versions,
+            clock=clock,
+            verified=_verified(clock, age) if since_last else None,
+            max_duration=seconds,
+            data=_data_checks(session) if level is LevelWord.DATA else None,
+            progress=progress,
+            say=session.say,
+        )
     note_last(session.store, found, clock, all_versions)
     found = with_commands(session, found)
     if report is not None:

@@ -73,11 +73,11 @@ def run(
             raise InvalidOption(f"{option} is empty", hint="give it a value")
     asked = Asked("table" if schemas else "file", at, None if name is None else _parse(name), to, save_as)
     problems = Problems()
-    with engine(session, where, master, remote, parallelism) as spark:
-        if spark is None:
+    with engine(session, where, master, remote, parallelism) as work:
+        if work.spark is None:
             _here(session, asked, problems)
         else:
-            _on_spark(session, spark, asked, problems)
+            _on_spark(session, work.spark, asked, problems)
     problems.tell(session)
 
 

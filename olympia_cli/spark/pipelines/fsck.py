@@ -31,11 +31,11 @@ from olympia_cli.spark.pipelines.fsck_named import homeless, named_by, read_defi
 from olympia_cli.spark.pipelines.fsck_pruned import Pruned, fill
 from olympia_cli.spark.pipelines.fsck_spans import find_spans
 from olympia_cli.spark.pipelines.fsck_walk import (
-    Asked,
-    Chained,
+    ChainNotes,
     FilesPlace,
+    TaskBrief,
     all_nodes,
-    asked_of,
+    brief_for,
     collect_chain,
     look_at_holders,
     look_at_roots,
@@ -102,8 +102,8 @@ class SparkFsck:
             raise Unsupported("a catalog of the Java SDK is not checked on Spark", hint="use --engine local")
         follow_all = wanted is None and into.depth >= STRUCTURE
         into.files.progress.phase("reading roots", len(versions))
-        asked = self._asked(into, versions)
-        tops = cut(look_at_roots(self._engine, asked, follow=follow_all, note=True, wanted=wanted))
+        brief = self._brief(into, versions)
+        tops = cut(look_at_roots(self._engine, brief, follow=follow_all, note=True, wanted=wanted))
         chained = collect_chain(tops)
         _take_chain(into, chained)
         self._chain_notes = copy.deepcopy(into.notes)
@@ -121,8 +121,8 @@ class SparkFsck:
         self._follow(again, sorted([*examined.roots, *versions]), (), None, _disproved(examined))
         return again
 
-    def _asked(self, into: Examined, versions: Sequence[int]) -> Asked:
-        return asked_of(
+    def _brief(self, into: Examined, versions: Sequence[int]) -> TaskBrief:
+        return brief_for(
             self._place,
             into.rules,
             into.chain,
@@ -141,17 +141,17 @@ class SparkFsck:
     ) -> None:
         """Read all that versions and holders reach, and take here what is wrong with it."""
         engine, progress = self._engine, into.files.progress
-        asked = self._asked(into, versions)
+        brief = self._brief(into, versions)
         if tops is None:
-            tops = cut(look_at_roots(engine, asked, follow=True, note=False))
+            tops = cut(look_at_roots(engine, brief, follow=True, note=False))
             _take_chain(into, collect_chain(tops))
         # a version may be one too, and is there once
         beside = {holder.path: holder.data for holder in holders}
         for version in versions:
             beside.pop(into.chain.path(version), None)
         if beside:
-            tops = cut(tops.union(look_at_holders(engine, asked, beside)))
-        nodes = all_nodes(engine, asked, tops, progress)
+            tops = cut(tops.union(look_at_holders(engine, brief, beside)))
+        nodes = all_nodes(engine, brief, tops, progress)
         spans = find_spans(engine, tops, nodes, progress)
         if spans.odd:
             raise OutOfPlace
@@ -231,9 +231,9 @@ class SparkFsck:
         late = [version for version in existing if version > examined.chain.latest]
         if not late:
             return None
-        asked = self._asked(examined, late)
-        tops = cut(look_at_roots(self._engine, asked, follow=True, note=False))
-        nodes = all_nodes(self._engine, asked, tops)
+        brief = self._brief(examined, late)
+        tops = cut(look_at_roots(self._engine, brief, follow=True, note=False))
+        nodes = all_nodes(self._engine, brief, tops)
         catalogs = paths_frame(self._engine, collect_chain(tops).catalogs)
         return nodes.select("path").union(named_by(nodes).select("path")).union(catalogs)
 
@@ -250,7 +250,7 @@ def _sums(unverified: str) -> list[Column]:
     ]
 
 
-def _take_chain(into: Examined, chained: Chained) -> None:
+def _take_chain(into: Examined, chained: ChainNotes) -> None:
     """What the log disproved of catalog definitions stays disproved."""
     disproved: Iterable[tuple[str, CatalogFile]] = [
         (path, into.chain.catalogs[path]) for path in into.notes.bad_catalogs if path in into.chain.catalogs

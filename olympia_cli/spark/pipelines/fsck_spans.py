@@ -43,7 +43,7 @@ Row = tuple[str, str | None, str | None, str | None, int | None, int | None, boo
 
 
 @dataclass(frozen=True, slots=True)
-class Spans:
+class NodeSpans:
     """The versions that reach each node through nodes that can be read: path, first, last. `odd` says that some node
     is not where it should be."""
 
@@ -51,7 +51,7 @@ class Spans:
     odd: bool
 
 
-def find_spans(engine: SparkEngine, tops: DataFrame, nodes: DataFrame, progress: Progress = SILENT) -> Spans:
+def find_spans(engine: SparkEngine, tops: DataFrame, nodes: DataFrame, progress: Progress = SILENT) -> NodeSpans:
     """Follow versions from their roots down. `tops` are the rows of roots, a run of versions in each partition; `nodes`
     are the rows of all nodes."""
     progress.phase("following versions")
@@ -68,13 +68,13 @@ def find_spans(engine: SparkEngine, tops: DataFrame, nodes: DataFrame, progress:
         if found.where(f"row = '{CHILD}'").isEmpty():
             break
     else:
-        return Spans(levels[0], True)
+        return NodeSpans(levels[0], True)
     every = together(levels)
     told = together(level.selectExpr(f"{at} as level", "row", "first", "last") for at, level in enumerate(levels))
     # workers merge what they see of leaves, so that these are few
     rows = told.where(f"row in ('{ODD}', '{LEAF}')").distinct().collect()
     odd = any(row.row == ODD for row in rows) or _on_two_levels(rows)
-    return Spans(every.where(f"row = '{SPAN}' and sure").select("path", "first", "last"), odd)
+    return NodeSpans(every.where(f"row = '{SPAN}' and sure").select("path", "first", "last"), odd)
 
 
 def _on_two_levels(rows: Iterable[Any]) -> bool:

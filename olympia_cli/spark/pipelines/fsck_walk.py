@@ -75,7 +75,7 @@ class FilesPlace(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TaskBrief:
     """What the workers need to know of a run: the catalog, what it is held to, and which versions there are."""
 
     place: FilesPlace
@@ -102,16 +102,16 @@ class Asked:
         raise IndexError(at)
 
 
-def asked_of(
+def brief_for(
     place: FilesPlace, rules: NodeRules, chain: Chain, versions: Sequence[int], *, actions: bool, texts: bool
-) -> Asked:
+) -> TaskBrief:
     # the versions themselves go as ranges, and what was read before its turn is read again
     bare = replace(chain, existing=[], findings=[], ahead={}, catalogs={})
-    return Asked(place, rules, chain.width, ranges(versions), pickle.dumps(bare), actions, texts)
+    return TaskBrief(place, rules, chain.width, ranges(versions), pickle.dumps(bare), actions, texts)
 
 
 @dataclass(slots=True)
-class Chained:
+class ChainNotes:
     """What runs of versions said of their roots."""
 
     notes: RootNotes = field(default_factory=RootNotes)
@@ -121,26 +121,31 @@ class Chained:
 
 
 def look_at_roots(
-    engine: SparkEngine, asked: Asked, *, follow: bool, note: bool, wanted: Callable[[ChainRoot], bool] | None = None
+    engine: SparkEngine,
+    brief: TaskBrief,
+    *,
+    follow: bool,
+    note: bool,
+    wanted: Callable[[ChainRoot], bool] | None = None,
 ) -> DataFrame:
     """Rows for the roots of all versions asked for: with `follow` what they hold, and with what was seen of each run in
     between. `note` says whether they are looked at as a chain; `wanted` which of them somebody asked for."""
     # by their places: a file in vn/ may have any number for a name
-    places = engine.spark.range(0, asked.number, 1, max(1, min(engine.partitions, asked.number)))
-    return places.mapInArrow(partial(_look_at_roots, asked, follow, note, wanted), SCHEMA)
+    places = engine.spark.range(0, brief.number, 1, max(1, min(engine.partitions, brief.number)))
+    return places.mapInArrow(partial(_look_at_roots, brief, follow, note, wanted), SCHEMA)
 
 
-def look_at_holders(engine: SparkEngine, asked: Asked, roots: Mapping[str, bytes]) -> DataFrame:
+def look_at_holders(engine: SparkEngine, brief: TaskBrief, roots: Mapping[str, bytes]) -> DataFrame:
     """Rows for roots beside the versions; they have numbers below all versions, and not next to them."""
     rows = [(path, at - len(roots) - 1, data) for at, (path, data) in enumerate(sorted(roots.items()))]
     frame = engine.spark.createDataFrame(rows, "path string, version long, data binary")
-    return frame.mapInArrow(partial(_look_at_holders, asked), SCHEMA)
+    return frame.mapInArrow(partial(_look_at_holders, brief), SCHEMA)
 
 
-def collect_chain(frame: DataFrame) -> Chained:
+def collect_chain(frame: DataFrame) -> ChainNotes:
     """What the runs of versions said, put together in their order."""
     found = [pickle.loads(row.seen) for row in frame.where("seen is not null").select("seen").collect()]
-    chained = Chained()
+    chained = ChainNotes()
     for _, one in sorted(found, key=lambda pair: pair[0]):
         chained.notes.add(one.notes)
         chained.catalogs.update(one.catalogs)
@@ -149,7 +154,7 @@ def collect_chain(frame: DataFrame) -> Chained:
     return chained
 
 
-def all_nodes(engine: SparkEngine, asked: Asked, tops: DataFrame, progress: Progress = SILENT) -> DataFrame:
+def all_nodes(engine: SparkEngine, brief: TaskBrief, tops: DataFrame, progress: Progress = SILENT) -> DataFrame:
     """The rows of roots, and of all nodes that they lead to."""
     levels = [tops.where("path is not null")]
     for number_of_level in range(2, MAX_DEPTH + 3):
@@ -161,7 +166,7 @@ def all_nodes(engine: SparkEngine, asked: Asked, tops: DataFrame, progress: Prog
         known = together([level.select("path") for level in levels])
         below = below.join(apart(known), "path", "left_anti")
         progress.phase("reading nodes")
-        level = cut(below.mapInArrow(partial(_look_at_nodes, asked, number_of_level), SCHEMA))
+        level = cut(below.mapInArrow(partial(_look_at_nodes, brief, number_of_level), SCHEMA))
         number = level.count()
         if not number:
             break
@@ -178,84 +183,86 @@ def together(frames: Iterable[DataFrame]) -> DataFrame:
 
 
 def _look_at_roots(
-    asked: Asked,
+    brief: TaskBrief,
     follow: bool,
     note: bool,
     wanted: Callable[[ChainRoot], bool] | None,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    with failures(), closing(asked.place.files()) as files:
-        yield from _roots(asked, files, follow, note, wanted, batches)
+    with failures(), closing(brief.place.files()) as files:
+        yield from _roots(brief, files, follow, note, wanted, batches)
 
 
 def _roots(
-    asked: Asked,
+    brief: TaskBrief,
     files: Files,
     follow: bool,
     note: bool,
     wanted: Callable[[ChainRoot], bool] | None,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    reader = ChainReader(files, pickle.loads(asked.chain))
-    chained = Chained()
-    checks = RootChecks(reader, chained.notes, actions=asked.actions)
+    reader = ChainReader(files, pickle.loads(brief.chain))
+    chained = ChainNotes()
+    checks = RootChecks(reader, chained.notes, actions=brief.actions)
     places = (row["id"] for row in rows_of(batches))
     first: int | None = None
     while batch := list(islice(places, ROOTS_AT_ONCE)):
         if first is None:
             first = batch[0]
-            checks.before = _before(asked, reader, first) if note else None
-        roots = list(reader.roots([asked.version(at) for at in batch]))
+            checks.before = _before(brief, reader, first) if note else None
+        roots = list(reader.roots([brief.version(at) for at in batch]))
         for root in roots if note else ():
             checks.note(root)
             if wanted is not None and wanted(root):
                 chained.wanted = root.version
         if follow:
             tops = checks.follow(roots)
-            facts = [asked.rules.look_at_root(path, node) for path, node in tops]
-            yield from _batches(asked, ((one, parse_root_path(one.path), 0) for one in facts), 1)
+            facts = [brief.rules.look_at_root(path, node) for path, node in tops]
+            yield from _batches(brief, ((one, parse_root_path(one.path), 0) for one in facts), 1)
     if first is not None:
         chained.catalogs = reader.chain.catalogs
         chained.bytes = files.bytes - sum(catalog.size for catalog in chained.catalogs.values())
         yield pa.RecordBatch.from_pylist([{"seen": pickle.dumps((first, chained))}], schema=_ARROW)
 
 
-def _before(asked: Asked, reader: ChainReader, place: int) -> ChainRoot | None:
+def _before(brief: TaskBrief, reader: ChainReader, place: int) -> ChainRoot | None:
     """The last root before a place that can be read."""
     for at in reversed(range(place)):
-        [root] = reader.roots([asked.version(at)])
+        [root] = reader.roots([brief.version(at)])
         if root.root is not None:
             return root
     return None
 
 
-def _look_at_holders(asked: Asked, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _look_at_holders(brief: TaskBrief, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for row in rows_of(batches):
-        facts = asked.rules.look_at_root(row["path"], decode_root(row["data"], row["path"]).node)
-        yield from _batches(asked, [(facts, row["version"], 0)], 1)
+        facts = brief.rules.look_at_root(row["path"], decode_root(row["data"], row["path"]).node)
+        yield from _batches(brief, [(facts, row["version"], 0)], 1)
 
 
-def _look_at_nodes(asked: Asked, level: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _look_at_nodes(brief: TaskBrief, level: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     places = (Place(row["path"], level) for row in rows_of(batches))
 
     def look(files: Files) -> Iterator[tuple[NodeFacts, int | None, int]]:
         while batch := list(islice(places, _AT_ONCE)):
             for place, data in files.nodes(batch):
-                facts = asked.rules.look(place.path, data)
+                facts = brief.rules.look(place.path, data)
                 files.looked_at(place, data, facts.flaw, is_node=True)
                 yield facts, None, len(data) if isinstance(data, bytes) else 0
 
-    with failures(), closing(asked.place.files()) as files:
-        yield from _batches(asked, look(files), level)
+    with failures(), closing(brief.place.files()) as files:
+        yield from _batches(brief, look(files), level)
 
 
-def _batches(asked: Asked, found: Iterable[tuple[NodeFacts, int | None, int]], level: int) -> Iterator[pa.RecordBatch]:
+def _batches(
+    brief: TaskBrief, found: Iterable[tuple[NodeFacts, int | None, int]], level: int
+) -> Iterator[pa.RecordBatch]:
     rows = iter(found)
     while batch := list(islice(rows, _ROWS)):
-        yield _batch(asked, batch, level)
+        yield _batch(brief, batch, level)
 
 
-def _batch(asked: Asked, rows: Sequence[tuple[NodeFacts, int | None, int]], level: int) -> pa.RecordBatch:
+def _batch(brief: TaskBrief, rows: Sequence[tuple[NodeFacts, int | None, int]], level: int) -> pa.RecordBatch:
     facts = [one for one, _, _ in rows]
     names = [name for one in facts for name in one.names]
     marks = [mark for one in facts for mark in one.marks]
@@ -264,7 +271,7 @@ def _batch(asked: Asked, rows: Sequence[tuple[NodeFacts, int | None, int]], leve
             pa.array([path for path, _, _ in names], pa.string()),
             pa.array([int(kind) for _, kind, _ in names], pa.int32()),
             pa.array([key_code(key) for _, _, key in names], pa.int64()),
-            pa.array([key if asked.texts else None for _, _, key in names], pa.string()),
+            pa.array([key if brief.texts else None for _, _, key in names], pa.string()),
         ],
         fields=list(_NAME),
     )
