@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from olympia_cli.catalog.protection import without_protection
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.errors import Damaged, OlympiaError, OutcomeUnknown, PathTaken, StorageFailed
+from olympia_cli.errors import Damaged, PathTaken
 from olympia_cli.format import definitions
 from olympia_cli.format.node_file import decode_action_rows, decode_root, encode_root
 from olympia_cli.format.paths import parse_root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.ops.export.note import Note, resume_words
+from olympia_cli.ops.export.note import Note
 from olympia_cli.storage.protocol import Store
 
 
@@ -60,15 +60,3 @@ def check_alone(dest: Store, version: int) -> None:
                 f"another process wrote version {found} to {dest.uri} meanwhile",
                 hint="nothing was recorded; export to a place of its own",
             )
-
-
-def not_created(error: PathTaken | OutcomeUnknown, note: Note, dest: str) -> OlympiaError:
-    """What it means for an export that a file could not be created, or may not have been."""
-    if isinstance(error, PathTaken):
-        return PathTaken(
-            f"another process writes to the destination: {error.message}",
-            hint="nothing was recorded; export to a place of its own",
-        )
-    return StorageFailed(
-        f"{error.message}; the export is unfinished", hint=f"go on with: {resume_words(note.name, dest)}"
-    )

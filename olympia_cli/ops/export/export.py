@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from olympia_cli.errors import (
     OutcomeUnknown,
     PathMissing,
     PathTaken,
+    StorageFailed,
     TransactionExpired,
     VersionNotFound,
 )
@@ -33,7 +35,6 @@ from olympia_cli.names import Kind, Reference, check_export_name, time_text
 from olympia_cli.ops.export.copy import (
     check_alone,
     exported_root,
-    not_created,
     own_definition,
     own_definition_file,
     same_root,
@@ -44,7 +45,7 @@ from olympia_cli.ops.export.verify import ExportEngine, local_engine, verify_exp
 from olympia_cli.ops.fsck.chain import Chain, ChainReader, ChainRoot
 from olympia_cli.ops.fsck.version import errors_of, examine_version
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.walk.files import Files, StoreFailure
+from olympia_cli.ops.walk.files import Files, failures_pass
 from olympia_cli.storage.exclusive import check_exclusive_create
 from olympia_cli.storage.protocol import Store
 
@@ -121,7 +122,8 @@ def create_export(
         dest.create(EXPORT_NOTE, note.encode())
     except PathTaken:
         raise LocationNotEmpty(f"another process exports to {dest.uri}") from None
-    return _export(catalog, latest, snapshot, dest, note, True, message, retry_for, progress, engine)
+    copying = _Copying(catalog, latest, snapshot, dest, note, True, progress, engine)
+    return copying.finish(message, retry_for)
 
 
 def resume_export(
@@ -155,7 +157,8 @@ def resume_export(
         raise InvalidOption("the export has expired before it was complete", hint="begin it anew at another place")
     _check_kept(note.version, latest)
     snapshot = at_version(note.version, latest)
-    return _export(catalog, latest, snapshot, dest, note, False, message, retry_for, progress, engine)
+    copying = _Copying(catalog, latest, snapshot, dest, note, False, progress, engine)
+    return copying.finish(message, retry_for)
 
 
 def check_apart(source: str, dest: str) -> None:
@@ -203,61 +206,78 @@ def _check_empty(dest: Store) -> None:
         raise LocationNotEmpty(f"{dest.uri} is not empty: it holds {file.path!a}")
 
 
-def _export(
-    catalog: Catalog,
-    latest: Snapshot,
-    snapshot: Snapshot,
-    dest: Store,
-    note: Note,
-    fresh: bool,
-    message: str,
-    retry_for: float,
-    progress: Progress,
-    engine: ExportEngine,
-) -> Exported:
-    """Steps 3 to 5."""
-    progress.phase("copying")
-    try:
-        count = _copy(catalog, latest, snapshot, dest, note, fresh, progress, engine)
-        data = exported_root(snapshot, note)
-        _write_root(dest, note, snapshot.file.path, data)
-    except (PathTaken, OutcomeUnknown) as error:
-        raise not_created(error, note, dest.uri) from error
-    version = _record(catalog, dest, note, snapshot.file.data, message, retry_for)
-    return Exported(note, dest.uri, count + FileCount(1, len(data)), version)
+@dataclass(frozen=True, slots=True)
+class _Copying:
+    """An export whose note stands. A destination that is not `fresh` may have some of its files."""
 
+    catalog: Catalog
+    latest: Snapshot
+    snapshot: Snapshot
+    dest: Store
+    note: Note
+    fresh: bool
+    progress: Progress
+    engine: ExportEngine
 
-def _copy(
-    catalog: Catalog,
-    latest: Snapshot,
-    snapshot: Snapshot,
-    dest: Store,
-    note: Note,
-    fresh: bool,
-    progress: Progress,
-    engine: ExportEngine,
-) -> FileCount:
-    """Step 3: how much was copied. Damaged when the version is not whole, by the verdict of fsck."""
-    chain = _chain(latest)
-    file = snapshot.file
-    chain.ahead = {file.version: ChainRoot(file.version, file.path, file.data, snapshot.root, None)}
-    replaced = None if note.definition is None else snapshot.root.catalog_def
-    files = CopyFiles(note.scope, catalog.store, dest, fresh=fresh, replaced=replaced, progress=progress)
-    try:
-        with closing(files):
-            _, verdict = examine_version(files, chain, note.version, engine(files))
-    except StoreFailure as failure:
-        raise failure.error from None
-    for error in errors_of(verdict):
-        # an expire deletes files of versions that no longer count
-        _check_kept(note.version, catalog.snapshot())
-        hint = "nothing was recorded; export a version that is whole"
-        raise Damaged(error.code, error.path, error.message, hint=hint)
-    if note.definition is None:
-        return files.copied
-    data = own_definition_file(snapshot, note.definition)
-    create_all(dest, {note.definition: data}, fresh)
-    return files.copied + FileCount(1, len(data))
+    def finish(self, message: str, retry_for: float) -> Exported:
+        """Steps 3 to 5."""
+        self.progress.phase("copying")
+        count = self._copy()
+        data = exported_root(self.snapshot, self.note)
+        self._write_root(data)
+        root = self.snapshot.file.data
+        version = _record(self.catalog, self.dest, self.note, root, message, retry_for)
+        return Exported(self.note, self.dest.uri, count + FileCount(1, len(data)), version)
+
+    def _copy(self) -> FileCount:
+        """Step 3: how much was copied. Damaged when the version is not whole, by the verdict of fsck."""
+        note, file, root = self.note, self.snapshot.file, self.snapshot.root
+        chain = _chain(self.latest)
+        chain.ahead = {file.version: ChainRoot(file.version, file.path, file.data, root, None)}
+        replaced = None if note.definition is None else root.catalog_def
+        store, fresh = self.catalog.store, self.fresh
+        files = CopyFiles(note.scope, store, self.dest, fresh=fresh, replaced=replaced, progress=self.progress)
+        with failures_pass(), self._creating(), closing(files):
+            _, verdict = examine_version(files, chain, note.version, self.engine(files))
+        for error in errors_of(verdict):
+            # an expire deletes files of versions that no longer count
+            _check_kept(note.version, self.catalog.snapshot())
+            hint = "nothing was recorded; export a version that is whole"
+            raise Damaged(error.code, error.path, error.message, hint=hint)
+        if note.definition is None:
+            return files.copied
+        data = own_definition_file(self.snapshot, note.definition)
+        with self._creating():
+            create_all(self.dest, {note.definition: data}, fresh)
+        return files.copied + FileCount(1, len(data))
+
+    def _write_root(self, data: bytes) -> None:
+        """Step 4. A root that is there already stays: others may have committed on it since."""
+        dest, version, path = self.dest, self.note.version, self.snapshot.file.path
+        check_alone(dest, version)
+        try:
+            if same_root(dest.read(path), data, path):
+                return
+        except PathMissing:
+            pass
+        if self.note.scope.mode is Mode.FULL:
+            for hint in (OLDEST, LATEST):
+                dest.overwrite(hint, str(version).encode())
+        with self._creating():
+            create_all(dest, {path: data}, fresh=True)
+        check_alone(dest, version)
+
+    @contextmanager
+    def _creating(self) -> Iterator[None]:
+        """What it means for an export that a file could not be created, or may not have been."""
+        try:
+            yield
+        except PathTaken as error:
+            message = f"another process writes to the destination: {error.message}"
+            raise PathTaken(message, hint="nothing was recorded; export to a place of its own") from error
+        except OutcomeUnknown as error:
+            hint = f"go on with: {resume_words(self.note.name, self.dest.uri)}"
+            raise StorageFailed(f"{error.message}; the export is unfinished", hint=hint) from error
 
 
 def _chain(latest: Snapshot) -> Chain:
@@ -268,21 +288,6 @@ def _chain(latest: Snapshot) -> Chain:
     # what the export has is read on its own way
     chain.catalogs = {}
     return chain
-
-
-def _write_root(dest: Store, note: Note, path: str, data: bytes) -> None:
-    """Step 4. A root that is there already stays: others may have committed on it since."""
-    check_alone(dest, note.version)
-    try:
-        if same_root(dest.read(path), data, path):
-            return
-    except PathMissing:
-        pass
-    if note.scope.mode is Mode.FULL:
-        for hint in (OLDEST, LATEST):
-            dest.overwrite(hint, str(note.version).encode())
-    create_all(dest, {path: data}, fresh=True)
-    check_alone(dest, note.version)
 
 
 def _record(catalog: Catalog, dest: Store, note: Note, root: bytes, message: str, retry_for: float) -> int:

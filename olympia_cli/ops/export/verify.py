@@ -19,7 +19,7 @@ from olympia_cli.ops.fsck.findings import Finding, Severity, finding
 from olympia_cli.ops.fsck.local import LocalEngine
 from olympia_cli.ops.fsck.version import errors_of, examine_version
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.walk.files import Files, Place, StoreFailure
+from olympia_cli.ops.walk.files import Files, Place, failures_pass
 from olympia_cli.storage.protocol import Store
 
 MAX_FINDINGS = 1000
@@ -93,14 +93,12 @@ def verify_export(
         )
     progress.phase("checking the export")
     files = ExportFiles(note.scope, dest, source, progress)
-    try:
+    with failures_pass():
         existing = [version for version in list_versions(dest)[0] if version >= note.version]
         chain = Chain(sorted({note.version, *existing}), WIDTH, oldest=note.version)
         ChainReader(files, chain).find_reference()
         examined, verdict = examine_version(files, chain, note.version, engine(files))
         findings = [_placed(error, examined, files) for error in errors_of(verdict, objects=True)]
-    except StoreFailure as failure:
-        raise failure.error from None
     if note.scope.mode is Mode.FULL:
         findings += _check_hints(dest, note.version)
     with suppress(PathMissing):
