@@ -174,7 +174,7 @@ def catalog_after(
     after: CatalogDef | None
     if action.type in (T.CATALOG_CREATE, T.CATALOG_ALTER):
         carried = action.parse_definition()
-        after = carried if isinstance(carried, CatalogDef) else None
+        after = carried if isinstance(carried, CatalogDef) and carried.id else None
     elif definition is None or action.type == T.CATALOG_REPAIR:
         after = None
     elif action.type == T.CATALOG_ROLLBACK:

@@ -90,7 +90,7 @@ def examine(cls: type[D], data: bytes, path: str) -> tuple[D, bool]:
         raise Damaged(_code(cls, "F302"), path, "it is empty")
     try:
         definition = cast(D, cls.FromString(data))
-        digest = check_digest(definition, data, path)
+        digest = check_digest(data, path)
     except (DecodeError, ValueError, RecursionError, MemoryError):
         raise Damaged(_code(cls, "F303"), path, f"it is not a {cls.__name__}") from None
     if digest is Digest.MISMATCH:
@@ -105,8 +105,8 @@ def _code(cls: type[D], code: str) -> str:
     return "F307" if cls is CatalogDef else "F501" if cls is DistributedTransactionDef else code
 
 
-def check_digest(definition: Definition | DistributedTransactionDef, data: bytes, path: str) -> Digest:
-    """Compare a parsed definition with the digest it carries.
+def check_digest(data: bytes, path: str) -> Digest:
+    """Compare a definition file with the digest it carries.
 
     A digest made for a file of another name, or that is no longer the last field, is another program's rewrite: absent.
     """

@@ -245,8 +245,8 @@ def catalogs() -> tuple[DamagedCatalog, ...]:
     small = small_sample()
     return (
         *suite_catalogs(),
-        *rotten_catalogs(small, 60),
-        *rotten_catalogs(_large_sample(False), 40, ("save", "running root", "pin")),
+        *rotten_catalogs(small, 40),
+        *rotten_catalogs(_large_sample(False), 15, ("save", "running root", "pin")),
         *rotten_definition(small),
-        *lying_catalogs(small, 250),
+        *lying_catalogs(small, 150),
     )

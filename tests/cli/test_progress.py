@@ -220,7 +220,7 @@ def test_a_pipe_gets_lines_once_it_takes_long(olympia, tmp_path, monkeypatch):
     assert olympia("export", "create", "y", "--dest", "y").ok().stderr == ""
     monkeypatch.setattr("olympia_cli.cli.progress.PATIENCE_SECONDS", 0)
     done = olympia("export", "create", "x", "--dest", "x").ok()
-    assert done.stderr.splitlines() == ["copying", "checking the copy: 10"]
+    assert done.stderr.splitlines() == ["copying"]
     for flag in ("--quiet", "--no-progress", "--json"):
         assert olympia("export", "create", f"x{flag}", "--dest", f"x{flag}", flag).ok().stderr == ""
 

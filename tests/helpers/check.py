@@ -295,7 +295,7 @@ def _check_contents(contents: Contents, catalog: CatalogDef, what: str) -> None:
 def _read_definition(store: Store, cls: Any, path: str, what: str) -> Any:
     data = _read(store, path, what)
     definition = cls.FromString(data)
-    verdict = check_digest(definition, data, path)
+    verdict = check_digest(data, path)
     _need(verdict is Digest.VERIFIED, f"{path} ({what}): its digest is {verdict.value}")
     return definition
 

@@ -13,13 +13,14 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import Damaged, OlympiaError, PathTaken
 from olympia_cli.format.node_file import decode_node, decode_root, encode_node
 from olympia_cli.format.paths import EXPORT_NOTE, WIDTH, root_path
+from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import AtVersion, NamespaceName, TableName
 from olympia_cli.ops.export.export import create_export, resume_export
 from olympia_cli.ops.export.files import CopyFiles
 from olympia_cli.ops.export.note import Mode, scope
 from olympia_cli.ops.export.verify import ExportEngine, local_engine, note_of, verify_export
 from olympia_cli.ops.fsck.chain import Chain
-from olympia_cli.ops.fsck.version import examine_version
+from olympia_cli.ops.fsck.version import errors_of, examine_version
 from olympia_cli.spark.engine import SparkEngine, place_for
 from olympia_cli.spark.pipelines.export import SparkExport
 from olympia_cli.storage.local import LocalStore
@@ -27,6 +28,7 @@ from olympia_cli.storage.open import open_store
 from tests.cli.conftest import run_here
 from tests.helpers.check import check_catalog
 from tests.helpers.clock import FakeClock
+from tests.helpers.damage import rewrite_definition
 from tests.helpers.exports import files, make_catalog, own_files
 from tests.helpers.places import BUCKET, quiet_environment
 from tests.helpers.servers.s3 import StrictS3
@@ -260,6 +262,10 @@ def test_the_same_findings(on_spark, tmp_path, monkeypatch):
     for store, path in ((sharing, lost[0]), (catalog.store, shared[3]), (catalog.store, shared[5])):
         whole[store, path] = store.read(path)
         store.overwrite(path, whole[store, path][:-3])
+    one, other = shared[7:9]
+    whole[catalog.store, one] = catalog.store.read(one)
+    taken = TableDef.FromString(catalog.store.read(other)).id
+    rewrite_definition(catalog.store, one, lambda definition: setattr(definition, "id", taken))
     expected = verify_export(sharing, note_of(sharing, None), catalog.store)
     assert {one.code for one in expected.findings} == {"F204", "F503"}
     found = verify_export(sharing, note_of(sharing, None), catalog.store, engine=on_spark(catalog, sharing))
@@ -295,6 +301,36 @@ def test_each_task_has_its_part(spark, tmp_path):
         read = frame.groupBy(spark_partition_id()).count().collect()
         assert sum(row[1] for row in read) == number
         assert max(row[1] for row in read) < number * 2 / 3
+
+
+class Losing:
+    """Progress during which the executors lose, once, all that they keep."""
+
+    def __init__(self, spark) -> None:
+        self._spark = spark
+        self.lost = 0
+
+    def phase(self, what: str, total: int | None = None) -> None:
+        if what == "reading definitions" and not self.lost:
+            kept = dict(self._spark.sparkContext._jsc.getPersistentRDDs()).values()
+            self.lost = len(kept)
+            for one in kept:
+                one.unpersist(True)
+
+    def advance(self, count: int = 1) -> None:
+        pass
+
+
+def test_what_executors_lose_is_copied_once_more(spark, tmp_path):
+    catalog = make_catalog(local(tmp_path / "catalog"), tables=5, order=16)
+    snapshot, dest, losing = catalog.snapshot(), local(tmp_path / "dest"), Losing(spark)
+    copied = CopyFiles(FULL, catalog.store, dest, fresh=True, replaced=None, progress=losing)
+    copier = SparkExport(SparkEngine(spark, place_for(catalog.store.uri), 2), place_for(dest.uri))(copied)
+    chain = Chain([0, 1, 2, 3], WIDTH, reference=snapshot.definition, reference_version=3, sizes=snapshot.sizes)
+    _, verdict = examine_version(copied, chain, 3, copier)
+    assert losing.lost
+    assert not errors_of(verdict)
+    assert copied.copied.files == len(list(dest.list()))
 
 
 # The commands

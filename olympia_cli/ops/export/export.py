@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +44,7 @@ from olympia_cli.ops.export.note import Mode, Note, Scope, new_note, read_note, 
 from olympia_cli.ops.export.verify import ExportEngine, local_engine, verify_export
 from olympia_cli.ops.fsck.chain import Chain, ChainReader, ChainRoot
 from olympia_cli.ops.fsck.version import errors_of, examine_version
-from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.progress import SILENT, Progress, Within
 from olympia_cli.ops.walk.files import Files, failures_pass
 from olympia_cli.storage.exclusive import check_exclusive_create
 from olympia_cli.storage.protocol import Store
@@ -151,7 +151,11 @@ def resume_export(
         source = catalog.store if note.scope.shares else None
         verified = verify_export(dest, note, source, progress, engine)
         for error in verified.errors:
-            raise not_whole(dest.uri, error.path, error.code, error.message)
+            if error.code == "F503":
+                raise Damaged(error.code, error.path, error.message)
+            # a record stands for what was whole, so nothing is written there any more
+            hint = f"drop the export, and make it anew: export drop {name}"
+            raise not_whole(dest.uri, error.path, error.code, error.message, hint)
         return Exported(note, dest.uri, verified.copied, latest.version)
     if note.expires_at_millis is not None and note.expires_at_millis <= catalog.clock.now_millis():
         raise InvalidOption("the export has expired before it was complete", hint="begin it anew at another place")
@@ -236,8 +240,8 @@ class _Copying:
         chain.ahead = {file.version: ChainRoot(file.version, file.path, file.data, root, None)}
         replaced = None if note.definition is None else root.catalog_def
         store, fresh = self.catalog.store, self.fresh
-        files = CopyFiles(note.scope, store, self.dest, fresh=fresh, replaced=replaced, progress=self.progress)
-        with failures_pass(), self._creating(), closing(files):
+        files = CopyFiles(note.scope, store, self.dest, fresh=fresh, replaced=replaced, progress=Within(self.progress))
+        with failures_pass(), self._creating():
             _, verdict = examine_version(files, chain, note.version, self.engine(files))
         for error in errors_of(verdict):
             # an expire deletes files of versions that no longer count
@@ -248,7 +252,7 @@ class _Copying:
             return files.copied
         data = own_definition_file(self.snapshot, note.definition)
         with self._creating():
-            create_all(self.dest, {note.definition: data}, fresh)
+            create_all(self.dest, {note.definition: data}, () if fresh else [note.definition])
         return files.copied + FileCount(1, len(data))
 
     def _write_root(self, data: bytes) -> None:
@@ -264,7 +268,7 @@ class _Copying:
             for hint in (OLDEST, LATEST):
                 dest.overwrite(hint, str(version).encode())
         with self._creating():
-            create_all(dest, {path: data}, fresh=True)
+            create_all(dest, {path: data})
         check_alone(dest, version)
 
     @contextmanager

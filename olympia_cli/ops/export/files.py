@@ -5,11 +5,14 @@ Reading is all that is asked for here; whether what was read is whole is said by
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
 from olympia_cli.errors import Damaged, PathMissing, PathOutside, StorageDenied, StoreError
+from olympia_cli.format.definitions import Digest, check_digest
+from olympia_cli.format.paths import parse_root_path
 from olympia_cli.ops.export.note import Scope
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.files import Files, Place, StoreFailure
@@ -39,14 +42,19 @@ class ExportFiles(Files):
         self.scope = scope
         self._shared = None if source is None else Files(source, lambda: False, progress)
         self.copied = self.shared = FileCount()
+        self._closed = False
+
+    def close(self, done: bool = True) -> None:
+        self._closed = True
 
     def is_copied(self, level: int, *, is_node: bool) -> bool:
         return self.scope.copies_nodes(level) if is_node else self.scope.copies_definitions(level)
 
-    def read(self, path: str) -> bytes | StoreError:
-        """A file that is read once more, wherever it is."""
-        data = super().read(path)
-        return self._shared.read(path) if isinstance(data, PathMissing) and self._shared is not None else data
+    def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
+        """Files that are looked up once more, wherever they are. A root is the export's own."""
+        for path, data in super().read_many(paths):
+            elsewhere = isinstance(data, PathMissing) and parse_root_path(path) is None
+            yield path, self._shared.read(path) if elsewhere and self._shared is not None else data
 
     def nodes(self, places: Sequence[Place]) -> Iterator[tuple[Place, bytes | StoreError]]:
         return self._read(places, is_node=True)
@@ -63,9 +71,12 @@ class ExportFiles(Files):
             _, data = next(here if is_here else there)
             if isinstance(data, StorageDenied):
                 raise StoreFailure(data)
-            if isinstance(data, bytes):
+            if isinstance(data, bytes) and not self._closed:
                 self.tally(place, 1, len(data), is_node=is_node)
             yield place, data
+
+    def forget(self) -> None:
+        self.copied = self.shared = FileCount()
 
     def tally(self, place: Place, files: int, size: int, *, is_node: bool) -> None:
         count = FileCount(files, size)
@@ -100,18 +111,26 @@ class CopyFiles(Files):
         self.replaced = replaced
         self.copied = FileCount()
         self._sound = True
+        self._closed = False
         self._there: set[str] = set()
         """Definitions that are at the destination and were read there."""
         self._waiting: dict[str, bytes] = {}
+        self._asked: set[str] = set()
+        """Those of them that the destination was asked for, and does not have."""
         self._size = 0
         self._pool: ThreadPoolExecutor | None = None
         self._under_way: Future[None] | None = None
 
     def definitions(self, places: Sequence[Place]) -> Iterator[tuple[Place, bytes | StoreError]]:
-        """Of a definition that is at the destination already nothing is read in the catalog: its digest says enough."""
-        copied = [] if self.fresh else [place.path for place in places if self._is_copied(place, is_node=False)]
-        read = self._dest.read_many(copied) if copied else ()
-        there = {path: data for path, data in read if isinstance(data, bytes)}
+        """Of a definition that is at the destination, with a digest that says so, nothing is read in the catalog."""
+        maybe = not self.fresh and not self._closed
+        copied = [place.path for place in places if maybe and self._is_copied(place, is_node=False)]
+        there: dict[str, bytes] = {}
+        for path, data in self._dest.read_many(copied) if copied else ():
+            if isinstance(data, bytes) and check_digest(data, path) is Digest.VERIFIED:
+                there[path] = data
+            elif isinstance(data, PathMissing):
+                self._asked.add(path)
         self._there.update(there)
         missing = iter(super().definitions([place for place in places if place.path not in there]))
         for place in places:
@@ -121,12 +140,15 @@ class CopyFiles(Files):
         if isinstance(data, Exception) and not isinstance(data, PathMissing | PathOutside):
             # a network that fails is not damage
             raise StoreFailure(data)
+        if self._closed:
+            return
         here = place.path in self._there
         self._there.discard(place.path)
         if here and flaw is not None:
             raise not_whole(self._dest.uri, place.path, flaw.code, flaw.reason)
-        self._sound = self._sound and flaw is None
-        # once something is damaged nothing is recorded, and the rest is read to be judged
+        if flaw is not None:
+            # nothing is recorded any more, and the rest is read to be judged
+            self._sound, self._waiting = False, {}
         if not self._sound or not isinstance(data, bytes) or not self._is_copied(place, is_node):
             return
         self.copied += FileCount(1, len(data))
@@ -146,12 +168,18 @@ class CopyFiles(Files):
         if self._is_copied(place, is_node):
             self.copied += FileCount(files, size)
 
-    def close(self) -> None:
-        """Wait until all is written and read back; what went wrong is raised."""
+    def forget(self) -> None:
+        self.copied, self._sound, self._waiting = FileCount(), True, {}
+
+    def close(self, done: bool = True) -> None:
+        """When done, wait until all is written and read back, and raise what went wrong; else write nothing more."""
+        self._closed = True
         try:
-            if self._waiting:
+            if done and self._waiting:
                 self._send()
-            self._wait()
+            with nullcontext() if done else suppress(Exception):
+                # what went wrong first is on its way already
+                self._wait()
         finally:
             if self._pool is not None:
                 self._pool.shutdown(wait=True)
@@ -159,8 +187,10 @@ class CopyFiles(Files):
     def _send(self) -> None:
         self._wait()
         files, self._waiting, self._size = self._waiting, {}, 0
+        asked, self._asked = self._asked, set()
+        maybe = () if self.fresh else files.keys() - asked
         self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="export")
-        self._under_way = self._pool.submit(create_all, self._dest, files, self.fresh)
+        self._under_way = self._pool.submit(create_all, self._dest, files, maybe)
 
     def _wait(self) -> None:
         under_way, self._under_way = self._under_way, None
@@ -168,10 +198,14 @@ class CopyFiles(Files):
             under_way.result()
 
 
-def create_all(dest: Store, files: dict[str, bytes], fresh: bool) -> None:
-    """Create files at the destination, read them back and compare; those that stand there with the same content are
-    fine. PathTaken when one stands there with another, Damaged when the copy is not what was written."""
-    there = {} if fresh else {path: data for path, data in dest.read_many(files) if isinstance(data, bytes)}
+def create_all(dest: Store, files: dict[str, bytes], maybe_there: Collection[str] = ()) -> None:
+    """Create files at the destination, read them back and compare. Those that may be there are looked for first, and
+    stay as they are.
+
+    PathTaken when another file stands where none was to be, Damaged when the copy is not what was to be written.
+    """
+    read = dest.read_many(maybe_there) if maybe_there else ()
+    there = {path: data for path, data in read if isinstance(data, bytes)}
     missing = {path: data for path, data in files.items() if path not in there}
     if missing:
         dest.create_many(missing)
@@ -184,11 +218,9 @@ def create_all(dest: Store, files: dict[str, bytes], fresh: bool) -> None:
             raise not_whole(dest.uri, path, "", "it is not what the catalog has")
 
 
-def not_whole(dest: str, path: str, code: str, reason: str) -> Damaged:
+RESUME = "delete that file at the destination, then resume the export"
+
+
+def not_whole(dest: str, path: str, code: str, reason: str, hint: str = RESUME) -> Damaged:
     """Why what is at the destination is no export."""
-    return Damaged(
-        code,
-        f"{dest}/{path}",
-        f"the copy is not whole: {reason}",
-        hint="delete that file at the destination, then resume the export",
-    )
+    return Damaged(code, f"{dest}/{path}", f"the copy is not whole: {reason}", hint=hint)

@@ -18,7 +18,7 @@ from olympia_cli.ops.fsck.examined import Engine, Examined
 from olympia_cli.ops.fsck.findings import Finding, Severity, finding
 from olympia_cli.ops.fsck.local import LocalEngine
 from olympia_cli.ops.fsck.version import errors_of, examine_version
-from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.progress import SILENT, Progress, Within
 from olympia_cli.ops.walk.files import Files, Place, failures_pass
 from olympia_cli.storage.protocol import Store
 
@@ -92,11 +92,11 @@ def verify_export(
             hint=f"add -c {shlex.quote(note.source)}",
         )
     progress.phase("checking the export")
-    files = ExportFiles(note.scope, dest, source, progress)
+    files = ExportFiles(note.scope, dest, source, Within(progress))
     with failures_pass():
         existing = [version for version in list_versions(dest)[0] if version >= note.version]
         chain = Chain(sorted({note.version, *existing}), WIDTH, oldest=note.version)
-        ChainReader(files, chain).find_reference()
+        _find_reference(files, ExportFiles(note.scope, dest, source), chain, note.version)
         examined, verdict = examine_version(files, chain, note.version, engine(files))
         findings = [_placed(error, examined, files) for error in errors_of(verdict, objects=True)]
     if note.scope.mode is Mode.FULL:
@@ -105,6 +105,17 @@ def verify_export(
         path = root_path(note.version)
         files.tally(Place(path, 1), 1, dest.stat(path).size, is_node=True)
     return VerifiedExport(files.copied, files.shared, tuple(findings[:MAX_FINDINGS]), len(findings))
+
+
+def _find_reference(files: ExportFiles, others: Files, chain: Chain, version: int) -> None:
+    """What the catalog is, by its other versions too; what these have is no part of the export, and not counted."""
+    ChainReader(others, chain).find_reference()
+    root = chain.ahead[version].root if version in chain.ahead else None
+    own = None if root is None else chain.catalogs.get(root.catalog_def)
+    chain.catalogs = {}
+    if root is not None and own is not None:
+        chain.catalogs[root.catalog_def] = own
+        files.tally(Place(root.catalog_def, 1), bool(own.size), own.size, is_node=False)
 
 
 def _placed(error: Finding, examined: Examined, files: ExportFiles) -> Finding:

@@ -70,36 +70,47 @@ def disproved(
     the beginning of one that was written is a cut one. Where another program committed too, it may have written the
     definition, and nothing is said.
     """
-    wanted: dict[ObjectName, list[int]] = {}
-    for number, (_, _, key) in unverified.items():
+    objects: dict[ObjectName | tuple[Kind, str], list[int]] = {}
+    bodies: dict[int, bytes] = {}
+    paths = {path: number for number, (path, _, _) in unverified.items()}
+    for path, data in reader.files.read_many(paths):
+        number = paths[path]
+        _, kind, key = unverified[number]
+        if not isinstance(data, bytes):
+            continue
+        bodies[number] = _plain(kind, data)
+        # what is cut still has its id, whatever the object was called when it was written
+        objects.setdefault((kind, definitions.definition_id(kind, data)), []).append(number)
         # a key that no object can have names nothing, and is told as such
         with suppress(Damaged):
-            wanted.setdefault(keys.decode(key, ""), []).append(number)
-    written: dict[int, dict[int, set[bytes]]] = {number: {} for number in unverified}
+            objects.setdefault(keys.decode(key, ""), []).append(number)
+    by_name: dict[int, dict[int, set[bytes]]] = {number: {} for number in bodies}
+    by_id: dict[int, set[bytes]] = {number: set() for number in bodies}
     sure = True
+    oldest = reader.chain.oldest
     for found in reader.roots(versions):
         actions = read_actions(found.data, found.path) if found.root is not None and found.data is not None else None
         if actions is None:
-            sure = False
+            sure = sure and found.version < oldest
             continue
         if not _ours(found.data, actions):
             return
         for action in actions:
             if action.name is None or not action.definition:
                 continue
-            for number in (number for name in touched(action) for number in wanted.get(name, ())):
-                bodies = written[number].setdefault(found.version, set())
-                bodies.add(_plain(action.kind, action.definition))
-    paths = {unverified[number][0]: number for number, logged in written.items() if logged}
-    for path, data in reader.files.read_many(paths):
-        number = paths[path]
-        if isinstance(data, bytes):
-            body, logged = _plain(unverified[number][1], data), written[number]
-            known = {content for bodies in logged.values() for content in bodies}
-            decisive = known if sure else logged.get(first.get(number, -1), set())
-            cut = body not in known and any(content.startswith(body) for content in known)
-            if cut or (decisive and body not in decisive):
-                yield number
+            body = _plain(action.kind, action.definition)
+            for number in (number for name in touched(action) for number in objects.get(name, ())):
+                by_name[number].setdefault(found.version, set()).add(body)
+            for number in objects.get((action.kind, action.id), ()):
+                by_id[number].add(body)
+    for number, body in bodies.items():
+        logged = by_name[number]
+        known = {content for contents in logged.values() for content in contents}
+        decisive = known if sure else logged.get(first.get(number, -1), set())
+        whole = known | by_id[number]
+        cut = body not in whole and any(content.startswith(body) for content in whole)
+        if cut or (decisive and body not in decisive):
+            yield number
 
 
 def disproved_catalogs(reader: ChainReader, versions: Sequence[int]) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from olympia_cli.errors import OlympiaError
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.ops.fsck.chain import Chain, ChainReader, ChainRoot
 from olympia_cli.ops.fsck.data import DataFinding
@@ -72,8 +73,20 @@ class OutOfPlace(Exception):
     of this process."""
 
 
+class Lost(Exception):
+    """What an engine kept of its work is gone; asked once more it begins anew. Carries what to tell if it is not."""
+
+    def __init__(self, error: OlympiaError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 Wanted = Callable[[ChainRoot], bool]
 """Whether a root is of a version that somebody asked for."""
+
+
+FindHolders = Callable[[], Sequence[Holder]]
+"""Looks for what else begins a tree: late, since transactions come and go."""
 
 
 class Engine(Protocol):
@@ -84,7 +97,7 @@ class Engine(Protocol):
         into: Examined,
         versions: Sequence[int],
         wanted: Wanted | None,
-        holders: Sequence[Holder],
+        holders: FindHolders,
     ) -> list[int]:
         """Look at the roots of versions as a chain; from the level of structure on, follow all of them, or the last one
         that is `wanted`, and holders beside them. The versions that were asked for."""

@@ -155,7 +155,7 @@ def _parse(data: bytes | Exception, path: str) -> DistributedTransactionDef | st
         return f"its save cannot be read: {data}"
     try:
         definition = DistributedTransactionDef.FromString(data)
-        digest = check_digest(definition, data, path)
+        digest = check_digest(data, path)
     except (DecodeError, ValueError, RecursionError):
         return "its save cannot be parsed"
     if digest is Digest.MISMATCH:

@@ -8,10 +8,9 @@ from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import TableName
 from olympia_cli.ops.fsck.chain import ROOTS_AT_ONCE, ChainRoot, list_versions
 from olympia_cli.ops.fsck.data import DataChecks, DataFinding
-from olympia_cli.ops.fsck.examined import DATA, FULL, STRUCTURE, Examined, Wanted
+from olympia_cli.ops.fsck.examined import DATA, FULL, STRUCTURE, Examined, FindHolders, Wanted
 from olympia_cli.ops.fsck.findings import finding
 from olympia_cli.ops.fsck.growth import Growth
-from olympia_cli.ops.fsck.holders import Holder
 from olympia_cli.ops.fsck.listing import Listing, Sorting, look_for, read_quarantine
 from olympia_cli.ops.fsck.roots import RootChecks
 
@@ -30,11 +29,11 @@ class LocalEngine:
         into: Examined,
         versions: Sequence[int],
         wanted: Wanted | None,
-        holders: Sequence[Holder],
+        holders: FindHolders,
     ) -> list[int]:
         chosen: list[int] = []
         self._look_at_data(into, self._look_at_roots(into, versions, wanted, chosen))
-        for holder in holders:
+        for holder in holders():
             _exhaust(self._grow(into).add([(holder.path, holder.root.node)]))
             into.holders.setdefault(into.graph.numbers[holder.path], []).append(holder)
         return chosen

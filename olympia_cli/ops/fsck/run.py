@@ -50,7 +50,7 @@ class Run:
     verified: Verified | None = None
 
     def run(self) -> Outcome:
-        """1 hints and names; 2 what else holds files; 3 roots as a chain, and the trees below those asked for;
+        """1 hints and names; 2 roots as a chain, and the trees below those asked for; 3 what else holds files;
         4 a listing; 5 the verdict on versions
         """
         files, store = self.files, self.files.store
@@ -67,10 +67,10 @@ class Run:
             verified.open(chain.reference.id, store.uri)
         examined = new_examined(files, chain, self.depth, verified)
         examined.findings += findings
-        held = self._find_holders(examined) if self.depth >= STRUCTURE and self.all_versions else []
-        holders = [holder for one in held for holder in one.holders]
-        versions = self._examine(examined, holders)
-        examined.findings += [found for holder in holders for found in _check_holder(examined, holder)]
+        held: list[Held] = []
+        versions = self._examine(examined, held)
+        for holder in (holder for one in held for holder in one.holders):
+            examined.findings += _check_holder(examined, holder)
         compare_with_log(examined, self.all_versions)
         listing = None
         if self.depth >= FULL and self.all_versions and not files.out_of_time:
@@ -91,8 +91,14 @@ class Run:
             chain.java,
         )
 
-    def _examine(self, examined: Examined, holders: Sequence[Holder]) -> list[int]:
+    def _examine(self, examined: Examined, held: list[Held]) -> list[int]:
         chain, files = examined.chain, examined.files
+
+        def holders() -> list[Holder]:
+            if self.depth >= STRUCTURE and self.all_versions and not files.out_of_time:
+                held.extend(self._find_holders(examined))
+            return [holder for one in held for holder in one.holders]
+
         wanted = None if self.all_versions else wanted_root(chain, self.at, self.now)
         versions = self.engine.examine(examined, chain.kept, wanted, holders)
         if not versions and isinstance(self.at, AtTime | Ago) and not files.out_of_time:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from olympia_cli.catalog.quarantine import purged_before
 from olympia_cli.format.paths import OLDEST, WIDTH
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.actions import disproved, disproved_catalogs
@@ -35,7 +36,7 @@ class LatestVersion:
             pass
         self._engine = LocalEngine()
         self._examined = new_examined(files, chain, FULL)
-        self._engine.examine(self._examined, chain.kept, lambda root: root.version == chain.latest, ())
+        self._engine.examine(self._examined, chain.kept, lambda root: root.version == chain.latest, tuple)
         self.disproofs = compare_with_log(self._examined)
         self._verdict = Verdict(self._examined, [chain.latest])
 
@@ -87,11 +88,17 @@ def compare_with_log(examined: Examined, all_versions: bool = False) -> list[Dis
     unverified = {number: named for number, named in definitions.unverified.items() if number not in definitions.bad}
     if unverified and examined.keys is not None:
         first = _first_versions(examined, set(unverified)) if all_versions else {}
-        for number in disproved(reader, chain.kept, unverified, first, examined.keys):
+        for number in disproved(reader, _logged_versions(chain), unverified, first, examined.keys):
             path, kind, _ = unverified[number]
             definitions.bad[number] = BadDefinition(path, Flaw("F304", f"it {_DISPROVED}"))
             disproofs.append((kind, path, definitions.bad[number].flaw))
     return disproofs
+
+
+def _logged_versions(chain: Chain) -> list[int]:
+    """Those whose logs tell: what rests in quarantine was history, and its log is whole until it is purged."""
+    purged = chain.oldest if chain.reference is None else min(purged_before(chain.reference), chain.oldest)
+    return [version for version in chain.existing if version >= purged]
 
 
 def _first_versions(examined: Examined, numbers: set[int]) -> dict[int, int]:

@@ -150,8 +150,7 @@ class _PutTogether:
         former = self._history.definitions(dangling)
         for key, name in dangling.items():
             if key not in former:
-                del content.entries[key]
-                content.lost.append(name)
+                self._give_up(key, name)
                 continue
             definition = former[key]
             content.entries[key] = definition.value
@@ -161,6 +160,18 @@ class _PutTogether:
             else:
                 content.stale.append(name)
             content.notes.append(f"{name.kind.word} {name}: {origin}")
+
+    def _give_up(self, key: str, name: ObjectName) -> None:
+        """No version and no log has a definition whole: what the one that is there still says, or nothing."""
+        content, path = self._content, self._content.entries[key]
+        left = self._files.remains(name.kind, path) if isinstance(path, str) else None
+        if left is None:
+            del content.entries[key]
+            content.lost.append(name)
+        else:
+            content.entries[key] = left
+            content.stale.append(name)
+            content.notes.append(f"{name.kind.word} {name}: as much of its definition as is left")
 
     def _add_namespaces(self) -> None:
         """Make namespaces that tables or views are in and that are not there: so nothing in them is lost."""

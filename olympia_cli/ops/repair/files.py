@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from olympia_cli.catalog.snapshot import check_supported
 from olympia_cli.errors import Damaged, PathMissing, PathOutside, StorageFailed, StoreError, Unsupported
-from olympia_cli.format.definitions import Definition
+from olympia_cli.format.definitions import CLASSES, Definition, body
 from olympia_cli.format.node import Sizes
 from olympia_cli.format.paths import check_pointer, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
@@ -52,6 +52,8 @@ class RepairFiles:
         self.tolerant = tolerant
         self.progress = progress
         self.sizes: Sizes | None = None
+        self.disproved: set[str] = set()
+        """Definitions that can be read, and are not what the log says was written."""
         self.bad: dict[str, Flaw] = {}
         """Files that are not whole, and why."""
         self.failed: set[RangePlace] = set()
@@ -68,7 +70,15 @@ class RepairFiles:
             latest = LatestVersion(files, versions)
         for kind, path, flaw in latest.disproofs:
             self._definitions[kind, path] = self.bad[path] = flaw
+            self.disproved.add(path)
         return latest
+
+    def remains(self, kind: Kind, path: str) -> bytes | None:
+        """What a definition still says that is less than was written, or another; None when it says nothing."""
+        if path not in self.disproved:
+            return None
+        [(_, data)] = self.read_all([path])
+        return body(CLASSES[kind].FromString(data)) if isinstance(data, bytes) else None
 
     # Bytes
 

@@ -15,7 +15,7 @@ from typing import Literal
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import Author
 from olympia_cli.catalog.protection import keep_protection
-from olympia_cli.catalog.quarantine import write_quarantine
+from olympia_cli.catalog.quarantine import purged_before, write_quarantine
 from olympia_cli.catalog.repair_commit import Built, Repair, check_head, commit_repair
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, check_supported, expired_before
 from olympia_cli.catalog.versions import Hints, read_hints
@@ -67,7 +67,10 @@ def plan_repair(store: Store, clock: Clock, *, prefer: Prefer = "auto", progress
     content = Content()
     if errors:
         progress.phase("reading what the latest version holds")
-        content = put_together(files, versions, codec, catalog.definition)
+        # what rests in quarantine can be read, and its log tells what was written
+        resting = min(purged_before(catalog.definition), versions[0])
+        readable = [version for version in every if version >= resting]
+        content = put_together(files, readable, codec, catalog.definition)
         content.damage[:0] = _flaws_of_root(files, head, catalog)
         content.damage = content.damage or [f"{error.path}: {error.message}" for error in errors]
     # which of two objects of one id is to stay is for people to say

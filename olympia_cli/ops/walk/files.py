@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from olympia_cli.errors import OlympiaError, PathMissing, PathOutside, StorageFailed, StoreError
 from olympia_cli.ops.progress import SILENT, Progress
@@ -102,8 +102,17 @@ class Files:
         """So many files were read elsewhere: at a place, or, where its path is empty, on its level."""
         self.bytes += size
 
-    def close(self) -> None:
-        """Nothing more will be read."""
+    def forget(self) -> None:
+        """What was read is read once more, and counts once."""
+
+    def close(self, done: bool = True) -> None:
+        """What was begun is over, `done` or given up. What is read from now on is only looked up."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self.close(done=error is None)
 
     def _read_alone(self, path: str) -> bytes | StoreError:
         try:

@@ -9,10 +9,15 @@ from olympia_cli.errors import Damaged, OlympiaError, PathMissing, PathOutside, 
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """What is wrong with a file: its code and the words for it."""
+    """What is wrong with a file: its code and the words for it. `newer` says that a newer program may well read it."""
 
     code: str
     reason: str
+    newer: bool = False
+
+    def error(self, path: str) -> OlympiaError:
+        """For whoever cannot go on."""
+        return Unsupported(self.reason) if self.newer else Damaged(self.code, path, self.reason)
 
 
 def flaw_of(error: Exception, missing: str = "F201") -> Flaw:
@@ -24,7 +29,7 @@ def flaw_of(error: Exception, missing: str = "F201") -> Flaw:
     if isinstance(error, PathOutside):
         return Flaw("F212", error.message)
     if isinstance(error, Unsupported):
-        return Flaw("F207", error.message)
+        return Flaw("F207", error.message, newer=True)
     if isinstance(error, OlympiaError):
         return Flaw("F205", f"it cannot be read: {error.message}")
     # no decoder should let anything else out; if one does, the file is what it stumbled over

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import islice
 
-from olympia_cli.errors import Damaged, PathMissing, PathOutside, StoreError
+from olympia_cli.errors import PathMissing, PathOutside, StoreError
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.names import Kind
@@ -78,7 +78,7 @@ class Reach:
             check_pointer(root.catalog_def, path)
         except Exception as error:
             # what a decoder stumbles over is damage, whatever it says
-            raise _damaged(path, flaw_of(error)) from error
+            raise flaw_of(error).error(path) from error
         self._is_new(path)
         self._name(root.catalog_def, Kind.CATALOG)
         self._progress.advance()
@@ -91,7 +91,7 @@ class Reach:
 
     def _visit(self, path: str, facts: NodeFacts) -> list[str]:
         for culprit, flaw in facts.marks:
-            raise _damaged(culprit, flaw)
+            raise flaw.error(culprit)
         for definition, kind, _ in facts.names:
             self._name(definition, kind)
         if len(self._waiting) >= DEFINITIONS_AT_ONCE:
@@ -119,7 +119,7 @@ class Reach:
         for (path, kind), (_, data) in zip(waiting, read, strict=True):
             definition = look_at_definition(kind, data, path)
             if isinstance(definition, Flaw):
-                raise _damaged(path, definition)
+                raise definition.error(path)
             self._progress.advance()
 
     def _read(self, paths: Sequence[str]) -> Iterator[tuple[str, bytes | StoreError]]:
@@ -128,7 +128,3 @@ class Reach:
             if isinstance(data, Exception) and not isinstance(data, PathMissing | PathOutside):
                 raise data
             yield path, data
-
-
-def _damaged(path: str, flaw: Flaw) -> Damaged:
-    return Damaged(flaw.code, path, flaw.reason)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 TRIES = 3
 _LOST = "Checkpoint block"
+_LOST_BLOCK = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 T = TypeVar("T")
 
@@ -22,12 +23,17 @@ def cut(frame: DataFrame) -> DataFrame:
     return frame.localCheckpoint(eager=True)
 
 
+def is_loss(error: SparkFailed) -> bool:
+    """Whether an executor is gone with what it kept."""
+    return _LOST in error.message or _LOST_BLOCK in error.message
+
+
 def with_losses(work: Callable[[], T]) -> T:
     """The result of work that cuts its pipelines. When an executor is lost with what it keeps, it is done once more."""
     for left in reversed(range(TRIES)):
         try:
             return work()
         except SparkFailed as error:
-            if _LOST not in error.message or not left:
+            if not is_loss(error) or not left:
                 raise
     raise AssertionError

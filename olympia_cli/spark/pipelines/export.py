@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from olympia_cli.errors import SparkFailed
 from olympia_cli.ops.export.files import CopyFiles, ExportFiles
 from olympia_cli.ops.export.note import Scope
-from olympia_cli.ops.fsck.examined import Engine, Examined, Wanted
-from olympia_cli.ops.fsck.holders import Holder
+from olympia_cli.ops.fsck.examined import Engine, Examined, FindHolders, Lost, Wanted
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
+from olympia_cli.spark.pipelines.cut import is_loss
 from olympia_cli.spark.pipelines.fsck import SparkFsck
 from olympia_cli.spark.pipelines.place import CatalogPlace
 
@@ -52,10 +53,13 @@ class SparkExport:
 
 
 class _Explained(SparkFsck):
-    """What Spark raises comes out as one of our errors."""
+    """What Spark raises comes out as one of our errors, and what it lost as such: a copy can be made twice."""
 
     def examine(
-        self, into: Examined, versions: Sequence[int], wanted: Wanted | None, holders: Sequence[Holder]
+        self, into: Examined, versions: Sequence[int], wanted: Wanted | None, holders: FindHolders
     ) -> list[int]:
-        with explained():
-            return super().examine(into, versions, wanted, holders)
+        try:
+            with explained():
+                return super().examine(into, versions, wanted, holders)
+        except SparkFailed as error:
+            raise Lost(error) if is_loss(error) else error from None

@@ -16,7 +16,7 @@ from olympia_cli.errors import Unsupported
 from olympia_cli.names import Reference
 from olympia_cli.ops.fsck.chain import CatalogFile, list_versions
 from olympia_cli.ops.fsck.data import DataChecks
-from olympia_cli.ops.fsck.examined import DATA, FULL, STRUCTURE, Examined, OutOfPlace, Wanted, new_examined
+from olympia_cli.ops.fsck.examined import DATA, FULL, STRUCTURE, Examined, FindHolders, OutOfPlace, Wanted, new_examined
 from olympia_cli.ops.fsck.fsck import Level, Report, fsck
 from olympia_cli.ops.fsck.holders import Holder
 from olympia_cli.ops.fsck.listing import Listing, Sorting, find_quarantine
@@ -96,7 +96,7 @@ class SparkFsck:
         """What was noted of the chain, before any version was followed."""
 
     def examine(
-        self, into: Examined, versions: Sequence[int], wanted: Wanted | None, holders: Sequence[Holder]
+        self, into: Examined, versions: Sequence[int], wanted: Wanted | None, holders: FindHolders
     ) -> list[int]:
         if into.chain.java:
             raise Unsupported("a catalog of the Java SDK is not checked on Spark", hint="use --engine local")
@@ -109,7 +109,7 @@ class SparkFsck:
         self._chain_notes = copy.deepcopy(into.notes)
         chosen = list(versions) if wanted is None else [chained.wanted] if chained.wanted is not None else []
         if into.depth >= STRUCTURE and chosen:
-            self._follow(into, chosen, holders, tops if follow_all else None)
+            self._follow(into, chosen, holders(), tops if follow_all else None)
         return chosen
 
     def examine_more(self, examined: Examined, versions: Sequence[int]) -> Examined:

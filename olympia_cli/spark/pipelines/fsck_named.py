@@ -5,7 +5,6 @@ by joins; what exactly is wrong is for others to say.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -119,7 +118,7 @@ def homeless(engine: SparkEngine, nodes: DataFrame, spans: DataFrame) -> list[st
 
 
 def _read(place: FilesPlace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with failures(), closing(place.files()) as files:
+    with failures(), place.files() as files:
         for batch in pieces(batches, _AT_ONCE):
             kinds = batch.column("kind").to_pylist()
             columns = (batch.column(name).to_pylist() for name in ("path", "level"))

@@ -78,8 +78,13 @@ class Pruned:
 
     def take_unverified(self, found: DataFrame, named: DataFrame) -> None:
         rows = (
-            found.where("not verified").orderBy("path", "kind").limit(MAX_UNVERIFIED).select("path", "kind").collect()
+            found.where("not verified")
+            .orderBy("path", "kind")
+            .limit(MAX_UNVERIFIED)
+            .select("path", "kind", "level")
+            .collect()
         )
+        self.levels |= {row.path: row.level for row in rows}
         wanted = {(row.path, row.kind) for row in rows}
         for holder, name in self._take_names(named, wanted):
             self.unverified[name] = min(holder, self.unverified.get(name, holder))
@@ -89,7 +94,8 @@ class Pruned:
         if not ids:
             return
         frame = self.engine.spark.createDataFrame([(id,) for id in ids], "id long")
-        rows = found.select("id", "path", "kind").join(frame, "id").collect()
+        rows = found.select("id", "path", "kind", "level").join(frame, "id").collect()
+        self.levels |= {row.path: row.level for row in rows}
         self.ids = {(row.path, row.kind): row.id for row in rows}
         self._take_names(named, self.ids)
 
@@ -99,8 +105,10 @@ class Pruned:
             return
         frame = self.engine.spark.createDataFrame([(one,) for one in namespaces], "namespace string")
         for column, taken in (("has", self.has), ("needs", self.needs)):
-            rows = self.nodes.selectExpr("path", f"explode({column}) as namespace").join(frame, "namespace")
-            taken += [(row.path, row.namespace) for row in rows.collect()]
+            words = self.nodes.selectExpr("path", "level", f"explode({column}) as namespace")
+            for row in words.join(frame, "namespace").collect():
+                self.levels[row.path] = row.level
+                taken.append((row.path, row.namespace))
 
     def take_tables(self, found: DataFrame, named: DataFrame, findings: Iterable[DataFinding]) -> None:
         """The definitions of tables whose metadata leads to something that is wrong."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from hashlib import blake2b
@@ -189,7 +188,7 @@ def _look_at_roots(
     wanted: Callable[[ChainRoot], bool] | None,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    with failures(), closing(brief.place.files()) as files:
+    with failures(), brief.place.files() as files:
         yield from _roots(brief, files, follow, note, wanted, batches)
 
 
@@ -250,7 +249,7 @@ def _look_at_nodes(brief: TaskBrief, level: int, batches: Iterable[pa.RecordBatc
                 files.looked_at(place, data, facts.flaw, is_node=True)
                 yield facts, None, len(data) if isinstance(data, bytes) else 0
 
-    with failures(), closing(brief.place.files()) as files:
+    with failures(), brief.place.files() as files:
         yield from _batches(brief, look(files), level)
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from olympia_cli.errors import Damaged, PathMissing, StoreError
+from olympia_cli.errors import Damaged, PathMissing, PathOutside, StoreError
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import check_pointer, parse_root_path, root_path
 from olympia_cli.names import Kind
@@ -227,7 +227,7 @@ def _of_definitions(place: LivePlace, paths: list[str], words: list[str]) -> Ite
     for (path, data), word in zip(_read_all(place, paths), words, strict=True):
         definition = look_at_definition(_KINDS[word], _given(data), path)
         if isinstance(definition, Flaw):
-            raise Damaged(definition.code, path, definition.reason)
+            raise definition.error(path)
         yield path, word, True, None
 
 
@@ -246,7 +246,7 @@ def _of_root(place: LivePlace, data: bytes, path: str, *, version: bool) -> Iter
 
 def _pointers(facts: NodeFacts) -> Iterator[Row]:
     for path, flaw in facts.marks:
-        raise Damaged(flaw.code, path, flaw.reason)
+        raise flaw.error(path)
     for path, kind, _ in facts.names:
         yield path, kind.word, False, None
     for child in facts.children:
@@ -268,7 +268,7 @@ def _fresh(found: Iterator[Row]) -> Iterator[Row]:
     seen: set[bytes] = set()
     for row in found:
         if not row[2]:
-            digest = path_digest(row[0])
+            digest = path_digest(f"{row[1]} {row[0]}")
             if digest in seen:
                 continue
             if len(seen) >= _REMEMBERED:
@@ -279,13 +279,15 @@ def _fresh(found: Iterator[Row]) -> Iterator[Row]:
 
 def _whole(code: str, path: str, data: bytes | StoreError, what: str) -> bytes:
     data = _given(data)
+    if isinstance(data, PathOutside):
+        raise data
     if isinstance(data, PathMissing):
         raise Damaged(code, path, f"{what} is missing")
     return data
 
 
-def _given(data: bytes | StoreError) -> bytes | PathMissing:
+def _given(data: bytes | StoreError) -> bytes | PathMissing | PathOutside:
     """What a file holds, or that it is missing; the store's own failure is no damage."""
-    if isinstance(data, Exception) and not isinstance(data, PathMissing):
+    if isinstance(data, Exception) and not isinstance(data, PathMissing | PathOutside):
         raise data
     return data

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.exports import location_of, read_exports, root_uri
+from olympia_cli.catalog.exports import find_export, location_of, read_exports, root_uri
 from olympia_cli.errors import (
     Damaged,
     ExportExists,
@@ -23,11 +23,14 @@ from olympia_cli.errors import (
     Unsupported,
     VersionNotFound,
 )
+from olympia_cli.format.definitions import body
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, FileKind, file_kind, root_path
+from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import AtExport, AtVersion, Latest, Oldest
 from olympia_cli.ops.export import copy as export_copy
 from olympia_cli.ops.export import files as export_files
+from olympia_cli.ops.export.drop import plan_deletion
 from olympia_cli.ops.export.export import check_apart, create_export, resume_export
 from olympia_cli.ops.export.note import Mode, read_note, scope
 from olympia_cli.ops.fsck.fsck import Level, fsck
@@ -41,7 +44,7 @@ from tests.helpers.expire import mark
 from tests.helpers.exports import EXOTIC, contents, files, make_catalog, own_files
 from tests.helpers.names import ns
 from tests.helpers.reach import reach_of
-from tests.helpers.stores import CountingStore, WrappedStore
+from tests.helpers.stores import CountingStore, CuttingStore, PowerCut, WrappedStore
 
 FULL, MINIMAL = scope(Mode.FULL), scope(Mode.MINIMAL)
 NODES = scope(Mode.PARTIAL, None, definitions=False)
@@ -462,6 +465,21 @@ class TestCost:
         assert not catalog.snapshot().definition.exported_snapshots
 
 
+def test_catalog_definitions_of_other_versions_stay_where_they_are(catalog, dest):
+    """One without a digest is held against the log, and for that those of other versions are read."""
+    for word in "ab":
+        with catalog.transaction() as transaction:
+            transaction.alter_catalog({"word": word})
+    snapshot = catalog.snapshot()
+    path = snapshot.root.catalog_def
+    catalog.store.overwrite(path, body(snapshot.definition))
+    done = create_export(catalog, dest, "friday", FULL)
+    assert [path for path in own_files(dest) if path.startswith("def/catalog/")] == [path]
+    assert done.count.files == len(own_files(dest))
+    record = find_export("friday", catalog.snapshot().definition)
+    assert plan_deletion(dest, record, snapshot.definition.id).count.files == len(files(dest))
+
+
 class TestOthersAtTheSameTime:
     def test_a_writer_during_the_copy(self, catalog, dest, clock):
         """The version exported is the one that was the latest when it began, and no commit is lost."""
@@ -599,6 +617,27 @@ class TestResume:
         assert done.count.files == len(own_files(dest))
         assert unrecorded.snapshot().version == 4
         check_catalog(dest)
+
+    def test_a_definition_that_was_cut_at_the_destination_is_no_copy(self, catalog, dest):
+        """What is left of it can be parsed, and has no digest that would say that it is all."""
+        total = CuttingStore(MemoryStore("whole"))
+        create_export(catalog, total, "whole", FULL)
+        with pytest.raises(PowerCut):
+            create_export(catalog, CuttingStore(dest, total.writes - 3), "friday", FULL)
+        path = min(path for path in own_files(dest) if path.startswith("def/table/"))
+        dest.overwrite(path, TableDef(id=TableDef.FromString(dest.read(path)).id).SerializeToString())
+        with pytest.raises(Damaged, match="it is not what the catalog has"):
+            resume_export(catalog, dest, "friday")
+        assert "friday" not in catalog.snapshot().definition.exported_snapshots
+
+    def test_of_a_recorded_export_says_where_the_damage_is(self, catalog, dest):
+        create_export(catalog, dest, "friday", MINIMAL)
+        path = min(path for path in files(catalog.store) if path.startswith("def/table/"))
+        catalog.store.overwrite(path, b"")
+        with pytest.raises(Damaged) as caught:
+            resume_export(catalog, dest, "friday")
+        assert (caught.value.code, caught.value.path) == ("F503", path)
+        assert "resume" not in caught.value.hint
 
     def test_of_a_complete_export_changes_nothing(self, catalog, dest):
         create_export(catalog, dest, "friday", TWO_LEVELS)

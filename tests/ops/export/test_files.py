@@ -10,6 +10,7 @@ from olympia_cli.errors import Damaged, OutcomeUnknown, PathTaken, StorageDenied
 from olympia_cli.format.node import Node
 from olympia_cli.format.node_file import encode_node
 from olympia_cli.ops.export import files as export_files
+from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import CopyFiles, ExportFiles, FileCount
 from olympia_cli.ops.export.note import Mode, Scope, scope
 from olympia_cli.ops.walk.files import FAILURES_IN_A_ROW, Place, StoreFailure
@@ -169,3 +170,40 @@ def test_what_is_copied_is_read_there_and_what_is_shared_in_the_catalog(catalog,
     assert set(source.paths("read_many")) == {path for path, _ in places} - here
     assert files.copied.files == len(here)
     assert files.shared.files == len(places) - len(here)
+
+
+class Taken(WrappedStore):
+    """Somebody else's file stands where the first portion goes; what comes after it is refused in another way."""
+
+    portions = 0
+
+    def create_many(self, files):
+        self.portions += 1
+        raise PathTaken("it is taken") if self.portions == 1 else StorageDenied("no")
+
+
+def test_after_an_error_nothing_more_is_written_and_it_is_the_error_that_is_told(catalog, monkeypatch):
+    monkeypatch.setattr(export_files, "FILES_AT_ONCE", 8)
+    dest = Taken(MemoryStore("dest"))
+    with pytest.raises(PathTaken, match="it is taken"):
+        create_export(catalog, dest, "friday", FULL)
+    assert dest.portions == 1
+
+
+def test_interrupted_while_it_reads_nothing_more_is_written(catalog, places):
+    dest = CountingStore(MemoryStore("dest"))
+    files = copying(FULL, catalog.store, dest)
+    for place, data in files.nodes([place for place, is_node in places.items() if is_node]):
+        files.looked_at(place, data, None, is_node=True)
+    files.close(done=False)
+    assert dest.paths("create_many") == []
+
+
+def test_what_waits_when_damage_is_found_is_not_written(catalog, places):
+    dest = MemoryStore("dest")
+    files = copying(FULL, catalog.store, dest)
+    first, second = list(places)[:2]
+    files.looked_at(first, catalog.store.read(first.path), None, is_node=places[first])
+    files.looked_at(second, catalog.store.read(second.path), Flaw("F304", "x"), is_node=places[second])
+    files.close()
+    assert list(dest.list()) == []

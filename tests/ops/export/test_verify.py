@@ -22,12 +22,14 @@ from olympia_cli.format.definitions import body
 from olympia_cli.format.node import Node, Root
 from olympia_cli.format.node_file import decode_node, decode_root, encode_node, encode_root
 from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, FileKind, file_kind, new_node_path, root_path
+from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.export.drop import delete_files, drop_export, plan_deletion
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.listing import list_exports
 from olympia_cli.ops.export.note import Mode, scope
 from olympia_cli.ops.export.verify import MAX_FINDINGS, note_of, verify_export
+from olympia_cli.ops.fsck.fsck import Level, fsck
 from olympia_cli.ops.walk.files import FAILURES_IN_A_ROW
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog, replay
@@ -164,6 +166,21 @@ class TestDamaged:
         assert found.damaged
         assert [(one.code, one.path) for one in found.findings] == [("F503", path)]
         assert "in the catalog" in found.findings[0].message
+
+    def test_a_shared_definition_that_the_log_disproves(self, catalog, dest):
+        """It was cut behind its id: it can be parsed, and says less."""
+        create_export(catalog, dest, "friday", MINIMAL, at=AtVersion(2))
+        path = max(path for path in files(catalog.store) if path.startswith("def/table/"))
+        cut = TableDef(id=TableDef.FromString(catalog.store.read(path)).id)
+        catalog.store.overwrite(path, cut.SerializeToString())
+        assert "F304" in {one.code for one in fsck(catalog.store, level=Level.FULL, at=AtVersion(2)).findings}
+        found = verify_export(dest, note_of(dest, None), catalog.store)
+        assert [(one.code, one.path) for one in found.findings] == [("F503", path)]
+
+    def test_a_root_is_never_the_catalog_s(self, catalog, dest):
+        create_export(catalog, dest, "friday", MINIMAL)
+        dest.delete_many([root_path(3)])
+        assert codes(verify(catalog, dest)) == ["F201"]
 
     @pytest.mark.parametrize(("how", "code"), [("missing", "F201"), ("empty", "F202"), ("foreign", "F203")])
     def test_the_root(self, catalog, dest, how, code):

@@ -34,7 +34,7 @@ from tests.helpers import java_catalog
 from tests.helpers.big_catalog import add_versions, make_big_catalog
 from tests.helpers.clock import FakeClock
 from tests.helpers.fsck import READS, codes, everything, leaves_of, make, nodes_of
-from tests.helpers.names import location, ns
+from tests.helpers.names import location, ns, table
 from tests.helpers.stores import CountingStore, WrappedStore
 
 
@@ -551,3 +551,21 @@ def test_a_catalog_definition_that_another_version_contradicts(store, tmp_path: 
     store.overwrite(root_path(4), encode_root(lie, []))
     [found] = fsck(store, all_versions=True).findings
     assert (found.code, found.path, found.versions) == ("F105", root_path(4), ((4, 4),))
+
+
+def test_a_transaction_that_is_saved_while_versions_are_read_is_no_orphan(store):
+    class Late(WrappedStore):
+        saved = False
+
+        def read_many(self, paths):
+            paths = list(paths)
+            if not self.saved and any(path.startswith("node/") for path in paths):
+                self.saved = True
+                late = distributed.begin(Catalog(self.inner))
+                late.transaction.create_table(table("a.late"), location(7))
+                late.save()
+            return super().read_many(paths)
+
+    report = everything(Late(store))
+    assert report.checked["transactions"] == 1
+    assert not [one for one in report.findings if one.code == "F901" and one.path.startswith("dtxn/")]

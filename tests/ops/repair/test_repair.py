@@ -46,6 +46,7 @@ from tests.helpers import damage
 from tests.helpers.check import check_catalog, check_versions, plain
 from tests.helpers.clock import DAY, HOUR, START, FakeClock
 from tests.helpers.damage_sample import Sample, make_sample, read_tree
+from tests.helpers.expire import mark
 from tests.helpers.java_catalog import sample as java_sample
 from tests.helpers.names import location, ns, select, table, view
 from tests.helpers.stores import CountingStore, CuttingStore, PowerCut, WrappedStore
@@ -233,13 +234,29 @@ def test_any_single_file_can_go_and_with_all_of_history_nothing_is_lost(sample, 
             assert reverted == set(), (how, path)
 
 
+def without_roots_at_rest(sample: Sample) -> MemoryStore:
+    """A purge has deleted the roots of what was in quarantine, and with them the log."""
+    store = sample.store()
+    store.delete_many([root_path(version) for version in range(sample.oldest)])
+    return store
+
+
+def test_what_rests_in_quarantine_mends_what_is_kept(expired):
+    store = expired.store()
+    path, _ = entry(expired, table("a.t00"))
+    store.delete_many([path])
+    made = mend(store, latest(expired))
+    assert not made.loses
+    assert whole(store) == latest(expired)
+
+
 @pytest.mark.parametrize("how", damage.FILE_DAMAGE)
 def test_any_single_file_can_go_after_an_expire(expired, how):
     """The log does not reach back to the beginning, so some of it is lost: then the plan names it."""
     before = latest(expired)
     lost = 0
     for path in every_file(expired, how):
-        store = expired.store()
+        store = without_roots_at_rest(expired)
         damage.spoil(store, path, how)
         if path.startswith("def/") and how == "truncated" and _reads(store, path):
             continue  # cut where a field ends, it is one of a program that writes no digests; no log is left to tell
@@ -745,7 +762,7 @@ def test_a_rollback_needs_a_sound_version(sample):
 
 def test_auto_takes_what_loses_less(expired):
     """A definition that is lost everywhere: a rollback cannot bring it back either, unless a version is without it."""
-    store = expired.store()
+    store = without_roots_at_rest(expired)
     path, _ = entry(expired, table("a.t00"))
     store.delete_many([path])
     made = plan(store)
@@ -1053,3 +1070,41 @@ def test_a_bad_node_is_not_looked_for_in_every_version_that_shares_it():
 def test_an_action_is_done_again_only_where_it_belongs():
     actions = 101 + 10
     assert cost(10, 8)[1] <= 2 * actions
+
+
+def _cut(store, path: str) -> None:
+    """What is left of a table's definition can be parsed, and says less."""
+    store.overwrite(path, TableDef(id=TableDef.FromString(store.read(path)).id).SerializeToString())
+
+
+def test_a_definition_that_was_cut_is_found_by_its_id_under_any_name():
+    """The log names the namespace that it was written in, which has another name by now."""
+    store = MemoryStore("renamed")
+    catalog = Catalog.create(store)
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(ns("a"))
+        transaction.create_table(table("a.t"), location(1))
+    with catalog.transaction() as transaction:
+        transaction.rename_namespace(ns("a"), ns("z"))
+    _cut(store, catalog.snapshot().table(table("z.t")).path)
+    assert "F304" in {one.code for one in fsck(store, level=Level.FULL).findings}
+    plan = plan_repair(store, FakeClock())
+    assert [step.kind for step in plan.steps] == ["rebuild"]
+    apply_repair(store, FakeClock(), plan, Author())
+    assert catalog.snapshot().table(table("z.t")).definition.iceberg_metadata_location == location(1)
+
+
+def test_the_log_of_versions_in_quarantine_tells_too():
+    store, clock = MemoryStore("resting"), FakeClock()
+    catalog = Catalog.create(store, clock=clock)
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(ns("a"))
+        transaction.create_table(table("a.t"), location(1))
+    for name in "bc":
+        with catalog.transaction() as transaction:
+            transaction.create_namespace(ns(name))
+    mark(catalog, 3)
+    _cut(store, catalog.snapshot().table(table("a.t")).path)
+    assert "F304" in {one.code for one in fsck(store, level=Level.FULL, clock=clock).findings}
+    apply_repair(store, clock, plan_repair(store, clock), Author())
+    assert catalog.snapshot().table(table("a.t")).definition.iceberg_metadata_location == location(1)
