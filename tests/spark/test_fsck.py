@@ -296,7 +296,7 @@ def _examine(reader, store):
     files, chain = Files(store, lambda: False), Chain(*list_versions(store))
     ChainReader(files, chain).find_reference()
     examined = new_examined(files, chain, FULL)
-    reader.examine(examined, chain.kept, None, ())
+    reader.examine(examined, chain.kept, None, tuple)
     return examined
 
 

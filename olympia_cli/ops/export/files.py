@@ -42,6 +42,8 @@ class ExportFiles(Files):
         self.scope = scope
         self._shared = None if source is None else Files(source, lambda: False, progress)
         self.copied = self.shared = FileCount()
+        self.begun = (self.copied, self.shared)
+        """What was counted before the walk began."""
         self._closed = False
 
     def close(self, done: bool = True) -> None:
@@ -76,7 +78,7 @@ class ExportFiles(Files):
             yield place, data
 
     def forget(self) -> None:
-        self.copied = self.shared = FileCount()
+        self.copied, self.shared = self.begun
 
     def tally(self, place: Place, files: int, size: int, *, is_node: bool) -> None:
         count = FileCount(files, size)

@@ -25,7 +25,7 @@ def examine_version(files: Files, chain: Chain, version: int, engine: Engine) ->
 
 
 def _examined(files: Files, chain: Chain, version: int, engine: Engine, tries: int) -> Examined:
-    examined = new_examined(files, chain, FULL)
+    examined, catalogs = new_examined(files, chain, FULL), dict(chain.catalogs)
     try:
         engine.examine(examined, [version], None, tuple)
         return examined
@@ -35,6 +35,7 @@ def _examined(files: Files, chain: Chain, version: int, engine: Engine, tries: i
         if not tries:
             raise lost.error from None
     files.forget()
+    chain.catalogs = catalogs
     return _examined(files, chain, version, engine, tries - 1)
 
 
