@@ -80,6 +80,13 @@ class KeyCodec:
             raise Damaged("F215", path, f"the key {key[:60]!a} is not padded as the catalog's sizes say") from None
         return decoded
 
+    def name(self, key: str) -> ObjectName | None:
+        """The name behind a key; None when no object of this catalog can have it."""
+        try:
+            return self.decode(key, "")
+        except Damaged:
+            return None
+
     def _pad(self, name: str, size: int, what: str) -> str:
         text = utf16_units(name) if self.java else name
         missing = size - self._length(text)

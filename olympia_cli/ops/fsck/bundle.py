@@ -17,7 +17,7 @@ from hashlib import blake2b
 from typing import Any
 
 from olympia_cli import __version__
-from olympia_cli.errors import Damaged, OlympiaError, StoreError
+from olympia_cli.errors import OlympiaError, StoreError
 from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
 from olympia_cli.format.node_file import CREATED_AT_MILLIS, N_KEYS, PREVIOUS_ROOT, ROLLBACK_FROM_ROOT
 from olympia_cli.format.paths import FileKind, file_kind, parse_root_path
@@ -26,6 +26,7 @@ from olympia_cli.names import ObjectName
 from olympia_cli.ops.fsck.findings import CODES, Finding, describe_finding
 from olympia_cli.ops.fsck.fsck import Report, describe_report
 from olympia_cli.ops.walk.descend import descend
+from olympia_cli.ops.walk.remains import Sections, system_rows
 from olympia_cli.storage.protocol import Store
 
 MOST_FILES = 500
@@ -161,32 +162,22 @@ def _structure(
 
 
 def _node(path: str, size: int, found: Salvage, keys: KeyCodec | None, redact: _Redact) -> dict[str, Any]:
-    system: dict[str, str] = {}
-    rows: list[dict[str, Any]] = []
-    actions = 0
-    pivot = False
-    left: int | None = None
-    for key, value, child in found.rows:
-        if not pivot and isinstance(key, str):
-            if key in _SYSTEM and isinstance(value, str):
-                system[key] = value if value.isdigit() and len(value) < 20 else redact.path(value)
-            continue
-        if key is None and not pivot:
-            pivot = True
-            count = system.get(N_KEYS, "")
-            left = int(count) if count.isdigit() else None
-            rows.append({"key": None, "value": None, "pnode": _cell(child, redact)})
-        elif left is None or left > 0:
-            left = None if left is None else left - 1
-            rows.append({"key": _key(key, keys, redact), "value": _cell(value, redact), "pnode": _cell(child, redact)})
-        else:
-            actions += 1
+    parts = Sections.of(found.rows, keys is not None and keys.java)
+    system = {
+        key: value if value.isdigit() and len(value) < 20 else redact.path(value)
+        for key, value in system_rows(found.rows[: parts.start]).items()
+        if key in _SYSTEM
+    }
+    rows = [
+        {"key": _key(key, keys, redact), "value": _cell(value, redact), "pnode": _cell(child, redact)}
+        for key, value, child in found.rows[parts.start : parts.end]
+    ]
     return {
         "path": redact.path(path),
         "bytes": size,
         "system": system,
         "rows": rows,
-        "action_rows": actions,
+        "action_rows": len(found.rows) - parts.end,
         "digest": found.digest is not None,
         "record_batches": found.batches,
         "problems": [
@@ -203,8 +194,5 @@ def _cell(value: Any, redact: _Redact) -> str | None:
 def _key(key: Any, keys: KeyCodec | None, redact: _Redact) -> Any:
     if not isinstance(key, str):
         return None if key is None else "lost"
-    try:
-        name = keys.decode(key, "") if keys is not None else None
-    except Damaged:
-        name = None
+    name = keys.name(key) if keys is not None else None
     return redact.word(key, "key") if name is None else redact.object(name)

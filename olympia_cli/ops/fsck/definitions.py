@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from olympia_cli.errors import Damaged
 from olympia_cli.format.definitions import Definition
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.pb.objects_pb2 import TableDef
@@ -189,10 +188,7 @@ class Definitions:
         location = definition.iceberg_metadata_location
         if not location or not self._is_new(location, key):
             return None
-        try:
-            name = self._keys.decode(key, "")
-        except Damaged:
-            return None
+        name = self._keys.name(key)
         return (name, definition) if isinstance(name, TableName) else None
 
     def at_locations(self, locations: Iterable[str]) -> Iterator[int]:

@@ -10,8 +10,7 @@ from olympia_cli.format.paths import parse_root_path
 from olympia_cli.format.salvage import Problem
 from olympia_cli.names import ObjectName
 from olympia_cli.ops.look.describe import describe_name
-
-DigestState = Literal["verified", "mismatch", "absent"]
+from olympia_cli.ops.walk.remains import DigestState
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,12 +266,8 @@ class _Survey:
         return pointers
 
     def _name(self, key: str) -> str:
-        if self.keys is not None:
-            try:
-                name = self.keys.decode(key, "")
-                return f"{name.kind.word} {name}"
-            except Damaged:
-                pass
+        if self.keys is not None and (name := self.keys.name(key)) is not None:
+            return f"{name.kind.word} {name}"
         return " ".join(key.encode("utf-8", "replace").decode().split())
 
 

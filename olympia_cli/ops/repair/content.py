@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from olympia_cli.errors import Damaged
 from olympia_cli.format import definitions
 from olympia_cli.format.definitions import definition_id
 from olympia_cli.format.keys import KeyCodec, kind_of_key
@@ -229,12 +228,7 @@ class _PutTogether:
         return self._codec.decode(key, "")
 
     def _bound(self, key: str | None) -> ObjectName | None:
-        if not key:
-            return None
-        try:
-            return self._codec.decode(key, "")
-        except Damaged:
-            return None
+        return self._codec.name(key) if key else None
 
 
 def missing_namespaces(names: Iterable[ObjectName]) -> list[tuple[NamespaceName, bytes]]:

@@ -11,12 +11,9 @@ from itertools import islice
 from math import inf
 from typing import NamedTuple
 
-from olympia_cli.catalog.snapshot import check_supported
-from olympia_cli.errors import Damaged, PathMissing, PathOutside, StorageFailed, StoreError, Unsupported
+from olympia_cli.errors import Damaged, PathMissing, PathOutside, StorageFailed, StoreError
 from olympia_cli.format.definitions import CLASSES, Definition, body
-from olympia_cli.format.node import Sizes
 from olympia_cli.format.paths import check_pointer, root_path
-from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.sound import LatestVersion
 from olympia_cli.ops.progress import SILENT, Progress
@@ -51,7 +48,6 @@ class RepairFiles:
         self.store = store
         self.tolerant = tolerant
         self.progress = progress
-        self.sizes: Sizes | None = None
         self.disproved: set[str] = set()
         """Definitions that can be read, and are not what the log says was written."""
         self.bad: dict[str, Flaw] = {}
@@ -114,7 +110,7 @@ class RepairFiles:
             else:
                 wanted.append(path)
         for path, data in self.read_all(wanted):
-            read = known[path] = read_node(path, data, self.sizes)
+            read = known[path] = read_node(path, data)
             if read.flaw is not None:
                 self.bad[path] = read.flaw
             if read.flaw is not None or len(self._nodes) < KEEP:
@@ -136,7 +132,7 @@ class RepairFiles:
         """The root of a version, as far as it can be read."""
         if version not in self._roots:
             [(path, data)] = self.read_all([root_path(version)])
-            read = read_root(version, data, self.sizes)
+            read = read_root(version, data)
             if read.top.flaw is not None:
                 self.bad[path] = read.top.flaw
             if len(self._roots) >= AT_ONCE:
@@ -181,24 +177,12 @@ class RepairFiles:
     def parse(self, kind: Kind, path: str, data: bytes | Flaw) -> Definition | Flaw:
         """A definition that was read by other means, or why it is none."""
         facts = data if isinstance(data, Flaw) else look_at_definition(kind, data, path)
-        definition = facts if isinstance(facts, Flaw) else _supported(*facts, path)
+        definition = facts if isinstance(facts, Flaw) else facts[0]
         if isinstance(definition, Flaw):
             self._definitions[kind, path] = self.bad[path] = definition
         else:
             self._definitions[kind, path] = definition.id
         return definition
-
-
-def _supported(definition: Definition, verified: bool, path: str) -> Definition | Flaw:
-    """The definition, unless it is a catalog's and no catalog can be like that."""
-    try:
-        if isinstance(definition, CatalogDef):
-            check_supported(definition, path)
-    except (Damaged, Unsupported) as error:
-        if isinstance(error, Unsupported) and verified:
-            raise  # nothing is wrong with it: a newer program wrote it
-        return flaw_of(error)
-    return definition
 
 
 def outside(path: str) -> Flaw | None:

@@ -8,8 +8,9 @@ from urllib.parse import unquote
 from google.protobuf.message import DecodeError
 
 from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
-from olympia_cli.errors import Damaged, InvalidName
+from olympia_cli.errors import InvalidName
 from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
+from olympia_cli.format.node import Sizes
 from olympia_cli.format.paths import DEFINITION_FOLDERS, FileKind, file_kind, parse_root_path
 from olympia_cli.format.pb.objects_pb2 import DistributedTransactionDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
@@ -27,9 +28,10 @@ _FOLDERS = {folder: kind for kind, folder in DEFINITION_FOLDERS.items()}
 class Leftovers:
     """What lies in a store and is reached from none of the versions that can be read."""
 
-    def __init__(self, files: RepairFiles, versions: Sequence[int], codec: KeyCodec) -> None:
+    def __init__(self, files: RepairFiles, versions: Sequence[int], sizes: Sizes) -> None:
         self._files = files
-        self._codec = codec
+        self._sizes = sizes
+        self._codec = KeyCodec(sizes.namespace, sizes.table, sizes.view)
         self._reached: set[bytes] = set()
         for version in versions:
             top = files.root(version).top
@@ -53,10 +55,10 @@ class Leftovers:
             if isinstance(data, Flaw):
                 self._files.bad[path] = data
                 continue
-            dump = dump_node(NodeBytes(path, data, False), self._files.sizes)
+            dump = dump_node(NodeBytes(path, data), self._sizes)
             if dump.problems:
                 self._files.bad[path] = Flaw("F205", dump.summary())
-            created = created_at_millis(dump)
+            created = created_at_millis(dump.system)
             # what an export pins is a version's own root, and says who committed it
             running = CATALOG_DEF in dump.system and all(row.action["type"] != "COMMIT_INFO" for row in dump.actions)
             if running and path not in committed:
@@ -106,10 +108,8 @@ class Leftovers:
     def _readable(self, newest: Mapping[str, tuple[int, str, str]]) -> Iterator[tuple[ObjectName, str, str]]:
         named = []
         for key, (_, value, node) in sorted(newest.items(), key=lambda entry: -entry[1][0]):
-            try:
-                named.append((self._codec.decode(key, node), value, node))
-            except Damaged:
-                continue
+            if (name := self._codec.name(key)) is not None:
+                named.append((name, value, node))
         wanted = [(name.kind, value) for name, value, _ in named]
         for (name, value, node), (_, _, flaw) in zip(named, self._files.ids(wanted), strict=True):
             self._reach([value])

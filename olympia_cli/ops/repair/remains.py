@@ -9,13 +9,10 @@ from olympia_cli.errors import Damaged, OlympiaError, Unsupported
 from olympia_cli.format.actions import Action, decode_action
 from olympia_cli.format.keys import CATALOG_DEF
 from olympia_cli.format.node import Node, Root, Sizes
-from olympia_cli.format.node_file import CREATED_AT_MILLIS, PREVIOUS_ROOT, decode_action_rows, decode_node, decode_root
+from olympia_cli.format.node_file import CREATED_AT_MILLIS, decode_action_rows, decode_node, decode_root
 from olympia_cli.format.paths import root_path
-from olympia_cli.format.salvage import salvage
-from olympia_cli.ops.look.dump_node import dump_node
-from olympia_cli.ops.look.dump_values import NodeDump
-from olympia_cli.ops.look.node_target import NodeBytes
 from olympia_cli.ops.walk.flaws import Flaw, flaw_of
+from olympia_cli.ops.walk.remains import Remains, number_in, remains_of_node
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,26 +47,21 @@ class ReadRoot:
     top: ReadNode
     catalog_def: str | None = None
     created_at_millis: int = 0
-    previous_root: str | None = None
     sizes: Sizes | None = None
     actions: tuple[Action, ...] | None = None
 
-    @property
-    def path(self) -> str:
-        return root_path(self.version)
 
-
-def read_node(path: str, data: bytes | Flaw, sizes: Sizes | None) -> ReadNode:
-    """The node in a file, or what there is of it; `sizes` are those of the catalog where they are known."""
+def read_node(path: str, data: bytes | Flaw) -> ReadNode:
+    """The node in a file, or what there is of it."""
     if isinstance(data, Flaw):
         return ReadNode(path, None, flaw=data)
     try:
         return ReadNode(path, decode_node(data, path).node)
     except Damaged as error:
-        return _remains(dump_node(NodeBytes(path, data, False), sizes), flaw_of(error))
+        return _left(path, remains_of_node(data), error)
 
 
-def read_root(version: int, data: bytes | Flaw, sizes: Sizes | None) -> ReadRoot:
+def read_root(version: int, data: bytes | Flaw) -> ReadRoot:
     path = root_path(version)
     if isinstance(data, Flaw):
         return ReadRoot(version, None, ReadNode(path, None, flaw=data))
@@ -77,33 +69,20 @@ def read_root(version: int, data: bytes | Flaw, sizes: Sizes | None) -> ReadRoot
     try:
         root = decode_root(data, path)
     except Damaged as error:
-        dump = dump_node(NodeBytes(path, data, False), sizes)
-        return ReadRoot(
-            version,
-            None,
-            _remains(dump, flaw_of(error)),
-            dump.system.get(CATALOG_DEF),
-            created_at_millis(dump),
-            dump.system.get(PREVIOUS_ROOT),
-            salvage(data).sizes,
-            actions,
-        )
+        remains = remains_of_node(data)
+        top, created = _left(path, remains, error), created_at_millis(remains.system)
+        return ReadRoot(version, None, top, remains.system.get(CATALOG_DEF), created, remains.sizes, actions)
     top = ReadNode(path, root.node)
-    return ReadRoot(
-        version, root, top, root.catalog_def, root.created_at_millis, root.previous_root, root.sizes, actions
-    )
+    return ReadRoot(version, root, top, root.catalog_def, root.created_at_millis, root.sizes, actions)
 
 
-def created_at_millis(dump: NodeDump) -> int:
+def created_at_millis(system: dict[str, str]) -> int:
     """When a node says that it was written; 0 when it does not."""
-    text = dump.system.get(CREATED_AT_MILLIS, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+    return number_in(system.get(CREATED_AT_MILLIS, "")) or 0
 
 
-def _remains(dump: NodeDump, flaw: Flaw) -> ReadNode:
-    """What can be read of a node that is not whole."""
-    rows = tuple((row.key, row.value) for row in dump.pivot if row.key is not None)
-    return ReadNode(dump.path, None, rows, tuple(row.pnode for row in dump.pivot if row.pnode is not None), flaw)
+def _left(path: str, remains: Remains, error: Damaged) -> ReadNode:
+    return ReadNode(path, None, tuple(remains.entries), tuple(remains.children), flaw_of(error))
 
 
 def _actions(path: str, data: bytes) -> tuple[Action, ...] | None:
@@ -114,14 +93,7 @@ def _actions(path: str, data: bytes) -> tuple[Action, ...] | None:
         raise
     except Damaged:
         pass
-    dump, rows = dump_node(NodeBytes(path, data, False)), salvage(data).rows
-    if dump.actions_digest != "verified" or not dump.actions:
-        return None
     try:
-        return tuple(
-            decode_action(key, value, path)
-            for key, value, _ in rows[len(rows) - len(dump.actions) :]
-            if isinstance(key, str) and isinstance(value, str)
-        )
+        return tuple(decode_action(key, value, path) for key, value in remains_of_node(data).actions) or None
     except OlympiaError:
         return None

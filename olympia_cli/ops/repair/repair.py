@@ -62,7 +62,7 @@ def plan_repair(store: Store, clock: Clock, *, prefer: Prefer = "auto", progress
     hints = read_hints(store)
     versions = _counting(every, catalog, hints)
     catalog = _settled(catalog, every, versions[0], hints)
-    files.sizes = sizes = sizes_of(catalog.definition)
+    sizes = sizes_of(catalog.definition)
     codec = KeyCodec(sizes.namespace, sizes.table, sizes.view)
     content = Content()
     if errors:
@@ -171,12 +171,12 @@ def _flaws_of_root(files: RepairFiles, head: int, catalog: FormerCatalog) -> lis
     root = files.root(head)
     flaws = []
     previous = root_path(head - 1) if head else None
-    if root.root is not None and root.previous_root != previous:
-        flaws.append(f"{root.path}: it does not name the version before it")
+    if root.root is not None and root.root.previous_root != previous:
+        flaws.append(f"{root.top.path}: it does not name the version before it")
     if root.root is not None and root.actions is None:
-        flaws.append(f"{root.path}: its action rows cannot be read")
+        flaws.append(f"{root.top.path}: its action rows cannot be read")
     if root.root is not None and root.sizes not in (None, sizes_of(catalog.definition)):
-        flaws.append(f"{root.path}: its sizes are not those of the catalog")
+        flaws.append(f"{root.top.path}: its sizes are not those of the catalog")
     if catalog.path is None:
         origin = f"v{catalog.version} and the log have it" if catalog.exact else f"v{catalog.version} has it"
         path = root.catalog_def

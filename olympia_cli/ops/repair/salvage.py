@@ -119,7 +119,7 @@ def salvage(
     # a root at a name that an expire has freed is no part of history
     versions = [version for version in versions if version >= purged_before(former)] or versions
     catalog = without_protection(former)
-    sizes = files.sizes = sizes_of(catalog)
+    sizes = sizes_of(catalog)
     codec = KeyCodec(sizes.namespace, sizes.table, sizes.view)
     gathered = _Gathered(notes=notes)
     content = Content()
@@ -134,7 +134,7 @@ def salvage(
     suspect = _suspect(files, content, codec, versions, missing)
     if suspect.ranges:
         progress.phase("looking through what nothing points to")
-        _take_leftovers(files, Leftovers(files, versions, codec), suspect, gathered)
+        _take_leftovers(files, Leftovers(files, versions, sizes), suspect, gathered)
     lost = tuple(sorted({*content.lost} - gathered.values.keys(), key=name_order))
     report = SalvageReport(
         source=store.uri,

@@ -6,7 +6,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from olympia_cli.errors import Damaged
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.ops.repair.files import RangePlace, RepairFiles
@@ -100,7 +99,7 @@ class _TakeApart:
             fewest = max(self._fewest, 1)
             self._content.problems.append(f"{read.path} has {count:,} keys, and {fewest:,} are needed")
         for key, value in read.entries:
-            if not self._is_legal(key):
+            if self._codec.name(key) is None:
                 self._content.illegal.append(key)
             # NULL is how other programs delete a key
             elif value is not None:
@@ -133,18 +132,11 @@ class _TakeApart:
             if path in reached:
                 return []
             reached.add(path)
-            hole.rows.update((key, value) for key, value in read.entries if key in hole and self._is_legal(key))
+            hole.rows.update((key, value) for key, value in read.entries if key in hole and self._codec.name(key))
             return [child for child in read.pointers if child not in reached]
 
         self._files.follow(visit(read.path, read), visit)
         self._content.holes.append(hole)
-
-    def _is_legal(self, key: str) -> bool:
-        try:
-            self._codec.decode(key, "")
-        except Damaged:
-            return False
-        return True
 
 
 def _fits(node: Node, low: str | None, high: str | None) -> bool:

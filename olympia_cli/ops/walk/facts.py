@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from olympia_cli.catalog.snapshot import Snapshot, check_supported
 from olympia_cli.errors import Damaged, StoreError, Unsupported
 from olympia_cli.format.definitions import CLASSES, Definition, examine
-from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
+from olympia_cli.format.keys import CATALOG_DEF, KeyCodec, kind_of_key
 from olympia_cli.format.node import Node
 from olympia_cli.format.node_file import decode_node
 from olympia_cli.format.paths import FileKind, check_pointer, file_kind, parse_root_path
@@ -166,13 +166,12 @@ class NodeRules:
         names: tuple[DefinitionName, ...] = ()
         if data:
             remains = remains_of_node(data, self.keys)
-            children = tuple(path for path in remains.children if file_kind(path) is FileKind.NODE)
+            children = tuple(remains.children)
             if self.names and self.keys is not None:
-                decode = self.keys.decode
-                named = [
-                    (key, path) for key, path in remains.entries if path and file_kind(path) is FileKind.DEFINITION
-                ]
-                names = tuple((path, decode(key, "").kind, key) for key, path in named)
+                named = [(key, path) for key, path in remains.entries if path]
+                names = tuple(
+                    (path, kind_of_key(key, ""), key) for key, path in named if file_kind(path) is FileKind.DEFINITION
+                )
         return NodeFacts(path, False, children=children, names=names, marks=tuple(marks))
 
 

@@ -1,68 +1,131 @@
-"""What can still be read of a node that is damaged."""
+"""The rows of a node file, sound or not: where its parts begin, and what can still be read of a damaged one."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal, TypeGuard
 
-from olympia_cli.errors import Damaged
 from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
-from olympia_cli.format.node_file import N_KEYS
-from olympia_cli.format.paths import FileKind, check_pointer, file_kind
-from olympia_cli.format.salvage import salvage
+from olympia_cli.format.node import Sizes
+from olympia_cli.format.node_file import N_KEYS, Row, digest
+from olympia_cli.format.paths import FileKind, file_kind
+from olympia_cli.format.salvage import LOST, Cells, Salvage, salvage
+
+OBJECT_KEY = re.compile("[BCD]===")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+
+DigestState = Literal["verified", "mismatch", "absent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """The system rows come first, then the pivot table from `start` up to `end`, then the action rows.
+
+    `leftmost` is the row without a key before the first key; the row before the first key where there is none.
+    """
+
+    start: int
+    leftmost: int
+    end: int
+
+    @classmethod
+    def of(cls, rows: Sequence[Cells], java: bool = False) -> Sections:
+        """What the rows most probably are: as n_keys says, unless the rows themselves speak against it."""
+        total = len(rows)
+        start = next((at for at, (key, _, _) in enumerate(rows) if not _is_system(key)), total)
+        leftmost = start if start == total or rows[start][0] is None else start - 1
+        if java:
+            return cls(start, leftmost, total)
+        first = leftmost + 1
+        end = next((at for at in range(first, total) if is_action(rows[at])), total)
+        while end > first and rows[end - 1] == (None, None, None):
+            end -= 1
+        counted = number_in(system_rows(rows[:start]).get(N_KEYS, ""))
+        if counted is not None and first + counted < end and not any(map(_is_pivot, rows[first + counted : end])):
+            end = first + counted
+        return cls(start, leftmost, end)
+
+
+def system_rows(rows: Sequence[Cells]) -> dict[str, str]:
+    """What system rows say; of two with one name the first counts."""
+    return {key: value for key, value, _ in reversed(rows) if isinstance(key, str) and isinstance(value, str)}
+
+
+def number_in(text: str) -> int | None:
+    """The number that a system row holds."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
+
+
+def is_action(row: Cells) -> bool:
+    """Whether a row behind the leftmost one is an action row rather than a row of the pivot table."""
+    key, value, pnode = row
+    if key == CATALOG_DEF:
+        return True
+    if not isinstance(value, str) or isinstance(pnode, str) or value.startswith("def/"):
+        return False
+    return len(value) % 4 == 0 and _BASE64.fullmatch(value) is not None
+
+
+def _is_pivot(row: Cells) -> bool:
+    """Whether a row is one of the pivot table for sure."""
+    _, value, pnode = row
+    return isinstance(pnode, str) or (isinstance(value, str) and value.startswith("def/"))
+
+
+def _is_system(key: object) -> bool:
+    return isinstance(key, str) and not OBJECT_KEY.match(key)
+
+
+def digest_state(rows: Sequence[Cells], expected: str | None) -> DigestState:
+    if expected is None:
+        return "absent"
+    return "verified" if _is_whole(rows) and digest(rows) == expected else "mismatch"
+
+
+def _is_whole(rows: Sequence[Cells]) -> TypeGuard[Sequence[Row]]:
+    return not any(LOST in row for row in rows)
 
 
 @dataclass(slots=True)
 class Remains:
-    """What can still be read of a damaged node: its keys and values, and its children."""
+    """What can still be read of a damaged node: its system rows, its keys and values, and its children."""
 
+    system: dict[str, str] = field(default_factory=dict)
     entries: list[tuple[str, str | None]] = field(default_factory=list)
     children: list[str] = field(default_factory=list)
     complete: bool = False
     """Whether those are all the keys that the node says it has."""
+    actions: list[tuple[str, str]] = field(default_factory=list)
+    """The action rows, where their digest says that they are whole."""
+    sizes: Sizes | None = None
 
 
-def remains_of_node(data: bytes, keys: KeyCodec | None) -> Remains:
-    """What there is left of a node that could not be decoded. Only what makes sense is taken."""
-    remains = Remains()
+def remains_of_node(data: bytes, keys: KeyCodec | None = None) -> Remains:
+    """What there is left of a node that could not be decoded; with `keys`, only the keys that objects can have."""
     try:
-        rows = salvage(data).rows
+        return _remains(salvage(data), keys)
     except Exception:
         # the salvage promises not to raise; a promise is no reason to crash where damage is expected
-        return remains
-    expected: int | None = None
-    pivot = False
-    root = False
-    for key, value, child in rows:
-        if key is None:
-            pivot = True
-        elif not pivot and isinstance(key, str) and isinstance(value, str):
-            root = root or key == CATALOG_DEF
-            if key == N_KEYS and value.isascii() and value.isdigit() and len(value) < 10:
-                expected = int(value)
-        if isinstance(child, str) and _inside(child):
-            remains.children.append(child)
-        if isinstance(key, str) and _possible(key, keys):
-            path = value if isinstance(value, str) and _inside(value) else None
-            if root and (path is None or file_kind(path) is not FileKind.DEFINITION):
-                continue  # most likely an action row
-            remains.entries.append((key, path))
-    remains.complete = expected is not None and len({key for key, _ in remains.entries}) >= expected
-    return remains
+        return Remains()
 
 
-def _inside(pointer: str) -> bool:
-    try:
-        check_pointer(pointer, "")
-    except Damaged:
-        return False
-    return True
-
-
-def _possible(key: str, keys: KeyCodec | None) -> bool:
-    if keys is None:
-        return False
-    try:
-        keys.decode(key, "")
-    except Damaged:
-        return False
-    return True
+def _remains(found: Salvage, keys: KeyCodec | None) -> Remains:
+    rows, parts = found.rows, Sections.of(found.rows, keys is not None and keys.java)
+    system, behind = system_rows(rows[: parts.start]), rows[parts.end :]
+    entries = [
+        (key, value if isinstance(value, str) else None)
+        for key, value, _ in rows[parts.start : parts.end]
+        if isinstance(key, str) and (keys is None or keys.name(key) is not None)
+    ]
+    expected = number_in(system.get(N_KEYS, ""))
+    whole = digest_state(behind, found.actions_digest) == "verified"
+    return Remains(
+        system,
+        entries,
+        [child for _, _, child in rows if isinstance(child, str) and file_kind(child) is FileKind.NODE],
+        expected is not None and len({key for key, _ in entries}) >= expected,
+        [(key, value) for key, value, _ in behind if whole and isinstance(key, str) and isinstance(value, str)],
+        found.sizes,
+    )
