@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from olympia_cli.ops.expire.survey import Surveyor
     from olympia_cli.ops.export.verify import ExportEngine
-    from olympia_cli.ops.fsck.fsck import Report
+    from olympia_cli.ops.fsck.fsck import FsckRequest, Report
     from olympia_cli.spark.engine import SparkEngine
     from olympia_cli.storage.protocol import Store
 
@@ -21,8 +21,8 @@ class LongWork(Protocol):
         """Spark, for what only Spark can write to."""
         ...
 
-    def fsck(self, store: Store, **wanted: Any) -> Report:
-        """See ops/fsck; what is wanted of the local engine alone is not given to another."""
+    def fsck(self, store: Store, request: FsckRequest, say: Callable[[str], None]) -> Report:
+        """See ops/fsck; `say` is told where the work goes on in this process after all."""
         ...
 
     def export_engine(self, dest: Store, options: Mapping[str, object]) -> ExportEngine:
@@ -37,11 +37,10 @@ class LongWork(Protocol):
 class LocalWork:
     spark = None
 
-    def fsck(self, store: Store, **wanted: Any) -> Report:
-        from olympia_cli.ops.fsck.fsck import fsck
+    def fsck(self, store: Store, request: FsckRequest, say: Callable[[str], None]) -> Report:
+        from olympia_cli.ops.fsck.fsck import check
 
-        wanted.pop("say")
-        return fsck(store, **wanted)
+        return check(store, request)
 
     def export_engine(self, dest: Store, options: Mapping[str, object]) -> ExportEngine:
         from olympia_cli.ops.export.verify import local_engine
@@ -59,12 +58,19 @@ class LocalWork:
 class SparkWork:
     spark: SparkEngine
 
-    def fsck(self, store: Store, **wanted: Any) -> Report:
+    def fsck(self, store: Store, request: FsckRequest, say: Callable[[str], None]) -> Report:
         from olympia_cli.spark.pipelines.fsck import spark_fsck
 
-        for option in ("verified", "max_duration"):
-            wanted.pop(option)
-        return spark_fsck(self.spark, **wanted)
+        return spark_fsck(
+            self.spark,
+            level=request.level,
+            at=request.at,
+            all_versions=request.all_versions,
+            clock=request.clock,
+            data=request.data,
+            progress=request.progress,
+            say=say,
+        )
 
     def export_engine(self, dest: Store, options: Mapping[str, object]) -> ExportEngine:
         from olympia_cli.spark.engine import place_for

@@ -121,7 +121,7 @@ def run(
     for path in (report, bundle):
         _check_file(path)
     from olympia_cli.catalog.clock import SystemClock
-    from olympia_cli.ops.fsck.fsck import Level, note_last
+    from olympia_cli.ops.fsck.fsck import FsckRequest, Level, note_last
 
     clock = SystemClock()
     given = {"--since-last": since_last, "--max-duration": max_duration, "--repair": repair, "--salvage": salvage}
@@ -130,8 +130,7 @@ def run(
         engine(session, engine_word, master, remote, parallelism, local_only=local_only) as work,
         session.progress() as progress,
     ):
-        found = work.fsck(
-            session.store,
+        request = FsckRequest(
             level=Level(level.value),
             at=reference,
             all_versions=all_versions,
@@ -140,8 +139,8 @@ def run(
             max_duration=seconds,
             data=_data_checks(session) if level is LevelWord.DATA else None,
             progress=progress,
-            say=session.say,
         )
+        found = work.fsck(session.store, request, session.say)
     note_last(session.store, found, clock, all_versions)
     found = with_commands(session, found)
     if report is not None:

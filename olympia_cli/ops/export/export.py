@@ -43,7 +43,7 @@ from olympia_cli.ops.export.files import CopyFiles, FileCount, create_all, not_w
 from olympia_cli.ops.export.note import Mode, Note, Scope, new_note, read_note, resume_words
 from olympia_cli.ops.export.verify import ExportEngine, local_engine, verify_export
 from olympia_cli.ops.fsck.chain import Chain, ChainReader, ChainRoot
-from olympia_cli.ops.fsck.version import errors_of, examine_version
+from olympia_cli.ops.fsck.sound import errors_of, examine_version
 from olympia_cli.ops.progress import SILENT, Progress, Within
 from olympia_cli.ops.walk.files import Files, failures_pass
 from olympia_cli.storage.exclusive import check_exclusive_create

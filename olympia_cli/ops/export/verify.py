@@ -17,7 +17,7 @@ from olympia_cli.ops.fsck.chain import Chain, ChainReader, list_versions
 from olympia_cli.ops.fsck.examined import Engine, Examined
 from olympia_cli.ops.fsck.findings import Finding, Severity, finding
 from olympia_cli.ops.fsck.local import LocalEngine
-from olympia_cli.ops.fsck.version import errors_of, examine_version
+from olympia_cli.ops.fsck.sound import errors_of, examine_version
 from olympia_cli.ops.progress import SILENT, Progress, Within
 from olympia_cli.ops.walk.files import Files, Place, failures_pass
 from olympia_cli.storage.protocol import Store

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
 
@@ -18,16 +17,25 @@ from olympia_cli.format.node_file import DIGEST_KEY, decode_action_rows
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName
-from olympia_cli.ops.fsck.chain import ChainReader
+from olympia_cli.ops.fsck.chain import ChainReader, ChainRoot
+from olympia_cli.ops.walk.flaws import Flaw
 
 
-def read_actions(data: bytes, path: str) -> tuple[Action, ...] | None:
-    """The actions of a root; None when they cannot be read."""
+def read_actions(data: bytes, path: str) -> tuple[Action, ...] | Flaw:
+    """The actions of a root, or what is wrong with the first that is not sound."""
     try:
         return tuple(decode_action(key, value, path) for key, value in decode_action_rows(data, path))
-    except Exception:
-        # what a decoder stumbles over is damage, and told elsewhere
-        return None
+    except Damaged as error:
+        return Flaw("F401", error.reason)
+    except Exception as error:
+        # what a decoder stumbles over is damage, whatever it says
+        return Flaw("F401", f"its action rows cannot be read: {type(error).__name__}")
+
+
+def _told(found: ChainRoot) -> tuple[Action, ...] | None:
+    """What a root that can be read says that its version did; None when it does not."""
+    actions = read_actions(found.data, found.path) if found.root is not None and found.data is not None else None
+    return None if isinstance(actions, Flaw) else actions
 
 
 def follow_names(names: set[ObjectName], actions: Iterable[Action]) -> set[ObjectName]:
@@ -70,47 +78,63 @@ def disproved(
     the beginning of one that was written is a cut one. Where another program committed too, it may have written the
     definition, and nothing is said.
     """
-    objects: dict[ObjectName | tuple[Kind, str], list[int]] = {}
-    bodies: dict[int, bytes] = {}
-    paths = {path: number for number, (path, _, _) in unverified.items()}
-    for path, data in reader.files.read_many(paths):
-        number = paths[path]
-        _, kind, key = unverified[number]
-        if not isinstance(data, bytes):
-            continue
-        bodies[number] = _plain(kind, data)
-        # what is cut still has its id, whatever the object was called when it was written
-        objects.setdefault((kind, definitions.definition_id(kind, data)), []).append(number)
-        # a key that no object can have names nothing, and is told as such
-        with suppress(Damaged):
-            objects.setdefault(keys.decode(key, ""), []).append(number)
-    by_name: dict[int, dict[int, set[bytes]]] = {number: {} for number in bodies}
-    by_id: dict[int, set[bytes]] = {number: set() for number in bodies}
+    objects = _by_object(reader, unverified, keys)
+    suspects = {suspect.number: suspect for same in objects.values() for suspect in same}
     sure = True
-    oldest = reader.chain.oldest
-    for found in reader.roots(versions):
-        actions = read_actions(found.data, found.path) if found.root is not None and found.data is not None else None
+    for root in reader.roots(versions):
+        actions = _told(root)
         if actions is None:
-            sure = sure and found.version < oldest
+            sure = sure and root.version < reader.chain.oldest
             continue
-        if not _ours(found.data, actions):
+        if not _ours(root.data, actions):
             return
         for action in actions:
             if action.name is None or not action.definition:
                 continue
             body = _plain(action.kind, action.definition)
-            for number in (number for name in touched(action) for number in objects.get(name, ())):
-                by_name[number].setdefault(found.version, set()).add(body)
-            for number in objects.get((action.kind, action.id), ()):
-                by_id[number].add(body)
-    for number, body in bodies.items():
-        logged = by_name[number]
-        known = {content for contents in logged.values() for content in contents}
-        decisive = known if sure else logged.get(first.get(number, -1), set())
-        whole = known | by_id[number]
-        cut = body not in whole and any(content.startswith(body) for content in whole)
-        if cut or (decisive and body not in decisive):
+            for suspect in (suspect for name in touched(action) for suspect in objects.get(name, ())):
+                suspect.logged.setdefault(root.version, set()).add(body)
+            for suspect in objects.get((action.kind, action.id), ()):
+                suspect.of_id.add(body)
+    for number, suspect in sorted(suspects.items()):
+        if suspect.is_disproved(None if sure else first.get(number, -1)):
             yield number
+
+
+@dataclass(slots=True)
+class _Unverified:
+    """A definition without a digest, and what the log says was written: for an object of its name, by version, and for
+    one of its id, whatever it was called then."""
+
+    number: int
+    body: bytes
+    logged: dict[int, set[bytes]] = field(default_factory=dict)
+    of_id: set[bytes] = field(default_factory=set)
+
+    def is_disproved(self, by: int | None) -> bool:
+        """Whether it differs from what was written; `by` is the version whose log decides, if not all do."""
+        known = {body for bodies in self.logged.values() for body in bodies}
+        decisive = known if by is None else self.logged.get(by, set())
+        whole = known | self.of_id
+        cut = self.body not in whole and any(body.startswith(self.body) for body in whole)
+        return cut or (bool(decisive) and self.body not in decisive)
+
+
+def _by_object(
+    reader: ChainReader, unverified: dict[int, tuple[str, Kind, str]], keys: KeyCodec
+) -> dict[ObjectName | tuple[Kind, str], list[_Unverified]]:
+    """The definitions by the names of their objects, and by kind and id: what is cut still has its id."""
+    objects: dict[ObjectName | tuple[Kind, str], list[_Unverified]] = {}
+    paths = {path: number for number, (path, _, _) in unverified.items()}
+    for path, data in reader.files.read_many(paths):
+        _, kind, key = unverified[paths[path]]
+        if isinstance(data, bytes):
+            suspect = _Unverified(paths[path], _plain(kind, data))
+            objects.setdefault((kind, definitions.definition_id(kind, data)), []).append(suspect)
+            # a key that no object can have names nothing, and is told as such
+            if (name := keys.name(key)) is not None:
+                objects.setdefault(name, []).append(suspect)
+    return objects
 
 
 def disproved_catalogs(reader: ChainReader, versions: Sequence[int]) -> Iterator[str]:
@@ -123,7 +147,7 @@ def disproved_catalogs(reader: ChainReader, versions: Sequence[int]) -> Iterator
     state: CatalogDef | None = None
     told: set[str] = set()
     for found in reader.roots(versions):
-        actions = read_actions(found.data, found.path) if found.data is not None else None
+        actions = _told(found)
         if found.root is None or actions is None:
             state = None
             continue

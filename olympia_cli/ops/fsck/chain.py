@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from olympia_cli.errors import Damaged, PathMissing, StoreError
+from olympia_cli.catalog.exports import parse_record
+from olympia_cli.catalog.snapshot import EXPORT_PREFIX
+from olympia_cli.errors import Damaged, ExportNotFound, PathMissing, StoreError, VersionNotFound
 from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.node import Root, Sizes
 from olympia_cli.format.node_file import decode_root
-from olympia_cli.format.paths import (
-    JAVA_WIDTH,
-    WIDTH,
-    check_pointer,
-    parse_root_path,
-    root_path,
-)
+from olympia_cli.format.paths import JAVA_WIDTH, WIDTH, check_pointer, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.names import Kind
+from olympia_cli.names import Ago, AtExport, AtTime, AtVersion, Kind, Latest, Reference
 from olympia_cli.ops.fsck.findings import Finding, finding
 from olympia_cli.ops.walk.facts import look_at_definition
 from olympia_cli.ops.walk.files import Files, Place
@@ -59,7 +54,6 @@ class Chain:
     reference: CatalogDef | None = None
     reference_version: int | None = None
     sizes: Sizes | None = None
-    findings: list[Finding] = field(default_factory=list)
     ahead: dict[int, ChainRoot] = field(default_factory=dict)
     """Roots that were read before their turn."""
     catalogs: dict[str, CatalogFile] = field(default_factory=dict)
@@ -91,6 +85,36 @@ def list_versions(store: Store) -> tuple[list[int], int]:
     width = WIDTH if found[WIDTH] or not found[JAVA_WIDTH] else JAVA_WIDTH
     # beyond 32 bits no reader of ours can go, and no path can be made
     return sorted(version for version in found[width] if version < 2**WIDTH), width
+
+
+def wanted_root(chain: Chain, at: Reference | None, now: int) -> Callable[[ChainRoot], bool]:
+    """Whether a root fits a reference, in a catalog that perhaps nobody can open; of all that do the last is meant."""
+    if isinstance(at, AtTime | Ago):
+        millis = at.millis if isinstance(at, AtTime) else now - at.millis
+        return lambda root: root.root is not None and root.root.created_at_millis <= millis
+    if at is None:
+        version = chain.latest
+    elif isinstance(at, AtVersion):
+        version = at.version
+    elif isinstance(at, Latest):
+        version = chain.latest - at.back
+    elif isinstance(at, AtExport):
+        version = _exported(chain, at.name)
+    else:
+        version = chain.oldest if chain.oldest in chain.existing else chain.kept[0]
+    if not chain.oldest <= version <= chain.latest:
+        reason = f"there is no version {version}: they are {chain.oldest} to {chain.latest}"
+        raise VersionNotFound(reason, hint="see which versions there are in the log")
+    return lambda root: root.version == version
+
+
+def _exported(chain: Chain, name: str) -> int:
+    properties = chain.reference.properties if chain.reference is not None else {}
+    record = parse_record(name, "", properties.get(EXPORT_PREFIX + name))
+    if isinstance(record, str):
+        reason = f"{name[:60]!a} is neither a version reference nor the name of an export"
+        raise ExportNotFound(reason, hint="use a version, latest~1, a time, 2h, or an export's name")
+    return record.version
 
 
 class ChainReader:
@@ -158,23 +182,13 @@ class ChainReader:
             return
         spread = len(chain.existing) - 1
         sample = {chain.existing[spread * part // 4] for part in range(5)} | {found.version}
-        votes: Counter[tuple[str, Sizes]] = Counter()
-        agree: dict[tuple[str, Sizes], ChainRoot] = {}
-        for one in self._ahead(sorted(sample)):
-            definition = self._consistent(one)
+        agreeing: dict[tuple[str, Sizes], list[tuple[int, CatalogDef]]] = {}
+        for root in self._ahead(sorted(sample)):
+            definition = self._consistent(root)
             if definition is not None:
-                what = (definition.id, sizes_of(definition))
-                votes[what] += 1
-                agree[what] = one
-        most = max(votes.values())
-        newest = (definition := self._consistent(found)) is not None and votes[
-            definition.id, sizes_of(definition)
-        ] == most
-        if not newest:
-            winner = max((what for what in votes if votes[what] == most), key=lambda what: agree[what].version)
-            found = agree[winner]
-        chain.reference, chain.reference_version = self._consistent(found), found.version
-        assert chain.reference is not None
+                agreeing.setdefault((definition.id, sizes_of(definition)), []).append((root.version, definition))
+        most = max(agreeing.values(), key=lambda roots: (len(roots), roots[-1][0]))
+        chain.reference_version, chain.reference = most[-1]
         chain.sizes = sizes_of(chain.reference)
 
     def _newest_readable(self) -> ChainRoot | None:

@@ -7,26 +7,39 @@ read once, however many versions share it; only what damage hits is read again, 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from olympia_cli.catalog.clock import Clock, SystemClock
-from olympia_cli.errors import OlympiaError
-from olympia_cli.names import Reference, time_text
+from olympia_cli.errors import OlympiaError, VersionNotFound
+from olympia_cli.format.paths import LATEST, OLDEST
+from olympia_cli.names import Ago, AtTime, Reference, time_text
+from olympia_cli.ops.fsck.actions import read_actions
+from olympia_cli.ops.fsck.chain import list_versions, wanted_root
 from olympia_cli.ops.fsck.data import DataChecks
-from olympia_cli.ops.fsck.examined import Engine
-from olympia_cli.ops.fsck.findings import Finding, Severity, describe_finding
+from olympia_cli.ops.fsck.examined import FULL, HINTS, STRUCTURE, Engine, Examined, new_examined
+from olympia_cli.ops.fsck.findings import Finding, Severity, describe_finding, finding
+from olympia_cli.ops.fsck.hints import SALVAGE, check_gaps, check_latest, no_version, open_chain, read_hint
+from olympia_cli.ops.fsck.holders import Held, Holder, exports, transactions
 from olympia_cli.ops.fsck.local import LocalEngine
-from olympia_cli.ops.fsck.run import Run
+from olympia_cli.ops.fsck.meanwhile import still_so
+from olympia_cli.ops.fsck.roots import RootChecks
+from olympia_cli.ops.fsck.sound import compare_with_log, look_back
+from olympia_cli.ops.fsck.verdict import Verdict
 from olympia_cli.ops.fsck.verified import Verified
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.files import Files, failures_pass
+from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.storage.protocol import Store
 
 LAST_FSCK = "ops/last-fsck.json"
+LOOK_BACK = 512
+"""How many older versions are looked at for a sound one when the latest is not."""
+
+_COUNTS = ("versions", "roots", "nodes", "definitions", "actions", "transactions", "exports", "data_files", "skipped")
 
 
 class Level(StrEnum):
@@ -36,6 +49,24 @@ class Level(StrEnum):
     STRUCTURE = "structure"
     FULL = "full"
     DATA = "data"
+
+
+@dataclass(frozen=True, slots=True)
+class FsckRequest:
+    """How deep to look, and at what: the latest version, the one that `at` means, or all of them.
+
+    `verified` and `max_duration`, in seconds, are for the engine of this process alone; `data` looks at the data of
+    tables where that engine does it.
+    """
+
+    level: Level = Level.STRUCTURE
+    at: Reference | None = None
+    all_versions: bool = False
+    clock: Clock | None = None
+    verified: Verified | None = None
+    max_duration: float | None = None
+    data: DataChecks | None = None
+    progress: Progress = SILENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,35 +106,24 @@ def fsck(
     progress: Progress = SILENT,
     engine: Engine | None = None,
 ) -> Report:
-    """Check a catalog: the latest version, the one that `at` means, or all of them. `engine` reads the many files; this
-    process if none is given.
+    """Check a catalog; see FsckRequest. `engine` reads the many files; this process if none is given.
 
     CatalogNotFound when there is nothing of a catalog at all; VersionNotFound when `at` means no version. The store's
     own failure passes when it is not about single files.
     """
-    clock = clock if clock is not None else SystemClock()
-    run = Run(
-        Files(store, _timer(clock, max_duration), progress),
-        engine if engine is not None else LocalEngine(data),
-        depth=list(Level).index(level),
-        at=at,
-        all_versions=all_versions,
-        now=clock.now_millis(),
-        verified=verified,
-    )
+    return check(store, FsckRequest(level, at, all_versions, clock, verified, max_duration, data, progress), engine)
+
+
+def check(store: Store, request: FsckRequest, engine: Engine | None = None) -> Report:
+    """As `fsck`, by a request."""
+    clock = request.clock if request.clock is not None else SystemClock()
+    files = Files(store, _timer(clock, request.max_duration), request.progress)
+    engine = engine if engine is not None else LocalEngine(request.data)
     with failures_pass():
-        found = run.run()
-    if verified is not None:
-        verified.save()
-    return Report(
-        level,
-        found.checked,
-        tuple(found.findings),
-        found.last_sound,
-        found.complete,
-        found.version,
-        found.read_only,
-    )
+        report = _Run(files, engine, request, clock.now_millis()).run()
+    if request.verified is not None:
+        request.verified.save()
+    return report
 
 
 def _timer(clock: Clock, seconds: float | None) -> Callable[[], bool]:
@@ -111,6 +131,116 @@ def _timer(clock: Clock, seconds: float | None) -> Callable[[], bool]:
         return lambda: False
     end = clock.elapsed_millis() + seconds * 1000
     return lambda: clock.elapsed_millis() >= end
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    files: Files
+    engine: Engine
+    request: FsckRequest
+    now: int
+
+    @property
+    def depth(self) -> int:
+        return list(Level).index(self.request.level)
+
+    def run(self) -> Report:
+        """1 hints and names; 2 roots as a chain, and the trees below those asked for; 3 what else holds files;
+        4 a listing; 5 the verdict on versions
+        """
+        files, store, all_versions = self.files, self.files.store, self.request.all_versions
+        latest, oldest = read_hint(files, LATEST), read_hint(files, OLDEST)
+        existing, width = list_versions(store)
+        if not existing:
+            checked = {**dict.fromkeys(_COUNTS, 0), "bytes": files.bytes}
+            return Report(self.request.level, checked, (no_version(store),), None, True)
+        chain, findings = open_chain(files, existing, width, oldest)
+        findings = [*check_latest(files, latest, chain.latest), *findings, *check_gaps(store, chain)]
+        verified = self.request.verified if self.depth >= FULL else None
+        if verified is not None and chain.reference is not None:
+            verified.open(chain.reference.id, store.uri)
+        examined = new_examined(files, chain, self.depth, verified)
+        examined.findings += findings
+        held: list[Held] = []
+        versions = self._examine(examined, held)
+        for holder in (holder for one in held for holder in one.holders):
+            examined.findings += _check_holder(examined, holder)
+        compare_with_log(examined, all_versions)
+        listing = None
+        if self.depth >= FULL and all_versions and not files.out_of_time:
+            listing = self.engine.list_files(examined, frozenset().union(*(one.saved for one in held)))
+        verdict = Verdict(examined, versions)
+        if self.depth >= STRUCTURE and not all_versions and versions == [chain.latest]:
+            examined, verdict = look_back(self.engine, examined, verdict, LOOK_BACK)
+        findings = verdict.findings(objects=True)
+        if listing is not None:
+            findings += listing.findings(verdict.hides_files)
+        findings = verdict.with_hints(still_so(files, chain, findings, self.now, all_versions))
+        return Report(
+            self.request.level,
+            _checked(examined, held),
+            tuple(findings),
+            verdict.last_sound(findings),
+            not files.stopped,
+            versions[-1] if versions else None,
+            chain.java,
+        )
+
+    def _examine(self, examined: Examined, held: list[Held]) -> list[int]:
+        chain, files, at, all_versions = examined.chain, examined.files, self.request.at, self.request.all_versions
+
+        def holders() -> list[Holder]:
+            if self.depth >= STRUCTURE and all_versions and not files.out_of_time:
+                held.extend(self._find_holders(examined))
+            return [holder for one in held for holder in one.holders]
+
+        wanted = None if all_versions else wanted_root(chain, at, self.now)
+        versions = self.engine.examine(examined, chain.kept, wanted, holders)
+        if not versions and isinstance(at, AtTime | Ago) and not files.out_of_time:
+            # a version in a gap is damage that is told already
+            raise VersionNotFound("every version was created after that time", hint="choose a later time")
+        if self.depth == HINTS and examined.notes.newest is not None:
+            RootChecks(examined.reader, examined.notes, actions=False).check_catalogs([examined.notes.newest])
+        if not examined.notes.readable and not files.out_of_time:
+            examined.findings.append(finding("F103", "vn/", "no version can be read", hint=SALVAGE))
+        return versions
+
+    def _find_holders(self, examined: Examined) -> list[Held]:
+        """Transactions and exports; what is wrong with those whose roots are not whole is told."""
+        chain, files = examined.chain, examined.files
+        held = [Held((), (), 0) if chain.java else transactions(files, set(chain.existing), self.now)]
+        if chain.reference is not None:
+            held.append(exports(files, chain.reference, chain.path(chain.reference_version or 0), self.now))
+        for one in held:
+            examined.findings += one.findings
+        return held
+
+
+def _check_holder(examined: Examined, holder: Holder) -> list[Finding]:
+    findings = []
+    catalog = examined.reader.catalog(holder.root.catalog_def)
+    if catalog.flaw is not None and holder.root.catalog_def not in examined.notes.bad_catalogs:
+        findings.append(finding(holder.code, holder.root.catalog_def, f"{holder.who}: {catalog.flaw.reason}"))
+    if examined.depth >= FULL and isinstance(flaw := read_actions(holder.data, holder.path), Flaw):
+        findings.append(finding(holder.code, holder.path, f"{holder.who}: {flaw.reason}"))
+    return findings
+
+
+def _checked(examined: Examined, held: Sequence[Held]) -> dict[str, int]:
+    definitions, notes = examined.definitions, examined.notes
+    counts = [one.count for one in held]
+    return {
+        "versions": len(examined.roots) if examined.depth >= STRUCTURE else notes.read,
+        "roots": notes.read,
+        "nodes": examined.graph.read_count,
+        "definitions": (definitions.read_count if definitions is not None else 0) + len(examined.chain.catalogs),
+        "actions": notes.actions,
+        "transactions": counts[0] if counts else 0,
+        "exports": counts[1] if len(counts) > 1 else 0,
+        "data_files": examined.data_files,
+        "skipped": definitions.skipped if definitions is not None else 0,
+        "bytes": examined.files.bytes,
+    }
 
 
 def describe_report(report: Report) -> dict[str, Any]:

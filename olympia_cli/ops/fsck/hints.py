@@ -12,7 +12,7 @@ from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
 from olympia_cli.catalog.versions import parse_hint
 from olympia_cli.errors import CatalogNotFound, PathMissing
 from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind
-from olympia_cli.ops.fsck.chain import Chain
+from olympia_cli.ops.fsck.chain import Chain, ChainReader
 from olympia_cli.ops.fsck.findings import Finding, finding
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.storage.protocol import Store
@@ -63,7 +63,14 @@ def check_latest(files: Files, hint: bytes | None, latest: int) -> Iterator[Find
         yield finding("F114", LATEST, reason, hint=REPAIR)
 
 
-def settle_oldest(chain: Chain, hint: bytes | None) -> Iterator[Finding]:
+def open_chain(files: Files, versions: list[int], width: int, hint: bytes | None) -> tuple[Chain, list[Finding]]:
+    """The versions as a chain: what the catalog is, and which of them count. `hint` is what vn/oldest holds."""
+    chain = Chain(versions, width)
+    ChainReader(files, chain).find_reference()
+    return chain, list(_settle_oldest(chain, hint))
+
+
+def _settle_oldest(chain: Chain, hint: bytes | None) -> Iterator[Finding]:
     """Decide which version is the oldest that counts: the catalog says it where an expire has run, else the hint."""
     said = None if hint is None else parse_hint(hint)
     if hint is not None and said is None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
 from olympia_cli.catalog.exports import parse_record
 from olympia_cli.catalog.snapshot import EXPORT_PREFIX
-from olympia_cli.errors import Damaged
-from olympia_cli.format.actions import decode_action
 from olympia_cli.format.definitions import Digest, check_digest
 from olympia_cli.format.node import Root
-from olympia_cli.format.node_file import decode_action_rows, decode_root
+from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import (
     check_pointer,
     parse_root_path,
@@ -62,55 +61,58 @@ def transactions(files: Files, existing: set[int], now: int) -> Held:
         elif parsed is not None:
             alone.add(parsed[0])
     alone -= set(saves)
-    holders: list[Holder] = []
-    findings: list[Finding] = []
     # another program may have written the file without a number alone; one that is no transaction is an orphan
     ids = [*sorted(saves), *sorted(alone)]
     paths = [transaction_save_path(id, max(saves[id])) if id in saves else transaction_path(id) for id in ids]
+    looked: list[Holder | Finding] = []
     for id, (path, data) in zip(ids, files.read_many(paths), strict=True):
         definition = _parse(data, path)
         if id in alone and (isinstance(definition, str) or definition.id != id):
             alone.discard(id)
-            continue
-        if isinstance(definition, str):
-            earlier = [transaction_save_path(id, save) for save in sorted(saves[id])[:-1]]
-            if _over(files, [transaction_path(id), *reversed(earlier[-8:])], now):
-                findings.append(finding("F907", path, f"the transaction {id} is past its end, and {definition}"))
-            else:
-                findings.append(finding("F501", path, f"the transaction {id}: {definition}", hint=f"txn abort {id}"))
-            continue
-        if definition.id != id:
-            reason = f"it is of the transaction {definition.id[:60]!a}"
-            findings.append(finding("F501", path, f"the transaction {id}: {reason}", hint=f"txn abort {id}"))
-            continue
-        running = definition.running_root_node_file_path
-        if not running or parse_root_path(running) is not None:
-            continue  # aborted or committed: nothing depends on it any more
-        if now > definition.expire_at_millis:
-            findings.append(finding("F907", path, f"the transaction {id} is past its end", hint=f"txn abort {id}"))
-            continue
-        began = parse_root_path(definition.beginning_root_node_file_path)
-        # it may have begun at a version that was committed since the listing
-        if began is None or (
-            began not in existing and not files.store.exists(definition.beginning_root_node_file_path)
-        ):
-            shown = definition.beginning_root_node_file_path[:100]
-            where = f"version {began}" if began is not None else ascii(shown)
-            reason = f"the transaction {id} began at {where}, which does not exist"
-            findings.append(finding("F502", path, reason, hint=f"txn abort {id}"))
-        found = _root(files, running, path, f"the transaction {id}", "F502", f"txn abort {id}")
-        if isinstance(found, Finding):
-            findings.append(found)
+        elif isinstance(definition, str):
+            looked.append(_unreadable(files, id, path, saves[id], definition, now))
         else:
-            holders.append(found)
+            looked += _transaction(files, id, path, definition, existing, now)
     saved = alone.union(saves)
-    return Held(tuple(holders), tuple(findings), len(saved), frozenset(saved))
+    return _held(looked, len(saved), frozenset(saved))
+
+
+def _held(looked: Sequence[Holder | Finding], count: int, saved: frozenset[str] = frozenset()) -> Held:
+    holders = tuple(holder for holder in looked if isinstance(holder, Holder))
+    return Held(holders, tuple(finding for finding in looked if isinstance(finding, Finding)), count, saved)
+
+
+def _unreadable(files: Files, id: str, path: str, saves: list[int], reason: str, now: int) -> Finding:
+    earlier = [transaction_save_path(id, save) for save in sorted(saves)[:-1]]
+    if _over(files, [transaction_path(id), *reversed(earlier[-8:])], now):
+        return finding("F907", path, f"the transaction {id} is past its end, and {reason}")
+    return finding("F501", path, f"the transaction {id}: {reason}", hint=f"txn abort {id}")
+
+
+def _transaction(
+    files: Files, id: str, path: str, definition: DistributedTransactionDef, existing: set[int], now: int
+) -> Iterator[Holder | Finding]:
+    abort, beginning = f"txn abort {id}", definition.beginning_root_node_file_path
+    running, began = definition.running_root_node_file_path, parse_root_path(beginning)
+    if definition.id != id:
+        reason = f"it is of the transaction {definition.id[:60]!a}"
+        yield finding("F501", path, f"the transaction {id}: {reason}", hint=abort)
+    elif not running or parse_root_path(running) is not None:
+        return  # aborted or committed: nothing depends on it any more
+    elif now > definition.expire_at_millis:
+        yield finding("F907", path, f"the transaction {id} is past its end", hint=abort)
+    else:
+        # it may have begun at a version that was committed since the listing
+        if began is None or (began not in existing and not files.store.exists(beginning)):
+            where = f"version {began}" if began is not None else ascii(beginning[:100])
+            reason = f"the transaction {id} began at {where}, which does not exist"
+            yield finding("F502", path, reason, hint=abort)
+        yield _root(files, running, path, f"the transaction {id}", "F502", abort)
 
 
 def exports(files: Files, catalog: CatalogDef, holder: str, now: int) -> Held:
     """The exports that the catalog records. Those that share files pin them until they expire."""
-    holders: list[Holder] = []
-    findings: list[Finding] = []
+    looked: list[Holder | Finding] = []
     names = set(catalog.exported_snapshots)
     recorded = {key.removeprefix(EXPORT_PREFIX) for key in catalog.properties if key.startswith(EXPORT_PREFIX)}
     for name in sorted(names | recorded):
@@ -121,16 +123,12 @@ def exports(files: Files, catalog: CatalogDef, holder: str, now: int) -> Held:
             record = f"has the mode {record.mode[:40]!a}"
         drop = f"export drop {shlex.quote(name)}"
         if name not in names:
-            findings.append(finding("F504", holder, f"the export {name!a} has a record and no location", hint=drop))
+            looked.append(finding("F504", holder, f"the export {name!a} has a record and no location", hint=drop))
         elif isinstance(record, str):
-            findings.append(finding("F504", holder, f"the record of the export {name!a} {record}", hint=drop))
+            looked.append(finding("F504", holder, f"the record of the export {name!a} {record}", hint=drop))
         elif record.pin is not None and not record.expired(now):
-            found = _root(files, record.pin, holder, f"the export {name}", "F503", drop)
-            if isinstance(found, Finding):
-                findings.append(found)
-            else:
-                holders.append(found)
-    return Held(tuple(holders), tuple(findings), len(names | recorded))
+            looked.append(_root(files, record.pin, holder, f"the export {name}", "F503", drop))
+    return _held(looked, len(names | recorded))
 
 
 def _root(files: Files, path: str, holder: str, who: str, code: str, hint: str) -> Holder | Finding:
@@ -170,17 +168,3 @@ def _over(files: Files, paths: list[str], now: int) -> bool:
         if not isinstance(found, str):
             return now > found.expire_at_millis
     return False
-
-
-def check_actions(data: bytes, path: str) -> tuple[int, str]:
-    """How many action rows a root has, and what is wrong with the first that is not sound."""
-    try:
-        rows = decode_action_rows(data, path)
-        for key, value in rows:
-            decode_action(key, value, path)
-    except Damaged as error:
-        return 0, error.reason
-    except Exception as error:
-        # what a decoder stumbles over is damage, whatever it says
-        return 0, f"its action rows cannot be read: {type(error).__name__}"
-    return len(rows), ""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from olympia_cli.ops.fsck.chain import Chain, ChainReader, list_versions
+from olympia_cli.ops.fsck.chain import Chain, list_versions
 from olympia_cli.ops.fsck.findings import Finding, Severity
-from olympia_cli.ops.fsck.hints import settle_oldest
+from olympia_cli.ops.fsck.hints import open_chain
 from olympia_cli.ops.fsck.holders import exports, transactions
 from olympia_cli.ops.fsck.versions import without
 from olympia_cli.ops.walk.files import Files
@@ -32,11 +32,7 @@ def _look_again(files: Files, chain: Chain) -> Chain:
     existing, width = list_versions(files.store)
     if not existing or existing[-1] <= chain.latest:
         return chain
-    later = Chain(existing, width)
-    ChainReader(files, later).find_reference()
-    for _ in settle_oldest(later, None):
-        pass
-    return later
+    return open_chain(files, existing, width, None)[0]
 
 
 def _kept(found: Finding, chain: Chain, oldest: int) -> Finding | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from olympia_cli.errors import Damaged, InvalidName
+from olympia_cli.errors import InvalidName
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.names import ObjectName
@@ -14,6 +14,7 @@ from olympia_cli.ops.fsck.graph import NOWHERE, Graph, read_node
 from olympia_cli.ops.fsck.versions import Ranges, inside
 from olympia_cli.ops.walk.descend import descend
 from olympia_cli.ops.walk.files import Files
+from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.ops.walk.remains import remains_of_node
 from olympia_cli.tree.load import bounds
 
@@ -89,8 +90,8 @@ class Objects:
         for version in versions:
             path = self._root_path(version)
             data = self._files.read(path)
-            actions = read_actions(data, path) if isinstance(data, bytes) else None
-            objects = follow_names(objects, actions or ())
+            actions = read_actions(data, path) if isinstance(data, bytes) else ()
+            objects = follow_names(objects, () if isinstance(actions, Flaw) else actions)
         return {name for name in objects if _between(self._key(name), low, high)}
 
     def _key(self, name: ObjectName) -> str:
@@ -136,10 +137,7 @@ class Objects:
         return sorted(number for level in levels for number in level)
 
     def name(self, key: str) -> ObjectName | None:
-        try:
-            return self._keys.decode(key, "") if self._keys is not None else None
-        except Damaged:
-            return None
+        return self._keys.name(key) if self._keys is not None else None
 
     def _named(self, keys: Iterable[str]) -> tuple[ObjectName, ...]:
         return tuple(name for key in keys if (name := self.name(key)) is not None)

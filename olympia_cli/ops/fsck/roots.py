@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 
 from olympia_cli.format.node import EMPTY, Node
 from olympia_cli.format.node_file import DIGEST_KEY
+from olympia_cli.ops.fsck.actions import read_actions
 from olympia_cli.ops.fsck.chain import ChainReader, ChainRoot, check_catalog, check_root, check_times
 from olympia_cli.ops.fsck.findings import Finding, finding
-from olympia_cli.ops.fsck.holders import check_actions
+from olympia_cli.ops.walk.flaws import Flaw
 
 
 @dataclass(slots=True)
@@ -99,8 +100,9 @@ class RootChecks:
             notes.findings += check_catalog(self._reader.chain, one, catalog)
 
     def _check_actions(self, data: bytes, path: str, version: int) -> None:
-        count, reason = check_actions(data, path)
-        self.notes.actions += count
-        if reason:
-            message = f"the log of version {version}: {reason}"
+        actions = read_actions(data, path)
+        if isinstance(actions, Flaw):
+            message = f"the log of version {version}: {actions.reason}"
             self.notes.findings.append(finding("F401", path, message, versions=[(version, version)]))
+        else:
+            self.notes.actions += len(actions)

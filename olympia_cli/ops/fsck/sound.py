@@ -1,4 +1,4 @@
-"""Which versions no error hits: fsck tells the newest of them, and a repair goes back to it."""
+"""Which versions are whole: the one that is copied, or the newest that no error hits, which a repair goes back to."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from olympia_cli.catalog.quarantine import purged_before
 from olympia_cli.format.paths import OLDEST, WIDTH
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.actions import disproved, disproved_catalogs
-from olympia_cli.ops.fsck.chain import ROOTS_AT_ONCE, CatalogFile, Chain, ChainReader
+from olympia_cli.ops.fsck.chain import ROOTS_AT_ONCE, CatalogFile, Chain
 from olympia_cli.ops.fsck.definitions import BadDefinition
-from olympia_cli.ops.fsck.examined import FULL, Engine, Examined, new_examined
+from olympia_cli.ops.fsck.examined import FULL, Engine, Examined, Lost, OutOfPlace, new_examined
 from olympia_cli.ops.fsck.findings import Finding, Severity
-from olympia_cli.ops.fsck.hints import read_hint, settle_oldest
+from olympia_cli.ops.fsck.hints import open_chain, read_hint
 from olympia_cli.ops.fsck.local import LocalEngine
 from olympia_cli.ops.fsck.verdict import Verdict
 from olympia_cli.ops.fsck.versions import Radius, inside
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.ops.walk.flaws import Flaw
+
+TRIES = 3
+"""So often is an engine asked once more that lost what it kept."""
 
 _DISPROVED = "has no digest, and is not what the log says was written"
 
@@ -25,15 +28,42 @@ Disproof = tuple[Kind, str, Flaw]
 """A definition that can be read, and is not what was written: its kind, its path, and the words for it."""
 
 
+def examine_version(files: Files, chain: Chain, version: int, engine: Engine) -> tuple[Examined, Verdict]:
+    """All that a version reaches, read and judged; the chain says what the catalog is and which logs there are."""
+    with files:
+        examined = _examined(files, chain, version, engine, TRIES)
+    compare_with_log(examined)
+    return examined, Verdict(examined, [version])
+
+
+def _examined(files: Files, chain: Chain, version: int, engine: Engine, tries: int) -> Examined:
+    examined, catalogs = new_examined(files, chain, FULL), dict(chain.catalogs)
+    try:
+        engine.examine(examined, [version], None, tuple)
+        return examined
+    except OutOfPlace:
+        engine = LocalEngine()
+    except Lost as lost:
+        if not tries:
+            raise lost.error from None
+    files.forget()
+    chain.catalogs = catalogs
+    return _examined(files, chain, version, engine, tries - 1)
+
+
+def errors_of(verdict: Verdict, *, objects: bool = False) -> list[Finding]:
+    """What makes a version damaged, the most important first; nothing when it is whole."""
+    findings = verdict.with_hints(verdict.findings(objects=objects))
+    return [finding for finding in findings if finding.severity is Severity.ERROR]
+
+
 class LatestVersion:
     """The verdict on the latest version and all that it reaches; on older ones when somebody asks."""
 
     def __init__(self, files: Files, versions: Sequence[int]) -> None:
         """`versions` are all that have a root."""
-        self.chain = chain = Chain(list(versions), WIDTH)
-        ChainReader(files, chain).find_reference()
-        for _ in settle_oldest(chain, read_hint(files, OLDEST)):
-            pass
+        self.chain, _ = open_chain(files, list(versions), WIDTH, read_hint(files, OLDEST))
+        chain = self.chain
         self._engine = LocalEngine()
         self._examined = new_examined(files, chain, FULL)
         self._engine.examine(self._examined, chain.kept, lambda root: root.version == chain.latest, tuple)

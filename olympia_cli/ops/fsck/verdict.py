@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from olympia_cli.format.paths import FileKind, file_kind
@@ -108,20 +109,32 @@ class Verdict:
         return groups
 
     def _nodes(self, objects: bool) -> Iterator[Finding]:
-        counts: dict[str, int] = {}
-        rest: dict[str, set[int]] = {}
-        for (code, path), group in sorted(self._groups.items()):
-            counts[code] = counts.get(code, 0) + 1
+        def explain(path: str, nodes: set[int], few: bool) -> Hit:
+            versions, kept = self._radius.versions(nodes), self._examined.chain.kept
+            return self._objects.of_node(path, versions, kept) if objects and few else Hit()
+
+        files = ((code, path, group.reason, group.nodes) for (code, path), group in sorted(self._groups.items()))
+        return self._file_by_file(files, {}, explain)
+
+    def _file_by_file(
+        self,
+        files: Iterable[tuple[str, str, str, set[int]]],
+        rest: dict[str, tuple[int, set[int]]],
+        explain: Callable[[str, set[int], bool], Hit],
+    ) -> Iterator[Finding]:
+        """A finding for each file, given by code, path, reason and the nodes that it hits, and one for the `rest` of a
+        code. What it hits besides is explained, in full for the first few."""
+        counts: Counter[str] = Counter()
+        for code, path, reason, nodes in files:
+            counts[code] += 1
             if counts[code] > MOST_FINDINGS:
-                rest.setdefault(code, set()).update(group.nodes)
+                count, known = rest.get(code, (0, set()))
+                rest[code] = (count + 1, known | nodes)
                 continue
-            versions = self._radius.versions(group.nodes)
-            hit = Hit()
-            if objects and counts[code] <= MOST_EXPLAINED:
-                hit = self._objects.of_node(path, versions, self._examined.chain.kept)
-            yield self._finding(code, path, group.reason, group.nodes, hit)
-        for code, nodes in rest.items():
-            yield self._finding(code, "", f"{counts[code] - MOST_FINDINGS:,} files more like these", nodes, Hit())
+            hit = explain(path, nodes, counts[code] <= MOST_EXPLAINED)
+            yield self._finding(code, path, reason, nodes, hit)
+        for code, (count, nodes) in rest.items():
+            yield self._finding(code, "", f"{count:,} files more like these", nodes, Hit())
 
     def _finding(self, code: str, path: str, reason: str, nodes: Iterable[int], hit: Hit) -> Finding:
         """A finding for versions, or for what else holds the nodes when no version does."""
@@ -150,26 +163,17 @@ class Verdict:
         definitions = self._examined.definitions
         if definitions is None:
             return
-        counts: dict[str, int] = {}
-        rest = {code: (count, set(nodes)) for code, (count, nodes) in definitions.more_bad.items()}
-        for number, bad in sorted(definitions.bad.items(), key=lambda one: one[1].path):
-            code = bad.flaw.code
-            if code == "F301" and number in definitions.doubtful:
-                continue
-            counts[code] = counts.get(code, 0) + 1
-            nodes = self._holders.get(number, [])
-            if counts[code] > MOST_FINDINGS:
-                count, known = rest.get(code, (0, set()))
-                known.update(nodes)
-                rest[code] = (count + 1, known)
-                continue
-            hit = Hit()
-            if objects:
-                few = MOST_HOLDERS if counts[code] <= MOST_EXPLAINED else 1
-                hit = self._objects.of_definition(bad.path, nodes, few)
-            yield self._finding(code, bad.path, bad.flaw.reason, nodes, hit)
-        for code, (count, held) in rest.items():
-            yield self._finding(code, "", f"{count:,} files more like these", held, Hit())
+
+        def explain(path: str, nodes: set[int], few: bool) -> Hit:
+            most = MOST_HOLDERS if few else 1
+            return self._objects.of_definition(path, nodes, most) if objects else Hit()
+
+        files = (
+            (bad.flaw.code, bad.path, bad.flaw.reason, set(self._holders.get(number, ())))
+            for number, bad in sorted(definitions.bad.items(), key=lambda item: item[1].path)
+            if bad.flaw.code != "F301" or number not in definitions.doubtful
+        )
+        yield from self._file_by_file(files, dict(definitions.more_bad), explain)
 
     def _catalogs(self) -> Iterator[Finding]:
         for path, versions in self._examined.notes.bad_catalogs.items():

@@ -105,7 +105,7 @@ def brief_for(
     place: FilesPlace, rules: NodeRules, chain: Chain, versions: Sequence[int], *, actions: bool, texts: bool
 ) -> TaskBrief:
     # the versions themselves go as ranges, and what was read before its turn is read again
-    bare = replace(chain, existing=[], findings=[], ahead={}, catalogs={})
+    bare = replace(chain, existing=[], ahead={}, catalogs={})
     return TaskBrief(place, rules, chain.width, ranges(versions), pickle.dumps(bare), actions, texts)
 
 
