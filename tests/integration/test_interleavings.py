@@ -651,7 +651,8 @@ def _purge_that_lists_late(stage: Stage) -> None:
     now = stage.clock.now_millis()
     for file in list(stage.store.list()):
         old = now - file.modified_at_millis >= FLOORS.grace_millis
-        if file_kind(file.path) in (FileKind.NODE, FileKind.DEFINITION) and old and not planner.is_live(file.path):
+        needed = any(planner.needed([file.path]))
+        if file_kind(file.path) in (FileKind.NODE, FileKind.DEFINITION) and old and not needed:
             stage.store.delete_many([file.path])
 
 

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Protocol
 
 from olympia_cli.format.paths import FileKind, parse_root_path
-from olympia_cli.ops.expire.manifest import Doomed, Manifest, check_deletable
+from olympia_cli.ops.expire.manifest import DELETABLE, Doomed, Manifest, check_deletable
 from olympia_cli.ops.progress import Progress
 from olympia_cli.storage.protocol import Store
 
@@ -31,14 +31,8 @@ class GoingTotals:
 
     def describe(self) -> dict[str, int]:
         """How many files of each kind, under plural names."""
-        return {_plural(kind): self.kinds.get(kind.value, 0) for kind in _KINDS}
-
-
-_KINDS = (FileKind.ROOT, FileKind.NODE, FileKind.DEFINITION, FileKind.TRANSACTION, FileKind.TEMPORARY)
-
-
-def _plural(kind: FileKind) -> str:
-    return "temporaries" if kind is FileKind.TEMPORARY else kind.value + "s"
+        plurals = {kind.value: f"{kind.value}s" for kind in DELETABLE} | {FileKind.TEMPORARY.value: "temporaries"}
+        return {plural: self.kinds.get(kind, 0) for kind, plural in plurals.items()}
 
 
 class Going(Protocol):

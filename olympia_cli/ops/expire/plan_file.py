@@ -119,7 +119,7 @@ def recompute(planner: Planner, planned: Planned) -> ExpirePlan:
 
 def _still(planner: Planner, planned: Sequence[str], today: Iterable[Doomed]) -> Listed:
     wanted, today = set(planned), list(today)
-    kept = next((path for path in wanted.difference(file.path for file in today) if planner.is_live(path)), None)
+    kept = next(planner.needed(wanted.difference(file.path for file in today)), None)
     if kept is not None:
         raise Refused(f"{kept} was to go and would now be kept", hint=MOVED)
     return Listed(file for file in today if file.path in wanted)

@@ -29,33 +29,33 @@ class PolicyOutcome:
     bytes: int
 
 
-def simulate(planner: Planner, asked: Policy) -> list[PolicyOutcome]:
+def simulate(planner: Planner, own: Policy) -> list[PolicyOutcome]:
     """What the policy that was asked for would free, and what others would, each with the catalog's other limit."""
     definition, now = planner.definition, planner.now
-    policies = [("as asked", asked)]
+    policies = [("as asked", own)]
     for age in AGES:
         # one below a transaction's lifetime would be refused
         with suppress(Refused):
-            policy = read_policy(definition, now, older_than=age, offline=asked.offline)
+            policy = read_policy(definition, now, older_than=age, offline=own.offline)
             policies.append((f"--older-than {age}", policy))
     for number in KEEP_LAST:
-        policy = read_policy(definition, now, keep_last=number, offline=asked.offline)
+        policy = read_policy(definition, now, keep_last=number, offline=own.offline)
         policies.append((f"--keep-last {number}", policy))
     oldest = planner.oldest_kept([policy for _, policy in policies])
     known = KnownFiles(planner.reach)
     known.read_manifests(planner, planner.sweep_at_rest(planner.oldest))
-    listed = [file for file in planner.store.list() if file_kind(file.path) in _BY_POLICY]
-    freed: dict[int, list[int]] = {}
-    # what fewer versions reach is part of what more versions reach, so each file is read once
+    going = [file for file in planner.store.list() if file_kind(file.path) in _BY_POLICY]
+    freed: dict[int, tuple[int, int]] = {}
+    # what more versions leave is part of what fewer versions leave: a file is read once, and counted until it stays
     for version in sorted(set(oldest), reverse=True):
         if freed:
             follow_resting(planner, range(version, min(freed)))
         else:
             follow_kept(planner, Versions(planner.head, version).kept())
-        sweep = planner.sweep_at_rest(version)
-        facts = ((file.size, known.of(file.path, file.modified_at_millis)) for file in listed)
-        freed[version] = [size for size, file in facts if sweep.fate(file) is FileFate.QUARANTINED]
+        fate = planner.sweep_at_rest(version).fate
+        going = [file for file in going if fate(known.of(file.path, file.modified_at_millis)) is FileFate.QUARANTINED]
+        freed[version] = len(going), sum(file.size for file in going)
     return [
-        PolicyOutcome(name, version, version - planner.oldest, len(freed[version]), sum(freed[version]))
+        PolicyOutcome(name, version, version - planner.oldest, *freed[version])
         for (name, _), version in zip(policies, oldest, strict=True)
     ]
