@@ -40,13 +40,13 @@ def exported_root(snapshot: Snapshot, note: Note) -> bytes:
     return encode_root(root, decode_action_rows(file.data, file.path))
 
 
-def same_root(one: bytes, other: bytes, path: str) -> bool:
+def same_root(ours: bytes, theirs: bytes, path: str) -> bool:
     """Whether two files hold the same root, whatever the Arrow library made of it."""
-    if one == other:
+    if ours == theirs:
         return True
     try:
-        rows = [decode_action_rows(data, path) for data in (one, other)]
-        return decode_root(one, path) == decode_root(other, path) and rows[0] == rows[1]
+        rows = [decode_action_rows(data, path) for data in (ours, theirs)]
+        return decode_root(ours, path) == decode_root(theirs, path) and rows[0] == rows[1]
     except Damaged:
         return False
 
@@ -54,9 +54,9 @@ def same_root(one: bytes, other: bytes, path: str) -> bool:
 def check_alone(dest: Store, version: int) -> None:
     """Raise unless the destination has no versions before this one: another process would have made them."""
     for file in dest.list("vn/"):
-        found = parse_root_path(file.path)
-        if found is not None and found < version:
+        earlier = parse_root_path(file.path)
+        if earlier is not None and earlier < version:
             raise PathTaken(
-                f"another process wrote version {found} to {dest.uri} meanwhile",
+                f"another process wrote version {earlier} to {dest.uri} meanwhile",
                 hint="nothing was recorded; export to a place of its own",
             )

@@ -32,15 +32,9 @@ from olympia_cli.format.actions import Action
 from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, WIDTH, new_definition_path, new_node_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.names import Kind, Reference, check_export_name, time_text
-from olympia_cli.ops.export.copy import (
-    check_alone,
-    exported_root,
-    own_definition,
-    own_definition_file,
-    same_root,
-)
+from olympia_cli.ops.export.copy import check_alone, exported_root, own_definition, own_definition_file, same_root
 from olympia_cli.ops.export.files import CopyFiles, FileCount, create_all, not_whole
-from olympia_cli.ops.export.note import Mode, Note, Scope, new_note, read_note, resume_words
+from olympia_cli.ops.export.note import Mode, Note, Scope, read_note, resume_words
 from olympia_cli.ops.export.verify import ExportEngine, local_engine, verify_export
 from olympia_cli.ops.fsck.chain import Chain, ChainReader, ChainRoot
 from olympia_cli.ops.fsck.sound import errors_of, examine_version
@@ -109,7 +103,7 @@ def create_export(
     _check_empty(dest)
     check_exclusive_create(dest)
     own = own_definition(snapshot.definition) if scope.mode is Mode.FULL else None
-    note = new_note(
+    note = Note(
         catalog=snapshot.definition.id,
         source=catalog.store.uri,
         name=name,
@@ -242,10 +236,13 @@ class _Copying:
         store, fresh = self.catalog.store, self.fresh
         files = CopyFiles(note.scope, store, self.dest, fresh=fresh, replaced=replaced, progress=Within(self.progress))
         with failures_pass(), self._creating():
-            _, verdict = examine_version(files, chain, note.version, self.engine(files))
+            examined, verdict = examine_version(files, chain, note.version, self.engine(files))
+        newer = {mark.path: mark.flaw for mark in examined.graph.marks if mark.flaw.newer}
         for error in errors_of(verdict):
             # an expire deletes files of versions that no longer count
             _check_kept(note.version, self.catalog.snapshot())
+            if error.path in newer:
+                raise newer[error.path].error(error.path)
             hint = "nothing was recorded; export a version that is whole"
             raise Damaged(error.code, error.path, error.message, hint=hint)
         if note.definition is None:

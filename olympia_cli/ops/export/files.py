@@ -49,9 +49,6 @@ class ExportFiles(Files):
     def close(self, done: bool = True) -> None:
         self._closed = True
 
-    def is_copied(self, level: int, *, is_node: bool) -> bool:
-        return self.scope.copies_nodes(level) if is_node else self.scope.copies_definitions(level)
-
     def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
         """Files that are looked up once more, wherever they are. A root is the export's own."""
         for path, data in super().read_many(paths):
@@ -65,7 +62,7 @@ class ExportFiles(Files):
         return self._read(places, is_node=False)
 
     def _read(self, places: Sequence[Place], *, is_node: bool) -> Iterator[tuple[Place, bytes | StoreError]]:
-        copied = [self.is_copied(place.level, is_node=is_node) for place in places]
+        copied = [self.scope.copies(place.level, is_node=is_node) for place in places]
         here = super().read_many(place.path for place, here in zip(places, copied, strict=True) if here)
         shared = [place.path for place, here in zip(places, copied, strict=True) if not here]
         there = iter(self._shared.read_many(shared)) if shared and self._shared is not None else iter(())
@@ -82,7 +79,7 @@ class ExportFiles(Files):
 
     def tally(self, place: Place, files: int, size: int, *, is_node: bool) -> None:
         count = FileCount(files, size)
-        if self.is_copied(place.level, is_node=is_node):
+        if self.scope.copies(place.level, is_node=is_node):
             self.copied += count
         else:
             self.shared += count
@@ -117,7 +114,7 @@ class CopyFiles(Files):
         self._there: set[str] = set()
         """Definitions that are at the destination and were read there."""
         self._waiting: dict[str, bytes] = {}
-        self._asked: set[str] = set()
+        self._absent: set[str] = set()
         """Those of them that the destination was asked for, and does not have."""
         self._size = 0
         self._pool: ThreadPoolExecutor | None = None
@@ -132,7 +129,7 @@ class CopyFiles(Files):
             if isinstance(data, bytes) and check_digest(data, path) is Digest.VERIFIED:
                 there[path] = data
             elif isinstance(data, PathMissing):
-                self._asked.add(path)
+                self._absent.add(path)
         self._there.update(there)
         missing = iter(super().definitions([place for place in places if place.path not in there]))
         for place in places:
@@ -162,9 +159,7 @@ class CopyFiles(Files):
             self._send()
 
     def _is_copied(self, place: Place, is_node: bool) -> bool:
-        if is_node:
-            return self.scope.copies_nodes(place.level)
-        return self.scope.copies_definitions(place.level) and place.path != self.replaced
+        return self.scope.copies(place.level, is_node=is_node) and (is_node or place.path != self.replaced)
 
     def tally(self, place: Place, files: int, size: int, *, is_node: bool) -> None:
         if self._is_copied(place, is_node):
@@ -189,8 +184,8 @@ class CopyFiles(Files):
     def _send(self) -> None:
         self._wait()
         files, self._waiting, self._size = self._waiting, {}, 0
-        asked, self._asked = self._asked, set()
-        maybe = () if self.fresh else files.keys() - asked
+        absent, self._absent = self._absent, set()
+        maybe = () if self.fresh else files.keys() - absent
         self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="export")
         self._under_way = self._pool.submit(create_all, self._dest, files, maybe)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -32,12 +32,9 @@ class Scope:
     depth: int | None
     definitions: bool
 
-    def copies_nodes(self, level: int) -> bool:
-        return self.depth is None or level <= self.depth
-
-    def copies_definitions(self, level: int) -> bool:
-        """Whether the definitions are copied that nodes of a level name."""
-        return self.definitions and self.copies_nodes(level)
+    def copies(self, level: int, *, is_node: bool) -> bool:
+        """Whether the nodes of a level are copied, or the definitions that they name."""
+        return (is_node or self.definitions) and (self.depth is None or level <= self.depth)
 
     @property
     def shares(self) -> bool:
@@ -67,7 +64,6 @@ class Note:
     `definition` is where a full export has its catalog definition when it cannot be the catalog's own.
     """
 
-    id: str
     catalog: str
     source: str
     name: str
@@ -75,25 +71,13 @@ class Note:
     scope: Scope
     expires_at_millis: int | None
     definition: str | None
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    """Tells two processes apart that want the same export at the same place."""
 
     def encode(self) -> bytes:
         fields = {"format": 1, **asdict(self)}
         scope = fields.pop("scope")
         return (json.dumps({**fields, **scope}, indent=1, sort_keys=True) + "\n").encode()
-
-
-def new_note(
-    *,
-    catalog: str,
-    source: str,
-    name: str,
-    version: int,
-    scope: Scope,
-    expires_at_millis: int | None,
-    definition: str | None,
-) -> Note:
-    # the id tells two processes apart that want the same export at the same place
-    return Note(str(uuid.uuid4()), catalog, source, name, version, scope, expires_at_millis, definition)
 
 
 def read_note(store: Store) -> Note | None:
@@ -103,8 +87,7 @@ def read_note(store: Store) -> Note | None:
     except PathMissing:
         return None
     try:
-        fields = json.loads(data)
-        return _parse(fields)
+        return _parse(json.loads(data))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Damaged("", EXPORT_NOTE, "it is not the note of an export", hint="") from None
 
@@ -117,14 +100,13 @@ def _parse(fields: dict[str, Any]) -> Note:
         return value
 
     depth = need("depth", int | None)
-    found = Scope(Mode(need("mode", str)), depth, need("definitions", bool))
     note = Note(
         id=need("id", str),
         catalog=need("catalog", str),
         source=need("source", str),
         name=need("name", str),
         version=need("version", int),
-        scope=found,
+        scope=Scope(Mode(need("mode", str)), depth, need("definitions", bool)),
         expires_at_millis=need("expires_at_millis", int | None),
         definition=need("definition", str | None),
     )

@@ -65,7 +65,7 @@ def note_of(dest: Store, record: ExportRecord | None) -> Note:
         note = None
     if note is None and record is not None and record.mode == Mode.FULL:
         scope = Scope(Mode.FULL, None, True)
-        note = Note("", "", "", record.name, record.version, scope, record.expires_at_millis, None)
+        note = Note("", "", record.name, record.version, scope, record.expires_at_millis, None)
     if note is None:
         raise ExportNotFound(f"there is no export at {dest.uri}", hint="check the location")
     if record is not None and (note.version, note.scope.mode) != (record.version, record.mode):
@@ -78,11 +78,7 @@ def note_of(dest: Store, record: ExportRecord | None) -> Note:
 
 
 def verify_export(
-    dest: Store,
-    note: Note,
-    source: Store | None,
-    progress: Progress = SILENT,
-    engine: ExportEngine = local_engine,
+    dest: Store, note: Note, source: Store | None, progress: Progress = SILENT, engine: ExportEngine = local_engine
 ) -> VerifiedExport:
     """Read all of an export, and judge it as fsck judges a version. `source` is the catalog, which an export that
     shares files cannot do without."""
@@ -124,12 +120,12 @@ def _placed(error: Finding, examined: Examined, files: ExportFiles) -> Finding:
     graph, definitions = examined.graph, examined.definitions
     assert definitions is not None
     if error.path in graph:
-        copied = files.is_copied(graph.level[graph.numbers[error.path]], is_node=True)
+        copied = files.scope.copies(graph.level[graph.numbers[error.path]], is_node=True)
     elif error.path in examined.chain.catalogs:
-        copied = files.is_copied(1, is_node=False)
+        copied = files.scope.copies(1, is_node=False)
     else:
         number = definitions.number(error.path)
-        copied = number is None or files.is_copied(definitions.level[number], is_node=False)
+        copied = number is None or files.scope.copies(definitions.level[number], is_node=False)
     if copied:
         return error
     message = f"in the catalog, which the export shares it with: {error.message}"

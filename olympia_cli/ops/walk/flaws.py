@@ -9,15 +9,17 @@ from olympia_cli.errors import Damaged, OlympiaError, PathMissing, PathOutside, 
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """What is wrong with a file: its code and the words for it. `newer` says that a newer program may well read it."""
+    """What is wrong with a file: its code and the words for it. `newer` says that a newer program may well read it,
+    `hint` what to do about it where fsck knows no better."""
 
     code: str
     reason: str
     newer: bool = False
+    hint: str | None = None
 
     def error(self, path: str) -> OlympiaError:
         """For whoever cannot go on."""
-        return Unsupported(self.reason) if self.newer else Damaged(self.code, path, self.reason)
+        return Unsupported(self.reason) if self.newer else Damaged(self.code, path, self.reason, hint=self.hint)
 
 
 def flaw_of(error: Exception, missing: str = "F201") -> Flaw:
@@ -27,7 +29,7 @@ def flaw_of(error: Exception, missing: str = "F201") -> Flaw:
     if isinstance(error, PathMissing):
         return Flaw(missing, "it is missing")
     if isinstance(error, PathOutside):
-        return Flaw("F212", error.message)
+        return Flaw("F212", error.message, hint=error.hint)
     if isinstance(error, Unsupported):
         return Flaw("F207", error.message, newer=True)
     if isinstance(error, OlympiaError):

@@ -40,8 +40,10 @@ from tests.helpers import java_catalog
 from tests.helpers.big_catalog import make_big_catalog
 from tests.helpers.check import check_catalog, check_versions, replay
 from tests.helpers.clock import DAY, HOUR, FakeClock
+from tests.helpers.damage import rewrite_raw
 from tests.helpers.expire import mark
 from tests.helpers.exports import EXOTIC, contents, files, make_catalog, own_files
+from tests.helpers.fsck import nodes_of
 from tests.helpers.names import ns
 from tests.helpers.reach import reach_of
 from tests.helpers.stores import CountingStore, CuttingStore, PowerCut, WrappedStore
@@ -339,6 +341,15 @@ class TestRefused:
             create_export(Catalog(LocalStore(tmp_path)), dest, "friday", FULL)
         assert "import olympia" in caught.value.hint
         assert files(dest) == {}
+
+    def test_a_node_of_a_newer_program(self, catalog, dest):
+        """It may be whole: a newer program can export it."""
+        path = nodes_of(catalog.store, catalog.snapshot().version)[-1]
+        rewrite_raw(catalog.store, path, lambda raw: None, extra_column=True)
+        with pytest.raises(Unsupported, match="columns") as caught:
+            create_export(catalog, dest, "friday", FULL)
+        assert caught.value.hint == Unsupported.default_hint
+        assert catalog.snapshot().definition.exported_snapshots == {}
 
 
 class TestApart:

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.errors import Damaged, StorageFailed
+from olympia_cli.errors import Damaged, PathOutside, StorageFailed
 from olympia_cli.format.node import Node
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.fsck.findings import Severity
+from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.damage import (
     crowded,
@@ -190,3 +191,15 @@ def test_every_file_is_read_once_and_comes_after_what_leads_to_it(store):
     for path in nodes_of(store, LATEST):
         assert all(at[path] < at[child] for child in reader.node(path).children)
     assert [*reach.each(roots)] == [[]]
+
+
+def test_a_link_that_leads_outside_keeps_its_hint(tmp_path):
+    store = LocalStore(tmp_path / "catalog")
+    make(store)
+    path = leaf(store)
+    (tmp_path / "elsewhere").write_bytes(store.read(path))
+    (tmp_path / "catalog" / path).unlink()
+    (tmp_path / "catalog" / path).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Damaged) as caught:
+        reach_of(store).add([(root_path(LATEST), store.read(root_path(LATEST)))])
+    assert (caught.value.code, caught.value.hint) == ("F212", PathOutside.default_hint)
