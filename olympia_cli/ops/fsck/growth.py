@@ -15,10 +15,13 @@ from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import TableName
 from olympia_cli.ops.fsck.definitions import Definitions
 from olympia_cli.ops.fsck.graph import NOWHERE, Graph, Mark
-from olympia_cli.ops.walk.descend import descend
+from olympia_cli.ops.walk.descend import AT_ONCE, descend
 from olympia_cli.ops.walk.facts import NodeFacts, NodeRules
 from olympia_cli.ops.walk.files import Files, Place
 from olympia_cli.tree.load import MAX_DEPTH
+
+NODES_AT_ONCE = 64
+"""So many nodes are looked at together where definitions are read too: each names a hundred, which wait meanwhile."""
 
 NO_HEIGHT = 255
 """The height of a node that none of its children tells."""
@@ -57,7 +60,8 @@ class Growth:
             number, new = self._number(path, 1)
             if new or not self._taken(number):
                 tops += self._visit(Place(path, 1), self._rules.look_at_root(path, node))
-        for _ in descend(tops, self._look, self._visit):
+        at_once = AT_ONCE if self._definitions is None else NODES_AT_ONCE
+        for _ in descend(tops, self._look, self._visit, at_once=at_once):
             self._settle()
             if self._definitions is not None and self._definitions.full:
                 yield from self._definitions.read()
@@ -166,10 +170,10 @@ class Growth:
 
     def _close(self, number: int) -> None:
         """All children of an inner node are summed up: check each edge, then sum up the node itself."""
-        found = self._open.pop(number, None)
-        if found is None:
+        closing = self._open.pop(number, None)
+        if closing is None:
             return
-        graph, keys = self.graph, found.keys
+        graph, keys = self.graph, closing.keys
         children = graph.children[number]
         heights = [self._height[child] if child != NOWHERE else 0 for child in children]
         usual = max(sorted(set(heights) - {0, NO_HEIGHT}), key=heights.count, default=0)
@@ -222,7 +226,8 @@ class Growth:
             graph.mark(node, graph.paths[node], "F213", reason)
             graph.mark(holder, graph.paths[node], "F213", reason)
             graph.cut.append((holder, node))
-            graph.children[holder] = array("I", (NOWHERE if one == node else one for one in graph.children[holder]))
+            children = graph.children[holder]
+            graph.children[holder] = array("I", (NOWHERE if child == node else child for child in children))
             self._waiters[node].remove(holder)
             self._open[holder].missing -= 1
             if not self._open[holder].missing:

@@ -569,3 +569,21 @@ def test_a_transaction_that_is_saved_while_versions_are_read_is_no_orphan(store)
     report = everything(Late(store))
     assert report.checked["transactions"] == 1
     assert not [one for one in report.findings if one.code == "F901" and one.path.startswith("dtxn/")]
+
+
+def test_few_definitions_wait_to_be_read():
+    """Each node names as many as it has keys; those of a thousand nodes would take more memory than all else."""
+
+    class Asked(WrappedStore):
+        nodes = 0
+
+        def read_many(self, paths):
+            paths = list(paths)
+            self.nodes = max(self.nodes, sum(path.startswith("node/") for path in paths))
+            return super().read_many(paths)
+
+    store = Asked(make_big_catalog(MemoryStore("wide"), 2, 1000, order=8, own=True).store)
+    assert not fsck(store, level=Level.FULL).damaged
+    assert store.nodes <= 64
+    fsck(store, level=Level.STRUCTURE)
+    assert store.nodes > 64
