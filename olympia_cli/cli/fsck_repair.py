@@ -11,9 +11,8 @@ from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
     from olympia_cli.names import ObjectName
-    from olympia_cli.ops.repair.plan import RepairPlan, RepairStep
+    from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport
     from olympia_cli.ops.repair.repair import Prefer
-    from olympia_cli.ops.repair.salvage import SalvageReport
 
 SHOWN = 20
 """So many names or lines of one sort are shown; JSON has all of them."""
@@ -46,7 +45,7 @@ def repair(
 
     clock = SystemClock()
     with session.progress() as progress:
-        plan = plan_repair(session.store, clock, prefer=prefer, progress=progress)
+        plan = plan_repair(session.store, prefer=prefer, progress=progress)
     _show(session, plan)
     if plan.nothing_to_do or dry_run:
         if not plan.nothing_to_do:

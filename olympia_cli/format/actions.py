@@ -80,11 +80,6 @@ class Action:
         return definitions.definition_id(self.kind, self.definition)
 
 
-def definition_bytes(definition: Definition) -> bytes:
-    """A definition as actions carry it: without what ties it to a file."""
-    return definitions.body(definition)
-
-
 def encode_action(action: Action, keys: KeyCodec) -> tuple[str, str]:
     """The action's row: the object key, and the message as base64, since the column must stay valid UTF-8."""
     message = ActionDef()

@@ -191,13 +191,13 @@ class _Taken:
 
     def properties(self, key: str) -> dict[str, str]:
         value = self._take(key, {})
-        if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+        if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
             raise InvalidLine(f'"{key}" is not an object of strings', hint='write {"owner": "ann"}')
         return value
 
     def keys(self, key: str) -> list[str]:
         value = self._take(key, [])
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
             raise InvalidLine(f'"{key}" is not a list of strings', hint='write ["owner"]')
         return value
 
@@ -208,17 +208,17 @@ class _Taken:
         value = self._take(key, None)
         if isinstance(value, dict):
             inner = _Taken(value)
-            found = TableName(inner.text("namespace"), inner.text("name"))
+            name = TableName(inner.text("namespace"), inner.text("name"))
             inner.check_all_taken()
-            return found
+            return name
         if key == "name" and self._take("namespace", None) is not None:
             return TableName(self.text("namespace"), self.text("name"))
         return parse_table(self.text(key))
 
     def view(self, key: str = "name") -> ViewName:
         if isinstance(self._take(key, None), dict) or (key == "name" and self._take("namespace", None) is not None):
-            found = self.table(key)
-            return ViewName(found.namespace, found.name)
+            name = self.table(key)
+            return ViewName(name.namespace, name.name)
         return parse_view(self.text(key))
 
     def check_all_taken(self) -> None:

@@ -34,19 +34,19 @@ def parse_metadata(data: bytes, location: str) -> dict[str, Any]:
     """The metadata file of an Iceberg table, as the JSON object that it is; Damaged if it is none, Unsupported if it is
     newer than this program."""
     try:
-        found = json.loads(_unpacked(data, location))
+        metadata = json.loads(_unpacked(data, location))
     except (ValueError, OSError, EOFError, zlib.error, RecursionError):
         raise Damaged("F602", location, "it is empty" if not data else "it is not JSON", hint=_HINT) from None
-    version = found.get("format-version") if isinstance(found, dict) else None
+    version = metadata.get("format-version") if isinstance(metadata, dict) else None
     # True equals 1, and is no version
     if not isinstance(version, int) or isinstance(version, bool) or version < FORMAT_VERSIONS[0]:
         raise Damaged("F602", location, "it is not the metadata of an Iceberg table", hint=_HINT)
-    missing = [key for key in ("location", "last-column-id") if key not in found]
+    missing = [key for key in ("location", "last-column-id") if key not in metadata]
     if missing:
         raise Damaged("F602", location, f"it is Iceberg metadata without {missing[0]!a}", hint=_HINT)
     if version not in FORMAT_VERSIONS:
         raise Unsupported(f"{location}: it is Iceberg metadata of format version {version}")
-    return dict(found)
+    return dict(metadata)
 
 
 def _unpacked(data: bytes, location: str) -> bytes:

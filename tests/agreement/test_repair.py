@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from olympia_cli.errors import Refused
 from olympia_cli.ops.repair.repair import plan_repair
-from tests.agreement.catalogs import DamagedCatalog, clock, shown
+from tests.agreement.catalogs import DamagedCatalog, shown
 from tests.agreement.disagreements import Disagreement, say_the_same
 
 NO_WAY = {"F101", "F103"}
@@ -28,7 +28,7 @@ def _mending(damaged: DamagedCatalog) -> Iterator[Disagreement]:
     if damaged.error_codes & NO_WAY:
         return
     try:
-        plan = plan_repair(damaged.store(), clock())
+        plan = plan_repair(damaged.store())
     except Refused as error:
         if damaged.report.last_sound_version is not None:
             yield Disagreement("refused, though a version is sound", damaged.name, shown(damaged.errors), str(error))
@@ -47,7 +47,7 @@ def _going_back(damaged: DamagedCatalog) -> Iterator[Disagreement]:
         return
     target = None
     try:
-        plan = plan_repair(damaged.store(), clock(), prefer="rollback")
+        plan = plan_repair(damaged.store(), prefer="rollback")
         if plan.repair is None:
             return
         [text] = [step.text for step in plan.steps if step.kind == "rollback"]

@@ -30,7 +30,8 @@ from olympia_cli.errors import (
     ViewExists,
     ViewNotFound,
 )
-from olympia_cli.format.actions import Action, definition_bytes
+from olympia_cli.format import definitions
+from olympia_cli.format.actions import Action
 from olympia_cli.format.definitions import Digest, check_digest
 from olympia_cli.format.pb.actions_pb2 import ActionType, TableInsertDef
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel
@@ -793,7 +794,7 @@ class TestCommit:
         definition.properties["olympia.txn.max-actions"] = text
         with catalog.transaction() as transaction:
             # as another program would write it
-            transaction.do(Action(ActionType.CATALOG_ALTER, None, definition_bytes(definition)))
+            transaction.do(Action(ActionType.CATALOG_ALTER, None, definitions.body(definition)))
         with catalog.transaction() as transaction:
             transaction.create_namespace(ns("n1"))
             transaction.create_namespace(ns("n2"))

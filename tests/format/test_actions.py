@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from olympia_cli.errors import Damaged
-from olympia_cli.format.actions import Action, commit_info, decode_action, definition_bytes, encode_action
+from olympia_cli.format import definitions
+from olympia_cli.format.actions import Action, commit_info, decode_action, encode_action
 from olympia_cli.format.definitions import encode
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.pb.actions_pb2 import ActionDef, ActionType, CommitInfoDef, RenameDef
@@ -44,7 +45,7 @@ NAMES = st.one_of(
 OBJECTS = st.one_of(
     st.none(), st.builds(NamespaceName, NAMES), st.builds(TableName, NAMES, NAMES), st.builds(ViewName, NAMES, NAMES)
 )
-CREATE = Action(ActionType.TABLE_CREATE, TableName("n", "t"), definition_bytes(TableDef(id="i")), b"payload")
+CREATE = Action(ActionType.TABLE_CREATE, TableName("n", "t"), definitions.body(TableDef(id="i")), b"payload")
 
 
 def row(message):
@@ -90,8 +91,8 @@ class TestRoundTrips:
 
     def test_the_definition_in_an_action_is_tied_to_no_file(self):
         namespace = NamespaceDef(id="i", properties={"a": "1"})
-        file = encode(definition_bytes(namespace), "def/ns/x.binpb")
-        assert definition_bytes(NamespaceDef.FromString(file)) == definition_bytes(namespace)
+        file = encode(definitions.body(namespace), "def/ns/x.binpb")
+        assert definitions.body(NamespaceDef.FromString(file)) == definitions.body(namespace)
 
 
 class TestNewerPrograms:

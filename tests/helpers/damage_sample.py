@@ -19,7 +19,7 @@ from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Author
 from olympia_cli.format import definitions
-from olympia_cli.format.actions import Action, decode_action, definition_bytes
+from olympia_cli.format.actions import Action, decode_action
 from olympia_cli.format.definitions import CLASSES
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node, Root
@@ -333,7 +333,7 @@ def _mark(catalog: Catalog, store: MemoryStore, pin: str, clock: FakeClock) -> s
     record = [{"version": LATEST_VERSION + 1, "oldest": 6, "former_oldest": 0, "manifest": manifest}]
     definition.properties["olympia.expire.quarantine"] = json.dumps(record)
     change = AlterDef(set_properties=["olympia.expire.quarantine"])
-    transaction.do(Action(ActionType.CATALOG_ALTER, None, definition_bytes(definition), change.SerializeToString()))
+    transaction.do(Action(ActionType.CATALOG_ALTER, None, definitions.body(definition), change.SerializeToString()))
     catalog.commit(transaction, "expire", by=BY)
     store.overwrite("vn/oldest", b"6")
     return manifest

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from olympia_cli.format.actions import Action, definition_bytes
+from olympia_cli.format import definitions
+from olympia_cli.format.actions import Action
 from olympia_cli.format.pb.actions_pb2 import (
     ActionType as T,
 )
@@ -24,7 +25,7 @@ DEFINITIONS = {NamespaceName: NamespaceDef, TableName: TableDef, ViewName: ViewD
 
 
 def action(type, name=None, payload=None, id="1"):
-    definition = b"" if name is None else definition_bytes(DEFINITIONS[name.__class__](id=id))
+    definition = b"" if name is None else definitions.body(DEFINITIONS[name.__class__](id=id))
     return Action(type, name, definition, b"" if payload is None else payload.SerializeToString())
 
 

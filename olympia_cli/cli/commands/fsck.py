@@ -202,7 +202,7 @@ def _salvage(session: Session, found: Report, destination: str, dry_run: bool, m
     from olympia_cli.cli.fsck_render import print_report
     from olympia_cli.cli.fsck_repair import salvage
     from olympia_cli.cli.params import Output
-    from olympia_cli.ops.repair.salvage import describe_salvage
+    from olympia_cli.ops.repair.plan import describe_salvage
 
     if session.output is not Output.JSON:
         print_report(session, found)

@@ -32,9 +32,9 @@ def read_actions(data: bytes, path: str) -> tuple[Action, ...] | Flaw:
         return Flaw("F401", f"its action rows cannot be read: {type(error).__name__}")
 
 
-def _told(found: ChainRoot) -> tuple[Action, ...] | None:
+def _told(root: ChainRoot) -> tuple[Action, ...] | None:
     """What a root that can be read says that its version did; None when it does not."""
-    actions = read_actions(found.data, found.path) if found.root is not None and found.data is not None else None
+    actions = read_actions(root.data, root.path) if root.root is not None and root.data is not None else None
     return None if isinstance(actions, Flaw) else actions
 
 
@@ -145,23 +145,23 @@ def disproved_catalogs(reader: ChainReader, versions: Sequence[int]) -> Iterator
     """
     states: dict[int, CatalogDef | None] = {}
     state: CatalogDef | None = None
-    told: set[str] = set()
-    for found in reader.roots(versions):
-        actions = _told(found)
-        if found.root is None or actions is None:
+    disproofs: set[str] = set()
+    for root in reader.roots(versions):
+        actions = _told(root)
+        if root.root is None or actions is None:
             state = None
             continue
-        if not _ours(found.data, actions):
+        if not _ours(root.data, actions):
             return
-        catalog = reader.catalog(found.root.catalog_def)
-        state = _after(found.version, state, actions, states)
+        catalog = reader.catalog(root.root.catalog_def)
+        state = _after(root.version, state, actions, states)
         if catalog.definition is not None and catalog.verified:
             state = bare(catalog.definition)
         elif catalog.definition is not None and state is not None and bare(catalog.definition) != state:
-            if found.root.catalog_def not in told:
-                yield found.root.catalog_def
-            told.add(found.root.catalog_def)
-        states[found.version] = state
+            if root.root.catalog_def not in disproofs:
+                yield root.root.catalog_def
+            disproofs.add(root.root.catalog_def)
+        states[root.version] = state
 
 
 def _ours(data: bytes | None, actions: Iterable[Action]) -> bool:

@@ -56,13 +56,13 @@ def make_bundle(store: Store, report: Report) -> bytes:
     files, kinds = _list(store)
     keys = _codec(store, files)
     document = describe_report(report)
-    document["findings"] = [redact.finding(one) for one in report.findings]
+    document["findings"] = [redact.finding(finding) for finding in report.findings]
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("README.txt", _README)
         archive.writestr("report.json", json.dumps({"program": f"olympia {__version__}", **document}, indent=1))
         archive.writestr("files.json", json.dumps(kinds, indent=1))
-        lines = (json.dumps(one) for one in _structure(store, report, files, keys, redact))
+        lines = (json.dumps(finding) for finding in _structure(store, report, files, keys, redact))
         archive.writestr("structure.jsonl", "\n".join(lines) + "\n")
     return out.getvalue()
 
@@ -97,18 +97,18 @@ class _Redact:
             "name": self.word(name.name or name.namespace),
         }
 
-    def finding(self, found: Finding) -> dict[str, Any]:
+    def finding(self, finding: Finding) -> dict[str, Any]:
         """A finding: its message may quote anything, so only what is made of the format's own words is kept."""
-        described = describe_finding(found)
-        described["path"] = self.path(found.path) if found.path not in ("", "vn/") else found.path
-        described["message"] = self.message(found)
-        described["objects"] = [self.object(one) for one in found.objects]
+        described = describe_finding(finding)
+        described["path"] = self.path(finding.path) if finding.path not in ("", "vn/") else finding.path
+        described["message"] = self.message(finding)
+        described["objects"] = [self.object(name) for name in finding.objects]
         described["hint"] = ""
         return described
 
-    def message(self, found: Finding) -> str:
-        numbers = re.findall(r"\b[0-9][0-9,]*\b", found.message) if found.code in _NUMBERS else []
-        return CODES.get(found.code, "") + (f" ({', '.join(numbers[:8])})" if numbers else "")
+    def message(self, finding: Finding) -> str:
+        numbers = re.findall(r"\b[0-9][0-9,]*\b", finding.message) if finding.code in _NUMBERS else []
+        return CODES.get(finding.code, "") + (f" ({', '.join(numbers[:8])})" if numbers else "")
 
 
 def _list(store: Store) -> tuple[list[str], dict[str, dict[str, int]]]:
@@ -141,7 +141,7 @@ def _codec(store: Store, roots: Iterable[str]) -> KeyCodec | None:
 def _structure(
     store: Store, report: Report, roots: list[str], keys: KeyCodec | None, redact: _Redact
 ) -> list[dict[str, Any]]:
-    hit = [one.path for one in report.findings if file_kind(one.path) in (FileKind.NODE, FileKind.ROOT)]
+    hit = [finding.path for finding in report.findings if file_kind(finding.path) in (FileKind.NODE, FileKind.ROOT)]
     known = dict.fromkeys([*hit, *roots[: MOST_FILES // 4]])
     lines: list[dict[str, Any]] = []
 
@@ -161,28 +161,33 @@ def _structure(
     return lines
 
 
-def _node(path: str, size: int, found: Salvage, keys: KeyCodec | None, redact: _Redact) -> dict[str, Any]:
-    parts = Sections.of(found.rows, keys is not None and keys.java)
+def _node(path: str, size: int, remains: Salvage, keys: KeyCodec | None, redact: _Redact) -> dict[str, Any]:
+    parts = Sections.of(remains.rows, keys is not None and keys.java)
     system = {
         key: value if value.isdigit() and len(value) < 20 else redact.path(value)
-        for key, value in system_rows(found.rows[: parts.start]).items()
+        for key, value in system_rows(remains.rows[: parts.start]).items()
         if key in _SYSTEM
     }
     rows = [
         {"key": _key(key, keys, redact), "value": _cell(value, redact), "pnode": _cell(child, redact)}
-        for key, value, child in found.rows[parts.start : parts.end]
+        for key, value, child in remains.rows[parts.start : parts.end]
     ]
     return {
         "path": redact.path(path),
         "bytes": size,
         "system": system,
         "rows": rows,
-        "action_rows": len(found.rows) - parts.end,
-        "digest": found.digest is not None,
-        "record_batches": found.batches,
+        "action_rows": len(remains.rows) - parts.end,
+        "digest": remains.digest is not None,
+        "record_batches": remains.batches,
         "problems": [
-            {"offset": one.offset, "batch": one.batch, "row": one.row, "what": redact.word(one.message, "problem")}
-            for one in found.problems
+            {
+                "offset": problem.offset,
+                "batch": problem.batch,
+                "row": problem.row,
+                "what": redact.word(problem.message, "problem"),
+            }
+            for problem in remains.problems
         ],
     }
 

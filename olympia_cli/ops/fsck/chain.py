@@ -77,14 +77,14 @@ class Chain:
 
 def list_versions(store: Store) -> tuple[list[int], int]:
     """The versions that have a root, and the width of their names. The Java SDK's count where there are no others."""
-    found: dict[int, set[int]] = {WIDTH: set(), JAVA_WIDTH: set()}
+    versions: dict[int, set[int]] = {WIDTH: set(), JAVA_WIDTH: set()}
     for file in store.list("vn/"):
         version = parse_root_path(file.path)
         if version is not None:
-            found[len(file.path) - len("vn/")].add(version)
-    width = WIDTH if found[WIDTH] or not found[JAVA_WIDTH] else JAVA_WIDTH
+            versions[len(file.path) - len("vn/")].add(version)
+    width = WIDTH if versions[WIDTH] or not versions[JAVA_WIDTH] else JAVA_WIDTH
     # beyond 32 bits no reader of ours can go, and no path can be made
-    return sorted(version for version in found[width] if version < 2**WIDTH), width
+    return sorted(version for version in versions[width] if version < 2**WIDTH), width
 
 
 def wanted_root(chain: Chain, at: Reference | None, now: int) -> Callable[[ChainRoot], bool]:
@@ -147,10 +147,10 @@ class ChainReader:
 
     def catalog(self, path: str) -> CatalogFile:
         """A catalog definition by its path; most versions share one."""
-        found = self.chain.catalogs.get(path)
-        if found is None:
-            found = self.chain.catalogs[path] = self._read_catalog(path)
-        return found
+        catalog = self.chain.catalogs.get(path)
+        if catalog is None:
+            catalog = self.chain.catalogs[path] = self._read_catalog(path)
+        return catalog
 
     def _read_catalog(self, path: str) -> CatalogFile:
         try:
@@ -158,30 +158,30 @@ class ChainReader:
         except Damaged as error:
             return CatalogFile(None, Flaw("F212", error.reason))
         [(place, data)] = self.files.definitions([Place(path, 1)])
-        found = self._look_at_catalog(path, data)
-        self.files.looked_at(place, data, found.flaw, is_node=False)
-        return replace(found, size=len(data)) if isinstance(data, bytes) else found
+        catalog = self._look_at_catalog(path, data)
+        self.files.looked_at(place, data, catalog.flaw, is_node=False)
+        return replace(catalog, size=len(data)) if isinstance(data, bytes) else catalog
 
     def _look_at_catalog(self, path: str, data: bytes | StoreError) -> CatalogFile:
         if isinstance(data, PathMissing):
             return CatalogFile(None, Flaw("F307", "the catalog definition is missing"))
         if isinstance(data, Exception):
             return CatalogFile(None, Flaw("F307", f"the catalog definition cannot be read: {data}"))
-        found = look_at_definition(Kind.CATALOG, data, path)
-        if isinstance(found, Flaw):
-            return CatalogFile(None, Flaw("F307", f"the catalog definition is damaged: {found.reason}"))
-        definition, verified = found
+        facts = look_at_definition(Kind.CATALOG, data, path)
+        if isinstance(facts, Flaw):
+            return CatalogFile(None, Flaw("F307", f"the catalog definition is damaged: {facts.reason}"))
+        definition, verified = facts
         assert isinstance(definition, CatalogDef)
         return CatalogFile(definition, None, verified)
 
     def find_reference(self) -> None:
         """The newest version that can be read, and that most of a few others agree with, says what the catalog is."""
         chain = self.chain
-        found = self._newest_readable()
-        if found is None:
+        newest = self._newest_readable()
+        if newest is None:
             return
         spread = len(chain.existing) - 1
-        sample = {chain.existing[spread * part // 4] for part in range(5)} | {found.version}
+        sample = {chain.existing[spread * part // 4] for part in range(5)} | {newest.version}
         agreeing: dict[tuple[str, Sizes], list[tuple[int, CatalogDef]]] = {}
         for root in self._ahead(sorted(sample)):
             definition = self._consistent(root)
@@ -194,49 +194,47 @@ class ChainReader:
     def _newest_readable(self) -> ChainRoot | None:
         versions = list(reversed(self.chain.existing[-1000:]))
         for at in (0, *range(1, len(versions), ROOTS_AT_ONCE)):
-            for found in self._ahead(versions[at : at + ROOTS_AT_ONCE] if at else versions[:1]):
-                if self._consistent(found) is not None:
-                    return found
-                if found.root is not None and self.chain.sizes is None:
-                    self.chain.sizes = found.root.sizes
+            for root in self._ahead(versions[at : at + ROOTS_AT_ONCE] if at else versions[:1]):
+                if self._consistent(root) is not None:
+                    return root
+                if root.root is not None and self.chain.sizes is None:
+                    self.chain.sizes = root.root.sizes
             if self.files.out_of_time:
                 break
         return None
 
     def _ahead(self, versions: Sequence[int]) -> list[ChainRoot]:
         """Roots before their turn; they are not read again."""
-        found = list(self.roots(versions))
-        self.chain.ahead |= {one.version: one for one in found}
-        return found
+        roots = list(self.roots(versions))
+        self.chain.ahead |= {root.version: root for root in roots}
+        return roots
 
-    def _consistent(self, found: ChainRoot) -> CatalogDef | None:
+    def _consistent(self, root: ChainRoot) -> CatalogDef | None:
         """The catalog definition of a version, if the root does not contradict it."""
-        if found.root is None:
+        if root.root is None:
             return None
-        definition = self.catalog(found.root.catalog_def).definition
-        if definition is None or (found.root.sizes is not None and found.root.sizes != sizes_of(definition)):
+        definition = self.catalog(root.root.catalog_def).definition
+        if definition is None or (root.root.sizes is not None and root.root.sizes != sizes_of(definition)):
             return None
         return definition
 
 
-def check_root(chain: Chain, found: ChainRoot) -> Iterator[Finding]:
+def check_root(chain: Chain, root: ChainRoot) -> Iterator[Finding]:
     """What a root says of itself and of the version before it."""
-    version, here = found.version, [(found.version, found.version)]
-    if found.root is None:
-        assert found.flaw is not None
-        yield finding(found.flaw.code, found.path, f"the root of version {version}: {found.flaw.reason}", versions=here)
+    version, here = root.version, [(root.version, root.version)]
+    if root.root is None:
+        assert root.flaw is not None
+        yield finding(root.flaw.code, root.path, f"the root of version {version}: {root.flaw.reason}", versions=here)
         return
-    root = found.root
-    previous = chain.path(version - 1) if version else None
-    lenient = chain.java and (root.previous_root is None or parse_root_path(root.previous_root) is None)
-    if root.previous_root != previous and not lenient:
+    before, rollback = root.root.previous_root, root.root.rollback_from_root
+    lenient = chain.java and (before is None or parse_root_path(before) is None)
+    if before != (chain.path(version - 1) if version else None) and not lenient:
         wanted = f"version {version - 1}" if version else "no version"
-        said = _said(root.previous_root)
-        reason = f"the root of version {version} names {said} as the one before it, not {wanted}"
-        yield finding("F104", found.path, reason, versions=here)
-    if root.rollback_from_root is not None and parse_root_path(root.rollback_from_root) is None:
-        reason = f"the root of version {version} says that it rolled back from {root.rollback_from_root[:100]!a}"
-        yield finding("F104", found.path, reason, versions=here)
+        reason = f"the root of version {version} names {_said(before)} as the one before it, not {wanted}"
+        yield finding("F104", root.path, reason, versions=here)
+    if rollback is not None and parse_root_path(rollback) is None:
+        reason = f"the root of version {version} says that it rolled back from {rollback[:100]!a}"
+        yield finding("F104", root.path, reason, versions=here)
 
 
 def _said(path: str | None) -> str:
@@ -246,29 +244,27 @@ def _said(path: str | None) -> str:
     return f"{path[:100]!a}" if version is None else f"version {version}"
 
 
-def check_times(found: ChainRoot, before: ChainRoot | None) -> Iterator[Finding]:
-    if found.root is not None and before is not None and before.root is not None:
-        back = before.root.created_at_millis - found.root.created_at_millis
+def check_times(root: ChainRoot, before: ChainRoot | None) -> Iterator[Finding]:
+    if root.root is not None and before is not None and before.root is not None:
+        back = before.root.created_at_millis - root.root.created_at_millis
         if back > 0:
-            reason = f"version {found.version} is {back:,} ms older than version {before.version}"
-            yield finding("F116", found.path, reason, versions=[(found.version, found.version)])
+            reason = f"version {root.version} is {back:,} ms older than version {before.version}"
+            yield finding("F116", root.path, reason, versions=[(root.version, root.version)])
 
 
-def check_catalog(chain: Chain, found: ChainRoot, catalog: CatalogFile) -> Iterator[Finding]:
+def check_catalog(chain: Chain, root: ChainRoot, catalog: CatalogFile) -> Iterator[Finding]:
     """Whether a root and its catalog definition are of this catalog."""
-    if found.root is None:
+    if root.root is None:
         return
-    here = [(found.version, found.version)]
+    here = [(root.version, root.version)]
     if catalog.definition is None:
         return
     if chain.reference is not None and catalog.definition.id != chain.reference.id:
-        reason = (
-            f"version {found.version} has the catalog id {catalog.definition.id[:60]!a}, not {chain.reference.id!a}"
-        )
-        yield finding("F105", found.path, reason, versions=here)
-    if found.root.sizes is not None and found.root.sizes != sizes_of(catalog.definition):
-        reason = f"its sizes are not those of the catalog definition {found.root.catalog_def}"
-        yield finding("F105", found.path, reason, versions=here)
+        reason = f"version {root.version} has the catalog id {catalog.definition.id[:60]!a}, not {chain.reference.id!a}"
+        yield finding("F105", root.path, reason, versions=here)
+    if root.root.sizes is not None and root.root.sizes != sizes_of(catalog.definition):
+        reason = f"its sizes are not those of the catalog definition {root.root.catalog_def}"
+        yield finding("F105", root.path, reason, versions=here)
     elif chain.sizes is not None and sizes_of(catalog.definition) != chain.sizes:
-        reason = f"version {found.version} has other sizes than version {chain.reference_version}"
-        yield finding("F105", found.path, reason, versions=here)
+        reason = f"version {root.version} has other sizes than version {chain.reference_version}"
+        yield finding("F105", root.path, reason, versions=here)

@@ -141,11 +141,11 @@ class Definitions:
             batch = waiting[start : start + 1024]
             read = self._files.definitions([place for place, *_ in batch])
             for (_, number, kind, key), (place, data) in zip(batch, read, strict=True):
-                looked = look_at_definition(kind, data, place.path)
+                facts = look_at_definition(kind, data, place.path)
                 if self.unread[number]:
-                    self._files.looked_at(place, data, looked if isinstance(looked, Flaw) else None, is_node=False)
-                    self._take(place.path, looked, number, kind, key)
-                table = self._table(looked, key)
+                    self._files.looked_at(place, data, facts if isinstance(facts, Flaw) else None, is_node=False)
+                    self._take(place.path, facts, number, kind, key)
+                table = self._table(facts, key)
                 if table is not None:
                     yield table
 
@@ -161,14 +161,14 @@ class Definitions:
         self.skipped += 1
         return True
 
-    def _take(self, path: str, looked: tuple[Definition, bool] | Flaw, number: int, kind: Kind, key: str) -> None:
+    def _take(self, path: str, facts: tuple[Definition, bool] | Flaw, number: int, kind: Kind, key: str) -> None:
         self.unread[number] = 0
         self.read_count += 1
         self._files.progress.advance()
-        if isinstance(looked, Flaw):
-            self.bad[number] = BadDefinition(path, looked)
+        if isinstance(facts, Flaw):
+            self.bad[number] = BadDefinition(path, facts)
             return
-        definition, verified = looked
+        definition, verified = facts
         digest = _id_digest(definition.id)
         self.set_id(number, digest)
         if not verified:
@@ -180,9 +180,9 @@ class Definitions:
         if self._data and isinstance(definition, TableDef) and definition.iceberg_metadata_location:
             self.note_table(number, definition.iceberg_metadata_location)
 
-    def _table(self, looked: tuple[Definition, bool] | Flaw, key: str) -> tuple[TableName, TableDef] | None:
+    def _table(self, facts: tuple[Definition, bool] | Flaw, key: str) -> tuple[TableName, TableDef] | None:
         """The table that a key names, if its data is to be looked at and was not yet."""
-        definition = None if isinstance(looked, Flaw) else looked[0]
+        definition = None if isinstance(facts, Flaw) else facts[0]
         if not self._data or not isinstance(definition, TableDef) or self._keys is None:
             return None
         location = definition.iceberg_metadata_location

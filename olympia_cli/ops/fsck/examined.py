@@ -93,11 +93,7 @@ class Engine(Protocol):
     """Who reads the many files of a catalog: threads of this process, or Spark. It maps, and decides nothing."""
 
     def examine(
-        self,
-        into: Examined,
-        versions: Sequence[int],
-        wanted: Wanted | None,
-        holders: FindHolders,
+        self, into: Examined, versions: Sequence[int], wanted: Wanted | None, holders: FindHolders
     ) -> list[int]:
         """Look at the roots of versions as a chain; from the level of structure on, follow all of them, or the last one
         that is `wanted`, and holders beside them. The versions that were asked for."""

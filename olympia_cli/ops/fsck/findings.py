@@ -138,24 +138,26 @@ def ranges(versions: Iterable[int]) -> tuple[tuple[int, int], ...]:
     return tuple(out)
 
 
-def describe_finding(found: Finding) -> dict[str, Any]:
+def describe_object_name(name: ObjectName) -> dict[str, str]:
+    """What an object is and is called; for a namespace both names are its own."""
+    return {"type": name.kind.word, "namespace": name.namespace, "name": name.name or name.namespace}
+
+
+def describe_finding(finding: Finding) -> dict[str, Any]:
     """A finding as the JSON output holds it. Of very many versions the newest are named one by one."""
     versions: list[int] = []
-    for first, last in reversed(found.versions):
+    for first, last in reversed(finding.versions):
         versions.extend(range(last, max(first, last - (MAX_OBJECTS - len(versions)) + 1) - 1, -1))
         if len(versions) >= MAX_OBJECTS:
             break
     return {
-        "code": found.code,
-        "severity": str(found.severity),
-        "path": found.path,
-        "message": found.message,
+        "code": finding.code,
+        "severity": str(finding.severity),
+        "path": finding.path,
+        "message": finding.message,
         "versions": sorted(versions),
-        "version_ranges": [list(one) for one in found.versions],
-        "objects": [
-            {"type": one.kind.word, "namespace": one.namespace, "name": one.name or one.namespace}
-            for one in found.objects
-        ],
-        "objects_total": found.objects_total,
-        "hint": found.hint,
+        "version_ranges": [list(span) for span in finding.versions],
+        "objects": [describe_object_name(name) for name in finding.objects],
+        "objects_total": finding.objects_total,
+        "hint": finding.hint,
     }

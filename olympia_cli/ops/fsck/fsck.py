@@ -87,10 +87,10 @@ class Report:
 
     @property
     def damaged(self) -> bool:
-        return any(one.severity is Severity.ERROR for one in self.findings)
+        return any(finding.severity is Severity.ERROR for finding in self.findings)
 
     def count(self, severity: Severity) -> int:
-        return sum(one.severity is severity for one in self.findings)
+        return sum(finding.severity is severity for finding in self.findings)
 
 
 def fsck(
@@ -163,12 +163,12 @@ class _Run:
         examined.findings += findings
         held: list[Held] = []
         versions = self._examine(examined, held)
-        for holder in (holder for one in held for holder in one.holders):
+        for holder in (holder for holding in held for holder in holding.holders):
             examined.findings += _check_holder(examined, holder)
         compare_with_log(examined, all_versions)
         listing = None
         if self.depth >= FULL and all_versions and not files.out_of_time:
-            listing = self.engine.list_files(examined, frozenset().union(*(one.saved for one in held)))
+            listing = self.engine.list_files(examined, frozenset().union(*(holding.saved for holding in held)))
         verdict = Verdict(examined, versions)
         if self.depth >= STRUCTURE and not all_versions and versions == [chain.latest]:
             examined, verdict = look_back(self.engine, examined, verdict, LOOK_BACK)
@@ -192,7 +192,7 @@ class _Run:
         def holders() -> list[Holder]:
             if self.depth >= STRUCTURE and all_versions and not files.out_of_time:
                 held.extend(self._find_holders(examined))
-            return [holder for one in held for holder in one.holders]
+            return [holder for holding in held for holder in holding.holders]
 
         wanted = None if all_versions else wanted_root(chain, at, self.now)
         versions = self.engine.examine(examined, chain.kept, wanted, holders)
@@ -211,8 +211,8 @@ class _Run:
         held = [Held((), (), 0) if chain.java else transactions(files, set(chain.existing), self.now)]
         if chain.reference is not None:
             held.append(exports(files, chain.reference, chain.path(chain.reference_version or 0), self.now))
-        for one in held:
-            examined.findings += one.findings
+        for holding in held:
+            examined.findings += holding.findings
         return held
 
 
@@ -228,7 +228,7 @@ def _check_holder(examined: Examined, holder: Holder) -> list[Finding]:
 
 def _checked(examined: Examined, held: Sequence[Held]) -> dict[str, int]:
     definitions, notes = examined.definitions, examined.notes
-    counts = [one.count for one in held]
+    counts = [holding.count for holding in held]
     return {
         "versions": len(examined.roots) if examined.depth >= STRUCTURE else notes.read,
         "roots": notes.read,
@@ -249,7 +249,7 @@ def describe_report(report: Report) -> dict[str, Any]:
         "level": str(report.level),
         "version": report.version,
         "checked": report.checked,
-        "findings": [describe_finding(one) for one in report.findings],
+        "findings": [describe_finding(finding) for finding in report.findings],
         "damaged": report.damaged,
         "complete": report.complete,
         "last_sound_version": report.last_sound_version,

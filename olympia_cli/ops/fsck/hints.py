@@ -5,13 +5,14 @@ fsck lists vn/ instead of probing it: readers stop at a gap, and a gap hides all
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
 from olympia_cli.catalog.versions import parse_hint
 from olympia_cli.errors import CatalogNotFound, PathMissing
 from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.fsck.chain import Chain, ChainReader
 from olympia_cli.ops.fsck.findings import Finding, finding
 from olympia_cli.ops.walk.files import Files
@@ -75,9 +76,7 @@ def _settle_oldest(chain: Chain, hint: bytes | None) -> Iterator[Finding]:
     said = None if hint is None else parse_hint(hint)
     if hint is not None and said is None:
         yield finding("F115", OLDEST, f"it holds {hint[:40]!a}, not a version number", hint=REPAIR)
-    marked: int | None = None
-    if chain.reference is not None and EXPIRE_OLDEST in chain.reference.properties:
-        marked = expired_before(chain.reference)
+    marked = None if chain.reference is None else marked_oldest(chain.reference)
     lowest, latest = chain.existing[0], chain.latest
     for value, path in ((marked, chain.path(chain.reference_version or 0)), (said, OLDEST)):
         if value is not None and value > latest:
@@ -99,6 +98,24 @@ def _settle_oldest(chain: Chain, hint: bytes | None) -> Iterator[Finding]:
         chain.oldest = 0
 
 
+def marked_oldest(definition: CatalogDef) -> int | None:
+    """The oldest version that counts, by the catalog's own word; None when no expire has run."""
+    return expired_before(definition) if EXPIRE_OLDEST in definition.properties else None
+
+
+def true_oldest(versions: Sequence[int], definition: CatalogDef, exact: bool, hint: int | None) -> int:
+    """The oldest version that counts, for whoever mends a hint that readers believe. `exact` says that the definition
+    is that of the latest version."""
+    marked = marked_oldest(definition)
+    if marked is not None and exact:
+        return marked
+    existing, first = set(versions), versions[-1]
+    while first - 1 in existing:
+        first -= 1
+    # another program's expire, or one that is not known of: its hint may lag, and leads only when it is wrong
+    return max(marked or 0, min(hint or 0, first))
+
+
 def check_gaps(store: Store, chain: Chain) -> Iterator[Finding]:
     """Versions that are missing among those that count."""
     edges = [chain.oldest - 1, *chain.kept]
@@ -108,8 +125,8 @@ def check_gaps(store: Store, chain: Chain) -> Iterator[Finding]:
             continue
         first, last = before + 1, after - 1
         # a version may have been committed while the names were listed, in an order that is not that of versions
-        asked: Iterable[int] = range(first, last + 1) if last - first < MANY else (first, last)
-        there = [version for version in asked if store.exists(chain.path(version))]
+        candidates: Iterable[int] = range(first, last + 1) if last - first < MANY else (first, last)
+        there = [version for version in candidates if store.exists(chain.path(version))]
         added += there
         first, last = first + (first in there), last - (last in there)
         if first <= last:

@@ -64,22 +64,22 @@ def transactions(files: Files, existing: set[int], now: int) -> Held:
     # another program may have written the file without a number alone; one that is no transaction is an orphan
     ids = [*sorted(saves), *sorted(alone)]
     paths = [transaction_save_path(id, max(saves[id])) if id in saves else transaction_path(id) for id in ids]
-    looked: list[Holder | Finding] = []
+    states: list[Holder | Finding] = []
     for id, (path, data) in zip(ids, files.read_many(paths), strict=True):
         definition = _parse(data, path)
         if id in alone and (isinstance(definition, str) or definition.id != id):
             alone.discard(id)
         elif isinstance(definition, str):
-            looked.append(_unreadable(files, id, path, saves[id], definition, now))
+            states.append(_unreadable(files, id, path, saves[id], definition, now))
         else:
-            looked += _transaction(files, id, path, definition, existing, now)
+            states += _transaction(files, id, path, definition, existing, now)
     saved = alone.union(saves)
-    return _held(looked, len(saved), frozenset(saved))
+    return _held(states, len(saved), frozenset(saved))
 
 
-def _held(looked: Sequence[Holder | Finding], count: int, saved: frozenset[str] = frozenset()) -> Held:
-    holders = tuple(holder for holder in looked if isinstance(holder, Holder))
-    return Held(holders, tuple(finding for finding in looked if isinstance(finding, Finding)), count, saved)
+def _held(states: Sequence[Holder | Finding], count: int, saved: frozenset[str] = frozenset()) -> Held:
+    holders = tuple(holder for holder in states if isinstance(holder, Holder))
+    return Held(holders, tuple(finding for finding in states if isinstance(finding, Finding)), count, saved)
 
 
 def _unreadable(files: Files, id: str, path: str, saves: list[int], reason: str, now: int) -> Finding:
@@ -112,7 +112,7 @@ def _transaction(
 
 def exports(files: Files, catalog: CatalogDef, holder: str, now: int) -> Held:
     """The exports that the catalog records. Those that share files pin them until they expire."""
-    looked: list[Holder | Finding] = []
+    states: list[Holder | Finding] = []
     names = set(catalog.exported_snapshots)
     recorded = {key.removeprefix(EXPORT_PREFIX) for key in catalog.properties if key.startswith(EXPORT_PREFIX)}
     for name in sorted(names | recorded):
@@ -123,12 +123,12 @@ def exports(files: Files, catalog: CatalogDef, holder: str, now: int) -> Held:
             record = f"has the mode {record.mode[:40]!a}"
         drop = f"export drop {shlex.quote(name)}"
         if name not in names:
-            looked.append(finding("F504", holder, f"the export {name!a} has a record and no location", hint=drop))
+            states.append(finding("F504", holder, f"the export {name!a} has a record and no location", hint=drop))
         elif isinstance(record, str):
-            looked.append(finding("F504", holder, f"the record of the export {name!a} {record}", hint=drop))
+            states.append(finding("F504", holder, f"the record of the export {name!a} {record}", hint=drop))
         elif record.pin is not None and not record.expired(now):
-            looked.append(_root(files, record.pin, holder, f"the export {name}", "F503", drop))
-    return _held(looked, len(names | recorded))
+            states.append(_root(files, record.pin, holder, f"the export {name}", "F503", drop))
+    return _held(states, len(names | recorded))
 
 
 def _root(files: Files, path: str, holder: str, who: str, code: str, hint: str) -> Holder | Finding:
@@ -164,7 +164,7 @@ def _parse(data: bytes | Exception, path: str) -> DistributedTransactionDef | st
 def _over(files: Files, paths: list[str], now: int) -> bool:
     """Whether another save says that the transaction's time is over; the end never moves."""
     for path, data in files.read_many(paths):
-        found = _parse(data, path)
-        if not isinstance(found, str):
-            return now > found.expire_at_millis
+        save = _parse(data, path)
+        if not isinstance(save, str):
+            return now > save.expire_at_millis
     return False

@@ -10,6 +10,7 @@ from bisect import insort
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from olympia_cli.catalog.quarantine import EXPIRE_QUARANTINE
 from olympia_cli.errors import Damaged, OlympiaError
 from olympia_cli.format.paths import FileKind, check_pointer, file_kind, parse_root_path, parse_transaction_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
@@ -24,7 +25,6 @@ from olympia_cli.ops.walk.reach import path_digest
 NAMED = 20
 """So many files of one code are findings of their own."""
 
-QUARANTINE = "olympia.expire.quarantine"
 _CODES = {
     "F901": "nothing leads to it; expire removes it when it is old enough",
     "F902": "a root from before the oldest version",
@@ -74,26 +74,26 @@ class Quarantine:
 
 def read_quarantine(files: Files, catalog: CatalogDef | None) -> Quarantine:
     """What the manifests of the quarantine name. One that cannot be read protects nothing and costs nothing."""
-    found = find_quarantine(catalog)
-    for path in found.manifests:
+    quarantine = find_quarantine(catalog)
+    for path in quarantine.manifests:
         resting = resting_files(files, path)
         if isinstance(resting, str):
-            found.not_read(path, resting)
+            quarantine.not_read(path, resting)
         else:
-            found.paths.update(map(path_digest, resting))
-    return found
+            quarantine.paths.update(map(path_digest, resting))
+    return quarantine
 
 
 def find_quarantine(catalog: CatalogDef | None) -> Quarantine:
     """The manifests of the quarantine, and nothing of what they name."""
-    found = Quarantine()
-    text = catalog.properties.get(QUARANTINE, "") if catalog is not None else ""
+    quarantine = Quarantine()
+    text = catalog.properties.get(EXPIRE_QUARANTINE, "") if catalog is not None else ""
     try:
         marks = json.loads(text) if text else []
-        found.manifests = [check_pointer(str(mark["manifest"]), "") for mark in marks]
+        quarantine.manifests = [check_pointer(str(mark["manifest"]), "") for mark in marks]
     except Exception:
-        found.findings.append(finding("F906", "", "the list of what is in quarantine cannot be read"))
-    return found
+        quarantine.findings.append(finding("F906", "", "the list of what is in quarantine cannot be read"))
+    return quarantine
 
 
 def resting_files(files: Files, manifest: str) -> list[str] | str:
@@ -151,10 +151,10 @@ class Listing:
         self.orphans: list[tuple[str, int]] = []
 
     def take(self, path: str, size: int) -> None:
-        found = self._sort(path)
-        if found is None:
+        sorting = self._sort(path)
+        if sorting is None:
             return
-        code, unless_reached = found
+        code, unless_reached = sorting
         if unless_reached and self._reached(path):
             return
         if code in CAN_REST and path in self.quarantine:

@@ -25,11 +25,7 @@ class LocalEngine:
         self._growth: Growth | None = None
 
     def examine(
-        self,
-        into: Examined,
-        versions: Sequence[int],
-        wanted: Wanted | None,
-        holders: FindHolders,
+        self, into: Examined, versions: Sequence[int], wanted: Wanted | None, holders: FindHolders
     ) -> list[int]:
         chosen: list[int] = []
         self._look_at_data(into, self._look_at_roots(into, versions, wanted, chosen))

@@ -16,13 +16,13 @@ _HELD = frozenset({"F501", "F502", "F503"})
 
 def still_so(files: Files, chain: Chain, findings: list[Finding], now: int, all_versions: bool) -> list[Finding]:
     """The findings without those that are no longer so. Nothing is read when there is no error."""
-    errors = [one for one in findings if one.severity is Severity.ERROR]
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     if not errors:
         return findings
     later = _look_again(files, chain)
     if later.oldest > chain.oldest:
-        findings = [kept for one in findings if (kept := _kept(one, chain, later.oldest)) is not None]
-    if all_versions and any(one.code in _HELD for one in findings):
+        findings = [kept for finding in findings if (kept := _kept(finding, chain, later.oldest)) is not None]
+    if all_versions and any(finding.code in _HELD for finding in findings):
         findings = _still_held(files, later, findings, now)
     return findings
 
@@ -35,14 +35,14 @@ def _look_again(files: Files, chain: Chain) -> Chain:
     return open_chain(files, existing, width, None)[0]
 
 
-def _kept(found: Finding, chain: Chain, oldest: int) -> Finding | None:
+def _kept(finding: Finding, chain: Chain, oldest: int) -> Finding | None:
     """The finding for the versions that still count; None when an expire took all of them."""
-    if not found.versions or found.severity is not Severity.ERROR:
-        return found
-    if found.code == "F101":
-        return found if found.versions[-1][1] >= oldest else None
-    versions = without(found.versions, chain.existing, ((0, oldest - 1),))
-    return replace(found, versions=versions) if versions else None
+    if not finding.versions or finding.severity is not Severity.ERROR:
+        return finding
+    if finding.code == "F101":
+        return finding if finding.versions[-1][1] >= oldest else None
+    versions = without(finding.versions, chain.existing, ((0, oldest - 1),))
+    return replace(finding, versions=versions) if versions else None
 
 
 def _still_held(files: Files, later: Chain, findings: list[Finding], now: int) -> list[Finding]:
@@ -50,10 +50,10 @@ def _still_held(files: Files, later: Chain, findings: list[Finding], now: int) -
     held = [] if later.java else [transactions(files, set(later.existing), now)]
     if later.reference is not None:
         held.append(exports(files, later.reference, later.path(later.reference_version or 0), now))
-    live = [one.who for found in held for one in found.holders]
-    told = {one.message for found in held for one in found.findings}
+    live = [holder.who for holding in held for holder in holding.holders]
+    messages = {finding.message for holding in held for finding in holding.findings}
     return [
-        one
-        for one in findings
-        if one.code not in _HELD or one.message in told or any(who in one.message for who in live)
+        finding
+        for finding in findings
+        if finding.code not in _HELD or finding.message in messages or any(who in finding.message for who in live)
     ]

@@ -60,30 +60,30 @@ class Objects:
         node = self._node(path)
         if node is not None:
             return Hit(self._named(node.keys))
-        found: set[str] = set()
+        keys_left: set[str] = set()
         complete = False
         if isinstance(data, bytes):
             remains = remains_of_node(data, self._keys)
             complete = remains.complete
-            found.update(key for key, _ in remains.entries)
+            keys_left.update(key for key, _ in remains.entries)
             for child in remains.children:
-                found.update(key for keys in self._below(child) for key in keys or ())
+                keys_left.update(key for keys in self._below(child) for key in keys or ())
         if complete:
-            return Hit(self._named(sorted(found)))
+            return Hit(self._named(sorted(keys_left)))
         low, high = self._bounds(path)
         for version in _nearest(versions, candidates):
             root = self._root_path(version)
             keys = self._in_range(root, low, high) if root != path else None
             if keys is None:
                 continue
-            objects = set(self._named(found.union(keys)))
+            objects = set(self._named(keys_left.union(keys)))
             first = versions[0][0] if versions else version
             if version < first <= version + TRIES:
                 objects = self._logged(objects, range(version + 1, first + 1), low, high)
                 return Hit(self._ordered(objects), f"the objects are those of v{version} and of the log since")
             return Hit(self._ordered(objects), f"the objects are those of v{version}")
         remark = f"the keys between {self._shown(low)} and {self._shown(high)}" if low or high else ""
-        return Hit(self._named(sorted(found)), remark)
+        return Hit(self._named(sorted(keys_left)), remark)
 
     def _logged(self, objects: set[ObjectName], versions: range, low: str | None, high: str | None) -> set[ObjectName]:
         """The objects of a range of keys after versions, as far as their logs tell."""
@@ -105,8 +105,8 @@ class Objects:
 
     def of_definition(self, path: str, holders: Iterable[int], most: int = MOST_HOLDERS) -> Hit:
         """The objects whose definition is at a path, from the nodes that name it."""
-        found = {key for _, key, value in self.entries(holders, most) if value == path}
-        return Hit(self._named(sorted(found)))
+        named = {key for _, key, value in self.entries(holders, most) if value == path}
+        return Hit(self._named(sorted(named)))
 
     def entries(self, nodes: Iterable[int], most: int = MOST_NAMING) -> Iterator[tuple[int, str, str]]:
         """Node number, key and definition path of all that stands in the first of these nodes by name, as far as they
@@ -115,11 +115,11 @@ class Objects:
             path = self._graph.paths[number]
             node = self._node(path)
             if node is not None:
-                found: Iterable[tuple[str, str | None]] = zip(node.keys, node.values, strict=True)
+                entries: Iterable[tuple[str, str | None]] = zip(node.keys, node.values, strict=True)
             else:
                 data = self._files.read(path)
-                found = remains_of_node(data, self._keys).entries if isinstance(data, bytes) else ()
-            for key, value in found:
+                entries = remains_of_node(data, self._keys).entries if isinstance(data, bytes) else ()
+            for key, value in entries:
                 if value is not None:
                     yield number, key, value
 
@@ -187,10 +187,10 @@ class Objects:
         graph = self._graph
         low: str | None = None
         high: str | None = None
-        seen: set[int] = set()
+        climbed: set[int] = set()
         number = graph.numbers.get(path)
-        while number is not None and number not in seen and (low is None or high is None):
-            seen.add(number)
+        while number is not None and number not in climbed and (low is None or high is None):
+            climbed.add(number)
             above = (at for at, children in enumerate(graph.children) if number in children)
             parent = min(above, key=graph.paths.__getitem__, default=None)
             node = self._node(graph.paths[parent]) if parent is not None else None
@@ -206,12 +206,12 @@ class Objects:
 
     def _in_range(self, root: str, low: str | None, high: str | None) -> list[str] | None:
         """The keys of a version between two keys; None when not all of them can be read."""
-        found: list[str] = []
+        in_range: list[str] = []
         for keys in self._below(root, low, high):
             if keys is None:
                 return None
-            found += keys
-        return found
+            in_range += keys
+        return in_range
 
 
 def _between(key: str, low: str | None, high: str | None) -> bool:

@@ -56,8 +56,8 @@ def _lines(report: Report, uri: str, now_millis: int) -> Iterator[str]:
         if count:
             yield f'<tr><th>{_text(what.replace("_", " "))}</th><td class="number">{count:,}</td></tr>'
     yield "</table>"
-    for found in report.findings:
-        yield from _finding(found)
+    for finding in report.findings:
+        yield from _finding(finding)
     if not report.findings:
         yield "<p>Nothing was found.</p>"
     yield "<footer>Made by olympia fsck.</footer>\n</body>\n</html>"
@@ -73,24 +73,24 @@ def _verdict(report: Report) -> str:
     return f'<p class="verdict sound">Sound: {counts or "nothing found"}.</p>'
 
 
-def _finding(found: Finding) -> Iterator[str]:
-    yield f'<article class="{found.severity}">'
-    yield f"<h2>{found.severity} {found.code}: {_text(CODES.get(found.code, ''))}</h2>"
-    yield f"<p>{_text(found.message)}</p>\n<dl>"
-    if found.path:
-        yield f"<dt>file</dt><dd><code>{_text(found.path)}</code></dd>"
-    if found.versions:
-        shown = ", ".join(f"v{a}" if a == b else f"v{a} to v{b}" for a, b in found.versions[-20:])
-        yield f"<dt>versions</dt><dd>{shown} ({found.versions_total:,})</dd>"
-    if found.hint:
-        yield f"<dt>next</dt><dd><code>{_text(found.hint)}</code></dd>"
+def _finding(finding: Finding) -> Iterator[str]:
+    yield f'<article class="{finding.severity}">'
+    yield f"<h2>{finding.severity} {finding.code}: {_text(CODES.get(finding.code, ''))}</h2>"
+    yield f"<p>{_text(finding.message)}</p>\n<dl>"
+    if finding.path:
+        yield f"<dt>file</dt><dd><code>{_text(finding.path)}</code></dd>"
+    if finding.versions:
+        shown = ", ".join(f"v{a}" if a == b else f"v{a} to v{b}" for a, b in finding.versions[-20:])
+        yield f"<dt>versions</dt><dd>{shown} ({finding.versions_total:,})</dd>"
+    if finding.hint:
+        yield f"<dt>next</dt><dd><code>{_text(finding.hint)}</code></dd>"
     yield "</dl>"
-    if found.objects:
-        total = found.objects_total
+    if finding.objects:
+        total = finding.objects_total
         yield f"<details><summary>{total:,} object{'' if total == 1 else 's'}</summary>"
-        yield "<ul>" + "".join(f"<li>{_object(one)}</li>" for one in found.objects[:NAMED]) + "</ul>"
+        yield "<ul>" + "".join(f"<li>{_object(name)}</li>" for name in finding.objects[:NAMED]) + "</ul>"
         if total > NAMED:
-            yield f"<p>and {total - min(NAMED, len(found.objects)):,} more</p>"
+            yield f"<p>and {total - min(NAMED, len(finding.objects)):,} more</p>"
         yield "</details>"
     yield "</article>"
 

@@ -74,30 +74,30 @@ class RootChecks:
         """Look at what roots themselves name; the tops of their trees, or the bytes of those that are damaged."""
         self.check_catalogs(batch)
         tops: list[tuple[str, Node | bytes]] = []
-        for one in batch:
-            if one.root is None:
-                self.notes.unreadable.add(one.version)
-                tops.append((one.path, one.data or b""))
+        for root in batch:
+            if root.root is None:
+                self.notes.unreadable.add(root.version)
+                tops.append((root.path, root.data or b""))
                 continue
-            tops.append((one.path, one.root.node))
-            if self._actions and one.data is not None and not self._reader.chain.java:
-                self._check_actions(one.data, one.path, one.version)
+            tops.append((root.path, root.root.node))
+            if self._actions and root.data is not None and not self._reader.chain.java:
+                self._check_actions(root.data, root.path, root.version)
         return tops
 
     def check_catalogs(self, batch: Sequence[ChainRoot]) -> None:
         notes = self.notes
-        for one in batch:
-            if one.root is None:
+        for root in batch:
+            if root.root is None:
                 continue
-            catalog = self._reader.catalog(one.root.catalog_def)
+            catalog = self._reader.catalog(root.root.catalog_def)
             if catalog.flaw is not None and catalog.flaw.code == "F212":
-                here = [(one.version, one.version)]
-                notes.findings.append(finding("F212", one.path, catalog.flaw.reason, versions=here))
+                here = [(root.version, root.version)]
+                notes.findings.append(finding("F212", root.path, catalog.flaw.reason, versions=here))
             elif catalog.flaw is not None:
-                notes.bad_catalogs.setdefault(one.root.catalog_def, []).append(one.version)
+                notes.bad_catalogs.setdefault(root.root.catalog_def, []).append(root.version)
             elif not catalog.verified:
-                notes.catalogs.setdefault(one.root.catalog_def, []).append(one.version)
-            notes.findings += check_catalog(self._reader.chain, one, catalog)
+                notes.catalogs.setdefault(root.root.catalog_def, []).append(root.version)
+            notes.findings += check_catalog(self._reader.chain, root, catalog)
 
     def _check_actions(self, data: bytes, path: str, version: int) -> None:
         actions = read_actions(data, path)

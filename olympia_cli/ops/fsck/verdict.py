@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.names import ObjectName
@@ -41,7 +42,7 @@ class Verdict:
     def __init__(self, examined: Examined, versions: Sequence[int]) -> None:
         """`versions` are those that somebody asked for."""
         self._examined = examined
-        self._asked = versions
+        self._wanted = versions
         self._graph = examined.graph
         self._groups = self._grouped()
         self._holders = self._naming(examined.definitions.bad.keys() if examined.definitions is not None else set())
@@ -49,9 +50,9 @@ class Verdict:
         bad.update(node for nodes in self._holders.values() for node in nodes)
         if examined.definitions is not None:
             bad.update(node for _, nodes in examined.definitions.more_bad.values() for node in nodes)
-        who = {node: [one.who for one in holders] for node, holders in examined.holders.items()}
+        who = {node: [holder.who for holder in holders] for node, holders in examined.holders.items()}
         self._radius = Radius(self._graph, examined.versions, who, bad)
-        self._codes = {one.who: one.code for holders in examined.holders.values() for one in holders}
+        self._codes = {holder.who: holder.code for holders in examined.holders.values() for holder in holders}
         chain = examined.chain
         self._objects = Objects(examined.files, self._graph, examined.keys, chain.java, chain.path)
         self._versions = [version for version in sorted(examined.roots) if version not in examined.notes.unreadable]
@@ -64,38 +65,38 @@ class Verdict:
     def findings(self, objects: bool) -> list[Finding]:
         """All of them; `objects` says whether files are read again to name what is hit."""
         examined = self._examined
-        found = [*examined.findings, *examined.notes.findings, *self._data()]
-        found += self._catalogs()
-        found += self._nodes(objects)
-        found += self._definitions(objects)
+        findings = [*examined.findings, *examined.notes.findings, *self._data()]
+        findings += self._catalogs()
+        findings += self._nodes(objects)
+        findings += self._definitions(objects)
         if examined.depth and not examined.files.stopped:
-            found += self._whole_versions(objects)
-        found += self._without_digest()
-        return found
+            findings += self._whole_versions(objects)
+        findings += self._without_digest()
+        return findings
 
     def last_sound(self, findings: Iterable[Finding]) -> int | None:
         """The newest version looked at that no error hits."""
         if self._examined.files.stopped:
             return None
-        hit = merge(one for found in findings if found.severity is Severity.ERROR for one in found.versions)
-        looked = self._versions if self._examined.depth else self._asked
-        return next((version for version in reversed(looked) if not inside(version, hit)), None)
+        hit = merge(span for finding in findings if finding.severity is Severity.ERROR for span in finding.versions)
+        versions = self._versions if self._examined.depth else self._wanted
+        return next((version for version in reversed(versions) if not inside(version, hit)), None)
 
     def with_hints(self, findings: Sequence[Finding]) -> list[Finding]:
         """The findings in order of importance, each with what to do next."""
-        newest, sound = self._examined.chain.latest, self.last_sound(findings)
-        gap = any(found.code == "F101" and found.versions[0][0] > self._examined.chain.oldest for found in findings)
-        out = []
-        for found in findings:
-            if found.severity is Severity.ERROR and not found.hint:
-                if inside(newest, found.versions):
-                    back = f"rollback v{sound}" if sound is not None else REPAIR
-                    # a commit could end up in the gap, where it would join what does not belong together
-                    found = replace(found, hint=SALVAGE if gap else back)
-                elif file_kind(found.path) in (FileKind.NODE, FileKind.ROOT) and found.code != "F201":
-                    found = replace(found, hint=f"dump-node {found.path}")
-            out.append(found)
-        return sorted(out, key=lambda one: (_ORDER[one.severity], one.code, one.path == "", one.path, one.message))
+        sound, oldest = self.last_sound(findings), self._examined.chain.oldest
+        # a commit could end up in a gap, where it would join what does not belong together
+        gap = any(error.code == "F101" and error.versions[0][0] > oldest for error in findings)
+        mend = SALVAGE if gap else REPAIR if sound is None else f"rollback v{sound}"
+        return sorted((replace(each, hint=self._hint(each, mend)) for each in findings), key=_importance)
+
+    def _hint(self, error: Finding, mend: str) -> str:
+        if error.severity is not Severity.ERROR or error.hint:
+            return error.hint
+        if inside(self._examined.chain.latest, error.versions):
+            return mend
+        node = file_kind(error.path) in (FileKind.NODE, FileKind.ROOT) and error.code != "F201"
+        return f"dump-node {error.path}" if node else ""
 
     # Nodes
 
@@ -152,12 +153,12 @@ class Verdict:
 
     def _naming(self, definitions: Set[int]) -> dict[int, list[int]]:
         """The nodes that name each of these definitions."""
-        found: dict[int, list[int]] = {}
+        naming: dict[int, list[int]] = {}
         if definitions:
             for node, names in enumerate(self._graph.names):
                 for number in definitions & set(names):
-                    found.setdefault(number, []).append(node)
-        return found
+                    naming.setdefault(number, []).append(node)
+        return naming
 
     def _definitions(self, objects: bool) -> Iterator[Finding]:
         definitions = self._examined.definitions
@@ -185,12 +186,12 @@ class Verdict:
         definitions, findings = self._examined.definitions, self._examined.data_findings
         if definitions is None or not findings:
             return
-        naming = self._naming({number for one in findings for number in definitions.at_locations(one.locations)})
+        naming = self._naming({number for hit in findings for number in definitions.at_locations(hit.locations)})
         every = {node for nodes in naming.values() for node in nodes}
         radius = Radius(self._graph, self._examined.versions, {}, every)
-        for one in findings:
-            nodes = {node for number in definitions.at_locations(one.locations) for node in naming.get(number, ())}
-            yield replace(one.finding, versions=radius.versions(nodes))
+        for hit in findings:
+            nodes = {node for number in definitions.at_locations(hit.locations) for node in naming.get(number, ())}
+            yield replace(hit.finding, versions=radius.versions(nodes))
 
     # Whole versions
 
@@ -222,14 +223,14 @@ class Verdict:
     def _homeless(self, namespace: int, name: str, versions: Ranges) -> Finding:
         nodes = self._objects.reached(self._examined.roots[versions[-1][1]])
         nodes = [node for node in nodes if namespace in self._graph.needs[node]]
-        path, found = "", []
+        path, homeless = "", []
         for node, key, _ in self._objects.entries(nodes):
-            one = self._objects.name(key)
-            if one is not None and one.namespace == name and one.name:
+            object_name = self._objects.name(key)
+            if object_name is not None and object_name.namespace == name and object_name.name:
                 path = path or self._graph.paths[node]
-                found.append(one)
+                homeless.append(object_name)
         reason = f"the namespace {name!a} of these objects does not exist"
-        return finding("F306", path, reason, versions=versions, objects=found)
+        return finding("F306", path, reason, versions=versions, objects=homeless)
 
     def _same_ids(self, checks: VersionChecks, end: int) -> Iterator[Finding]:
         definitions = self._examined.definitions
@@ -242,27 +243,27 @@ class Verdict:
             if id in wanted:
                 numbers.setdefault(id, set()).add(number)
         for id, spans in same[:MOST_FINDINGS]:
-            told = self._same_id([self._spans([span]) for span in spans], numbers.get(id, set()))
-            if told is not None:
-                yield told
+            same_id = self._same_id([self._spans([span]) for span in spans], numbers.get(id, set()))
+            if same_id is not None:
+                yield same_id
         if len(same) > MOST_FINDINGS:
-            versions = merge(one for _, spans in same[MOST_FINDINGS:] for one in self._spans(spans))
+            versions = merge(span for _, spans in same[MOST_FINDINGS:] for span in self._spans(spans))
             yield finding("F305", "", f"{len(same) - MOST_FINDINGS:,} ids more like these", versions=versions)
 
     def _same_id(self, spans: list[Ranges], numbers: set[int]) -> Finding | None:
         """Objects of one id; None when it is one object whose key is there twice, which is told as such."""
         if not numbers:
-            return finding("F305", "", _SAME_ID, versions=merge(one for span in spans for one in span))
+            return finding("F305", "", _SAME_ID, versions=merge(chain.from_iterable(spans)))
         hit: list[tuple[int, int]] = []
         names: dict[ObjectName, str] = {}
         total = 0
-        for looked, span in enumerate(reversed(spans)):
-            count, found = self._with_ids(span[-1][1], numbers) if looked < MOST_EXPLAINED else (2, {})
+        for number, span in enumerate(reversed(spans)):
+            count, owners = self._with_ids(span[-1][1], numbers) if number < MOST_EXPLAINED else (2, {})
             if count < 2:
-                count, found = self._with_ids(span[0][0], numbers)
+                count, owners = self._with_ids(span[0][0], numbers)
             if count > 1:
                 hit += span
-                total, names = max(total, count), names or found
+                total, names = max(total, count), names or owners
         if not hit:
             return None
         path = next(iter(names.values()), "")
@@ -277,15 +278,15 @@ class Verdict:
         nodes = self._objects.reached(self._examined.roots[version])
         nodes = [node for node in nodes if not numbers.isdisjoint(self._graph.names[node])]
         total = sum(number in numbers for node in nodes for number in self._graph.names[node])
-        found: dict[ObjectName, str] = {}
+        owners: dict[ObjectName, str] = {}
         for _, key, value in self._objects.entries(nodes):
             name = self._objects.name(key)
             if name is not None and definitions.number(value) in numbers:
-                found.setdefault(name, value)
+                owners.setdefault(name, value)
         if len(nodes) <= MOST_NAMING:
             # one object can be there twice, but not have the catalog's id and be there twice
-            total = len(found) if total > 1 else 2
-        return total, found
+            total = len(owners) if total > 1 else 2
+        return total, owners
 
     def _id(self, path: str, name: ObjectName) -> str:
         data = self._examined.files.read(path)
@@ -296,10 +297,15 @@ class Verdict:
         examined = self._examined
         count = examined.notes.without_digest + self._graph.without_digest
         count += examined.definitions.without_digest if examined.definitions is not None else 0
-        count += sum(one.definition is not None and not one.verified for one in examined.chain.catalogs.values())
+        catalogs = examined.chain.catalogs.values()
+        count += sum(catalog.definition is not None and not catalog.verified for catalog in catalogs)
         if count:
             files = "1 file has" if count == 1 else f"{count:,} files have"
             yield finding("F904", "", f"{files} no digest, so only what they hold could be checked")
+
+
+def _importance(finding: Finding) -> tuple[int, str, bool, str, str]:
+    return _ORDER[finding.severity], finding.code, finding.path == "", finding.path, finding.message
 
 
 _SAME_ID = "an object has the id of the catalog, or of another object"

@@ -136,7 +136,7 @@ class Radius:
             level = above - wanted
             wanted |= level
         for node in _parents_first(wanted, parents):
-            above_it = [one for parent in parents.get(node, ()) for one in self._ranges.get(parent, ())]
+            above_it = [span for parent in parents.get(node, ()) for span in self._ranges.get(parent, ())]
             if node in roots:
                 above_it.append((roots[node], roots[node]))
             self._ranges[node] = merge(above_it)
@@ -144,7 +144,7 @@ class Radius:
             self._held[node] = frozenset(held.union(holders.get(node, ())))
 
     def versions(self, nodes: Iterable[int]) -> Ranges:
-        return merge(one for node in nodes for one in self._ranges.get(node, ()))
+        return merge(span for node in nodes for span in self._ranges.get(node, ()))
 
     def holders(self, nodes: Iterable[int]) -> list[str]:
         return sorted({name for node in nodes for name in self._held.get(node, ())})

@@ -33,6 +33,11 @@ def describe_name(name: ObjectName | None) -> dict[str, Any]:
     return {"object": name.kind.word, "namespace": name.namespace, "name": name.name or name.namespace}
 
 
+def describe_known(name: ObjectName | None) -> dict[str, Any]:
+    """The object of a key, if the key can be read."""
+    return dict.fromkeys(("object", "namespace", "name")) if name is None else describe_name(name)
+
+
 def describe_action(action: Action) -> dict[str, Any]:
     """An action of the log."""
     return {"type": action.type_name, **describe_name(action.name), "detail": action_detail(action)}
@@ -85,9 +90,9 @@ def action_detail(action: Action) -> dict[str, Any]:
     return detail
 
 
-def describe_object(found: CatalogObject[ObjectDefinition], version: int | None) -> dict[str, Any]:
+def describe_object(entry: CatalogObject[ObjectDefinition], version: int | None) -> dict[str, Any]:
     """A namespace, table or view as `show` prints it."""
-    name, definition = found.name, found.definition
+    name, definition = entry.name, entry.definition
     shown: dict[str, Any] = {}
     if isinstance(name, TableName | ViewName):
         shown["namespace"] = name.namespace
@@ -102,7 +107,7 @@ def describe_object(found: CatalogObject[ObjectDefinition], version: int | None)
     if isinstance(definition, ViewDef):
         shown |= _describe_view(definition)
     shown["properties"] = dict(sorted(definition.properties.items()))
-    shown["definition"] = found.path or None
+    shown["definition"] = entry.path or None
     shown["version"] = version
     return shown
 
@@ -120,7 +125,7 @@ def describe_definition(definition: Definition) -> dict[str, Any]:
         elif field.name == "schema":
             shown[field.name] = [_column(column) for column in value.columns]
         elif field.name == "referenced_object_full_names":
-            shown[field.name] = [{"namespace": one.namespace_name, "name": one.name} for one in value]
+            shown[field.name] = [{"namespace": name.namespace_name, "name": name.name} for name in value]
         elif field.enum_type is not None:
             shown[field.name] = field.enum_type.values_by_number[value].name.lower()
         else:
@@ -139,7 +144,7 @@ def _describe_view(definition: ViewDef) -> dict[str, Any]:
         "schema": [_column(column) for column in definition.schema.columns],
         "default_namespace": definition.default_namespace_name or None,
         "referenced_objects": [
-            {"namespace": one.namespace_name, "name": one.name} for one in definition.referenced_object_full_names
+            {"namespace": name.namespace_name, "name": name.name} for name in definition.referenced_object_full_names
         ],
         "plan_bytes": len(definition.substrait_read_rel),
     }

@@ -10,6 +10,7 @@ from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapsh
 from olympia_cli.errors import Damaged, PathMissing
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.names import ObjectName
+from olympia_cli.ops.fsck.findings import describe_object_name
 from olympia_cli.ops.look.describe import describe_definition
 from olympia_cli.tree.diff import diff as tree_diff
 
@@ -26,8 +27,8 @@ class ObjectChange:
 
     @property
     def id(self) -> str:
-        found = self.new or self.old
-        return found.id if found is not None else ""
+        present = self.new or self.old
+        return present.id if present is not None else ""
 
     def fields(self) -> dict[str, tuple[Any, Any]]:
         """The fields and properties that differ: old value, new value; None for absent."""
@@ -56,26 +57,28 @@ def diff(old: Snapshot, new: Snapshot) -> Iterator[ObjectChange]:
     wanted += [(name, path) for name, paths in both.items() for path in paths]
     objects = dict(zip(wanted, _read(old, wanted), strict=True))
     dropped = {(name.kind, objects[name, path].id): name for name, path in gone.items()}
-    found: list[ObjectChange] = []
+    changes: list[ObjectChange] = []
     for name, path in come.items():
         present = objects[name, path]
         former = dropped.pop((name.kind, present.id), None) if present.id else None
         if former is None:
-            found.append(ObjectChange("created", name, name, None, present))
+            changes.append(ObjectChange("created", name, name, None, present))
         else:
-            found.append(ObjectChange("renamed", name, former, objects[former, gone[former]], present))
+            changes.append(ObjectChange("renamed", name, former, objects[former, gone[former]], present))
     for former in dropped.values():
-        found.append(ObjectChange("dropped", former, former, objects[former, gone[former]], None))
+        changes.append(ObjectChange("dropped", former, former, objects[former, gone[former]], None))
     for name, (before, after) in both.items():
         older, newer = objects[name, before], objects[name, after]
         if older.id != newer.id:
-            found.append(ObjectChange("dropped", name, name, older, None))
-            found.append(ObjectChange("created", name, name, None, newer))
+            changes.append(ObjectChange("dropped", name, name, older, None))
+            changes.append(ObjectChange("created", name, name, None, newer))
         elif changed_fields(older.definition, newer.definition):
-            found.append(ObjectChange("altered", name, name, older, newer))
-    yield from sorted(
-        found, key=lambda one: (one.name.kind, one.name.namespace, one.name.name, one.change != "dropped")
-    )
+            changes.append(ObjectChange("altered", name, name, older, newer))
+    yield from sorted(changes, key=_order)
+
+
+def _order(change: ObjectChange) -> tuple[int, str, str, bool]:
+    return change.name.kind, change.name.namespace, change.name.name, change.change != "dropped"
 
 
 def changed_fields(old: Any, new: Any) -> dict[str, tuple[Any, Any]]:
@@ -118,11 +121,4 @@ def describe_change(change: ObjectChange) -> dict[str, Any]:
         }
     if fields := change.fields():
         detail["fields"] = {key: {"from": old, "to": new} for key, (old, new) in fields.items()}
-    return {
-        "change": change.change,
-        "type": change.name.kind.word,
-        "namespace": change.name.namespace,
-        "name": change.name.name or change.name.namespace,
-        "id": change.id,
-        "detail": detail,
-    }
+    return {"change": change.change, **describe_object_name(change.name), "id": change.id, "detail": detail}

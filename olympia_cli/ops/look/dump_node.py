@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
+
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.errors import Damaged, Unsupported
+from olympia_cli.errors import Damaged, InvalidName, OlympiaError, Unsupported
+from olympia_cli.format.actions import decode_action
+from olympia_cli.format.keys import CATALOG_DEF, KeyCodec, utf16_units
 from olympia_cli.format.node import Sizes
-from olympia_cli.format.node_file import decode_action_rows, decode_node, decode_root
-from olympia_cli.format.salvage import Problem, salvage
-from olympia_cli.ops.look.dump_rows import read_rows
-from olympia_cli.ops.look.dump_values import NodeDump
+from olympia_cli.format.node_file import (
+    CREATED_AT_MILLIS,
+    N_KEYS,
+    PREVIOUS_ROOT,
+    ROLLBACK_FROM_ROOT,
+    decode_action_rows,
+    decode_node,
+    decode_root,
+)
+from olympia_cli.format.paths import check_pointer
+from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
+from olympia_cli.format.salvage import LOST, Cell, Lost, Problem, Salvage, salvage
+from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.ops.look.describe import describe_action, describe_known, describe_name
+from olympia_cli.ops.look.dump_values import ActionRow, NodeDump, PivotRow
 from olympia_cli.ops.look.node_target import NodeBytes, catalog_sizes, find_node
+from olympia_cli.ops.walk.remains import OBJECT_KEY, Sections, digest_state, is_action, number_in
+
+_SPACES = re.compile(" +")
 
 
 def dump_node(file: NodeBytes, sizes: Sizes | None = None) -> NodeDump:
@@ -20,7 +39,7 @@ def dump_node(file: NodeBytes, sizes: Sizes | None = None) -> NodeDump:
     if remains.unknown_columns:
         names = ", ".join(remains.unknown_columns)
         dump.unsupported = f"it has columns that this program does not know: {names!a}"
-    read_rows(dump, remains)
+    _Reader(dump, remains).read()
     if not dump.problems and not dump.unsupported:
         _check_strictly(dump, file)
     return dump
@@ -45,3 +64,196 @@ def _check_strictly(dump: NodeDump, file: NodeBytes) -> None:
         dump.problems.append(Problem(error.reason))
     except Unsupported as error:
         dump.unsupported = error.message
+
+
+class _Reader:
+    """Takes rows for what they most probably are, and notes what does not fit."""
+
+    def __init__(self, dump: NodeDump, remains: Salvage) -> None:
+        self._dump = dump
+        self._remains = remains
+        self._rows = remains.rows
+        self._parts = Sections.of(remains.rows, dump.java)
+        self._codec: KeyCodec | None = None
+        if (sizes := dump.sizes) is not None:
+            self._codec = KeyCodec(sizes.namespace, sizes.table, sizes.view, java=dump.java)
+
+    def read(self) -> None:
+        if not self._rows:
+            if not self._dump.problems:
+                self._note("it has no rows")
+            self._dump.kind = "root" if self._dump.version is not None else "node"
+            return
+        self._system()
+        self._check_count()
+        self._pivot()
+        self._check_pivot()
+        self._actions()
+        self._digests()
+
+    def _note(self, message: str, row: int | None = None) -> None:
+        self._dump.problems.append(Problem(message, row=row))
+
+    # System rows
+
+    def _system(self) -> None:
+        dump, start = self._dump, self._parts.start
+        for at, (key, value, pnode) in enumerate(self._rows[:start]):
+            assert isinstance(key, str)
+            if isinstance(value, str) and key not in dump.system:
+                dump.system[key] = value
+            elif value is not LOST:
+                self._note(f"its system row {key[:60]!a} is empty or there twice", at)
+            if isinstance(pnode, str):
+                self._note(f"its system row {key[:60]!a} points to a node", at)
+        if start == len(self._rows):
+            self._note("it ends before its pivot table", start)
+        elif self._parts.leftmost < start:
+            self._note("its pivot table has no leftmost row", start)
+        is_root = dump.version is not None
+        if is_root and CATALOG_DEF not in dump.system:
+            self._note("it names no catalog definition, as a root must")
+        dump.kind = "root" if is_root or CATALOG_DEF in dump.system else "node"
+        if number_in(dump.system.get(CREATED_AT_MILLIS, "")) is None:
+            self._note(f"its {CREATED_AT_MILLIS} is missing or not a number")
+        for name in (CATALOG_DEF, PREVIOUS_ROOT, ROLLBACK_FROM_ROOT):
+            if name in dump.system:
+                self._check_pointer(dump.system[name], None)
+
+    # The pivot table
+
+    def _check_count(self) -> None:
+        text, parts = self._dump.system.get(N_KEYS), self._parts
+        if self._dump.java:
+            return
+        if text is None or (counted := number_in(text)) is None:
+            self._note(f"its {N_KEYS} is missing" if text is None else f"its {N_KEYS} is {text[:40]!a}, not a number")
+        elif counted != (there := parts.end - parts.leftmost - 1) and parts.start < len(self._rows):
+            self._note(f"its pivot table has {max(0, there):,} keys, but {N_KEYS} says {counted:,}")
+
+    def _pivot(self) -> None:
+        padding, leftmost = 0, self._parts.leftmost
+        for at in range(self._parts.start, self._parts.end):
+            key, value, pnode = self._rows[at]
+            cells = zip(("key", "value", "pnode"), (key, value, pnode), strict=True)
+            lost = tuple(name for name, cell in cells if cell is LOST)
+            if at > leftmost and (key, value, pnode) == (None, None, None):
+                padding += 1
+                continue
+            name = self._name(key, at) if isinstance(key, str) else None
+            row = PivotRow(at - leftmost - padding, _plain(key), _plain(value), _plain(pnode), name, lost)
+            self._dump.pivot.append(row)
+            for pointer in (row.value, row.pnode):
+                if pointer is not None:
+                    self._check_pointer(pointer, at)
+            if at > leftmost and key is None:
+                self._note("a row of its pivot table has no key", at)
+        if padding and not self._dump.java:
+            self._note(f"{padding} rows that are NULL throughout stand between its keys")
+
+    def _check_pivot(self) -> None:
+        dump, start = self._dump, self._parts.leftmost
+        rows = [row for row in dump.pivot if row.at > 0]
+        if any(row.at == 0 and row.value is not None for row in dump.pivot):
+            self._note("its leftmost row has a value", start)
+        keys = [(row.at, utf16_units(row.key) if dump.java else row.key) for row in rows if row.key is not None]
+        leaf = not any(row.pnode is not None for row in dump.pivot)
+        if not (dump.java and leaf):
+            for (_, before), (at, key) in pairwise(keys):
+                if before >= key:
+                    self._note("its keys are not in order, or one is there twice", start + at)
+                    break
+        pointers = ["pnode" not in row.lost and row.pnode is None for row in dump.pivot]
+        if not dump.java and not leaf and any(pointers):
+            self._note("some of its rows point to a child and some do not", start + dump.pivot[pointers.index(True)].at)
+        if dump.sizes is not None and not dump.java and len(rows) > dump.sizes.order - 1:
+            self._note(f"it has {len(rows):,} keys, and the order allows {dump.sizes.order - 1:,}")
+
+    def _name(self, key: str, at: int) -> ObjectName | None:
+        """The name in a key of the pivot table."""
+        name = self._parse(key)
+        if name is None and not OBJECT_KEY.match(key):
+            self._note(f"the key {key[:60]!a} is of no known type", at)
+        elif name is None and self._codec is not None:
+            self._note(f"the key {key[:60]!a} is not padded as the catalog's sizes say", at)
+        return name
+
+    def _parse(self, key: str) -> ObjectName | None:
+        """The name in a key. Names hold no spaces, so it can be had without the sizes, if there is any padding."""
+        parts = _SPACES.split(key[4:].rstrip(" "))
+        try:
+            if self._codec is not None:
+                return self._codec.decode(utf16_units(key) if self._dump.java else key, self._dump.path)
+            if key.startswith("B===") and len(parts) == 1:
+                return NamespaceName(parts[0])
+            if key.startswith("C===") and len(parts) == 2:
+                return TableName(*parts)
+            if key.startswith("D===") and len(parts) == 2:
+                return ViewName(*parts)
+        except (Damaged, InvalidName):
+            pass
+        return None
+
+    def _check_pointer(self, pointer: str, at: int | None) -> None:
+        try:
+            check_pointer(pointer, self._dump.path)
+        except Damaged as error:
+            self._note(error.reason, at)
+
+    # Action rows
+
+    def _actions(self) -> None:
+        if self._dump.java:
+            return
+        for at in range(self._parts.end, len(self._rows)):
+            key, value, pnode = self._rows[at]
+            if (key, value, pnode) == (None, None, None):
+                continue
+            if self._dump.kind == "node":
+                self._note("it has rows behind its pivot table, and is not a root", at)
+                self._dump.kind = "root" if is_action(self._rows[at]) else "node"
+            if isinstance(key, str) and isinstance(value, str) and not isinstance(pnode, str):
+                self._dump.actions.append(self._action(key, value, at))
+            elif LOST in (key, value):
+                # what is lost was said already
+                self._dump.actions.append(self._unreadable(_plain(key), "it cannot be read"))
+            else:
+                self._note("a row after the pivot table is not an action row", at)
+                self._dump.actions.append(self._unreadable(_plain(key), "it is not an action row"))
+
+    def _action(self, key: str, value: str, at: int) -> ActionRow:
+        try:
+            action = decode_action(key, value, self._dump.path)
+            shown = describe_action(action)
+            if action.type == ActionType.COMMIT_INFO:
+                info = action.parse_payload(CommitInfoDef)
+                detail = {"by": info.by, "message": info.message, "transaction_id": info.transaction_id}
+                detail["program"] = f"{info.program} {info.program_version}".strip()
+                shown["detail"] = {name: text for name, text in detail.items() if text}
+            return ActionRow(key, shown)
+        except Damaged as error:
+            self._note(error.reason, at)
+        except (OlympiaError, ValueError, TypeError, KeyError) as error:
+            self._note(f"its action row for {key.strip()[:60]!a} makes no sense: {type(error).__name__}", at)
+        return self._unreadable(key, "it cannot be decoded")
+
+    def _unreadable(self, key: str | None, reason: str) -> ActionRow:
+        """An action of which only the object is known."""
+        known = describe_known(self._parse(key) if key is not None else None)
+        named = describe_name(None) if key == CATALOG_DEF else known
+        return ActionRow(key or "", {"type": "unreadable", **named, "detail": {"key": key, "reason": reason}})
+
+    # Digests
+
+    def _digests(self) -> None:
+        dump, end = self._dump, self._parts.end
+        dump.digest = digest_state(self._rows[:end], self._remains.digest)
+        dump.actions_digest = digest_state(self._rows[end:], self._remains.actions_digest)
+        if dump.digest == "mismatch":
+            self._note("its rows are not what its digest says")
+        if dump.actions_digest == "mismatch":
+            self._note("its action rows are not what their digest says")
+
+
+def _plain(cell: Cell) -> str | None:
+    return None if isinstance(cell, Lost) else cell

@@ -9,7 +9,7 @@ from olympia_cli.format.node import Sizes
 from olympia_cli.format.paths import parse_root_path
 from olympia_cli.format.salvage import Problem
 from olympia_cli.names import ObjectName
-from olympia_cli.ops.look.describe import describe_name
+from olympia_cli.ops.look.describe import describe_known
 from olympia_cli.ops.walk.remains import DigestState
 
 
@@ -32,10 +32,7 @@ class PivotRow:
         return "NULL" if self.key is None and "key" not in self.lost else "?"
 
     def describe(self) -> dict[str, Any]:
-        named: dict[str, Any] = {"object": None, "namespace": None, "name": None}
-        if self.name is not None:
-            named = describe_name(self.name)
-        row = {"key": self.key, "value": self.value, "pnode": self.pnode, **named}
+        row = {"key": self.key, "value": self.value, "pnode": self.pnode, **describe_known(self.name)}
         return {**row, "lost": list(self.lost)} if self.lost else row
 
 
@@ -108,9 +105,4 @@ class NodeDump:
 
 
 def describe_problem(problem: Problem) -> dict[str, Any]:
-    return {
-        "message": problem.message,
-        "offset": problem.offset,
-        "batch": problem.batch,
-        "row": problem.row,
-    }
+    return {"message": problem.message, "offset": problem.offset, "batch": problem.batch, "row": problem.row}

@@ -11,7 +11,7 @@ from olympia_cli.errors import Damaged, PathMissing
 from olympia_cli.format.keys import KeyCodec, utf16_units
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.names import ObjectName
-from olympia_cli.ops.look.describe import describe_name, describe_object
+from olympia_cli.ops.look.describe import describe_known, describe_object
 from olympia_cli.ops.look.dump_node import dump_node
 from olympia_cli.ops.look.dump_values import NodeDump, PivotRow, describe_problem
 from olympia_cli.ops.look.node_keys import KeyTarget
@@ -68,13 +68,10 @@ class Way:
         return [(step.dump.path, step.dump.summary()) for step in self.steps if step.dump.problems] + self.broken
 
     def describe(self) -> dict[str, Any]:
-        named: dict[str, Any] = {"object": None, "namespace": None, "name": None}
-        if self.name is not None:
-            named = describe_name(self.name)
         return {
             "version": self.version,
             "key": self.key,
-            **named,
+            **describe_known(self.name),
             "found": self.found,
             "value": self.value,
             "definition": self.definition,

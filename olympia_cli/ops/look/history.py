@@ -41,16 +41,16 @@ def history(latest: Snapshot, name: ObjectName) -> Iterator[Revision]:
     for entry in log(latest, oldest_version(latest)):
         if entry.snapshot is None:
             continue  # what it did shows as what the next version did
-        found = entry.snapshot.get(current) if current is not None else None
-        if found is not None and id is not None and found.id != id:
-            found = None
-        if found is not None and id is None:
-            id = found.id
+        older = entry.snapshot.get(current) if current is not None else None
+        if older is not None and id is not None and older.id != id:
+            older = None
+        if older is not None and id is None:
+            id = older.id
         if newer_entry is not None:
-            revision = _revision(newer_entry, newer, found)
+            revision = _revision(newer_entry, newer, older)
             if revision is not None:
                 yield revision
-        newer, newer_entry = found, entry
+        newer, newer_entry = older, entry
         if current is None:
             continue
         if entry.rollback_to is not None and entry.version > 0:
@@ -62,9 +62,7 @@ def history(latest: Snapshot, name: ObjectName) -> Iterator[Revision]:
 
 
 def _revision(
-    entry: LogEntry,
-    newer: CatalogObject[ObjectDefinition] | None,
-    older: CatalogObject[ObjectDefinition] | None,
+    entry: LogEntry, newer: CatalogObject[ObjectDefinition] | None, older: CatalogObject[ObjectDefinition] | None
 ) -> Revision | None:
     if newer is None and older is None:
         return None

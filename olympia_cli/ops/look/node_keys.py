@@ -63,16 +63,16 @@ class KeyTarget:
         """The keys to look for, with what they stand for."""
         if self.raw is not None:
             return [(self.raw, None)]
-        found = []
+        keys = []
         refused: InvalidName | None = None
         for name in self.names:
             try:
-                found.append((codec.encode(name), name))
+                keys.append((codec.encode(name), name))
             except InvalidName as error:
                 refused = refused or error
-        if not found:
+        if not keys:
             raise refused or InvalidOption(f"{self.text[:60]!a} names nothing", hint="give NS or NS.T")
-        return found
+        return keys
 
     @property
     def is_table(self) -> bool:

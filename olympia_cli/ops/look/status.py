@@ -85,32 +85,32 @@ def _attention(
     expire: dict[str, Any] | None,
     now: int,
 ) -> list[str]:
-    found = []
+    reasons = []
     properties = snapshot.definition.properties
     if lag is None and snapshot.version > FAR_BEHIND:
-        found.append("the hint vn/latest is missing or unreadable")
+        reasons.append("the hint vn/latest is missing or unreadable")
     elif lag is not None and lag > FAR_BEHIND:
-        found.append(f"the hint vn/latest is {lag:,} versions behind")
+        reasons.append(f"the hint vn/latest is {lag:,} versions behind")
     elif lag is not None and lag < 0:
-        found.append(f"the hint vn/latest is {-lag:,} versions ahead")
+        reasons.append(f"the hint vn/latest is {-lag:,} versions ahead")
     if stale := states.count(State.EXPIRED):
         which = (
             "1 distributed transaction is past its"
             if stale == 1
             else f"{stale} distributed transactions are past their"
         )
-        found.append(f"{which} lifetime")
+        reasons.append(f"{which} lifetime")
     if unreadable := states.count(State.UNREADABLE):
         which = "1 distributed transaction" if unreadable == 1 else f"{unreadable} distributed transactions"
-        found.append(f"{which} cannot be read")
+        reasons.append(f"{which} cannot be read")
     if expire is not None and _older(expire, now, properties.get(MAX_AGE, DEFAULT_MAX_AGE)):
-        found.append("expire has not run for longer than versions are kept")
+        reasons.append("expire has not run for longer than versions are kept")
     if fsck is not None and FSCK_MAX_AGE in properties and _older(fsck, now, properties[FSCK_MAX_AGE]):
-        found.append(f"fsck has not run for longer than {properties[FSCK_MAX_AGE]}")
+        reasons.append(f"fsck has not run for longer than {properties[FSCK_MAX_AGE]}")
     stored = catalog.store.stat(snapshot.file.path).modified_at_millis
     if snapshot.created_at_millis - stored > HALF_AN_HOUR_MILLIS:
-        found.append("the writers' clocks are ahead of the store's by more than half an hour")
-    return found
+        reasons.append("the writers' clocks are ahead of the store's by more than half an hour")
+    return reasons
 
 
 def _full(catalog: Catalog, snapshot: Snapshot) -> dict[str, Any]:
@@ -135,10 +135,10 @@ def _reclaimable(catalog: Catalog) -> int | None:
 
 def _read_json(catalog: Catalog, path: str) -> dict[str, Any] | None:
     try:
-        found = json.loads(catalog.store.read(path))
+        record = json.loads(catalog.store.read(path))
     except (PathMissing, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return record if isinstance(record, dict) else None
 
 
 def _older(record: dict[str, Any], now: int, limit: str) -> bool:
@@ -150,9 +150,9 @@ def _older(record: dict[str, Any], now: int, limit: str) -> bool:
         return False
 
 
-def prometheus(found: Status) -> str:
+def prometheus(status: Status) -> str:
     """The same as text for Prometheus's node exporter."""
-    values = found.values
+    values = status.values
     uri = str(values["catalog"]).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     label = f'{{catalog="{uri}"}}'
     gauges = [
@@ -164,8 +164,8 @@ def prometheus(found: Status) -> str:
         ("stale_transactions", "Distributed transactions past their lifetime.", values["stale_transactions"]),
         ("unreadable_transactions", "Distributed transactions that cannot be read.", values["unreadable_transactions"]),
         ("exports", "Recorded exports.", values["exports"]),
-        ("needs_attention", "How many things need attention.", len(found.attention)),
-        ("damaged", "Whether the last fsck found damage.", int(found.damaged)),
+        ("needs_attention", "How many things need attention.", len(status.attention)),
+        ("damaged", "Whether the last fsck found damage.", int(status.damaged)),
         ("reclaimable_bytes", "Bytes that an expire would put into quarantine.", values.get("reclaimable_bytes")),
     ]
     lines = []

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
 from olympia_cli.catalog.versions import Hints
 from olympia_cli.format.paths import LATEST, OLDEST
+from olympia_cli.ops.fsck.hints import marked_oldest
 from olympia_cli.ops.repair.catalog import FormerCatalog
 from olympia_cli.ops.repair.plan import RepairStep
 from olympia_cli.storage.protocol import Store
@@ -24,12 +24,12 @@ def plan_hints(
             text += f" (if there ever was a v{hints.latest}, its root is lost)"
         steps.append(RepairStep("hint latest", text))
         writes.append((LATEST, head + commits))
-    stored = EXPIRE_OLDEST in catalog.definition.properties
-    truth = min(expired_before(catalog.definition) if stored else versions[0], head)
+    marked = marked_oldest(catalog.definition)
+    truth = min(versions[0] if marked is None else marked, head)
     exists = hints.oldest is not None or store.exists(OLDEST)
     leads = hints.oldest is not None and hints.oldest > truth
     # it may lag, and before the first expire it need not be there at all
-    if leads or (exists and hints.oldest is None) or (not exists and stored and truth > 0):
+    if leads or (exists and hints.oldest is None) or (not exists and marked is not None and truth > 0):
         steps.append(RepairStep("hint oldest", f"{OLDEST} {_was(store, OLDEST, hints.oldest)}: write {truth}"))
         writes.append((OLDEST, truth))
     return steps, writes

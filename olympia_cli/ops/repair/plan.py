@@ -1,4 +1,4 @@
-"""What a repair is going to do, as a value to be shown before it is done."""
+"""What a repair is going to do, to be shown before it is done, and what a salvage has found: values, and their JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from olympia_cli.catalog.repair_commit import Repair
 from olympia_cli.names import ObjectName
-from olympia_cli.ops.look.describe import describe_name
+from olympia_cli.ops.fsck.findings import describe_object_name
 from olympia_cli.ops.repair.content import LostRange
 
 
@@ -59,6 +59,32 @@ class RepairPlan:
         return tuple(name for step in self.steps for name in step.loses)
 
 
+@dataclass(frozen=True, slots=True)
+class SalvageReport:
+    """What was found and what was not.
+
+    `found` counts objects by where they come from: versions, nodes that nothing pointed to, definitions alone.
+    `doubtful` are objects that are there, each with why nobody can be sure of it.
+    """
+
+    source: str
+    destination: str
+    from_version: int | None
+    objects: int
+    found: dict[str, int]
+    lost: tuple[ObjectName, ...]
+    lost_ranges: tuple[LostRange, ...]
+    missing_versions: tuple[int, ...]
+    unreadable: tuple[tuple[str, str], ...]
+    doubtful: tuple[tuple[ObjectName, str], ...]
+    notes: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that the newest version held is there, for sure."""
+        return not (self.lost or self.lost_ranges or self.missing_versions or self.doubtful)
+
+
 def describe_plan(plan: RepairPlan) -> dict[str, Any]:
     return {
         "head": plan.head,
@@ -80,11 +106,6 @@ def describe_step(step: RepairStep) -> dict[str, Any]:
     }
 
 
-def describe_object_name(name: ObjectName) -> dict[str, Any]:
-    shown = describe_name(name)
-    return {"type": shown["object"], "namespace": shown["namespace"], "name": shown["name"]}
-
-
 def describe_range(lost: LostRange) -> dict[str, Any]:
     return {
         "after": None if lost.after is None else describe_object_name(lost.after),
@@ -92,6 +113,24 @@ def describe_range(lost: LostRange) -> dict[str, Any]:
         "path": lost.path,
         "reason": lost.reason,
         "as_of": lost.as_of,
+    }
+
+
+def describe_salvage(report: SalvageReport) -> dict[str, Any]:
+    """As JSON has it."""
+    return {
+        "source": report.source,
+        "destination": report.destination,
+        "from_version": report.from_version,
+        "objects": report.objects,
+        "found": report.found,
+        "complete": report.complete,
+        "lost": [describe_object_name(name) for name in report.lost],
+        "lost_ranges": [describe_range(lost) for lost in report.lost_ranges],
+        "missing_versions": list(report.missing_versions),
+        "unreadable": [{"path": path, "reason": reason} for path, reason in report.unreadable],
+        "doubtful": [{**describe_object_name(name), "reason": reason} for name, reason in report.doubtful],
+        "notes": list(report.notes),
     }
 
 

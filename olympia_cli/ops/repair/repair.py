@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Literal
 
@@ -26,6 +26,7 @@ from olympia_cli.format.paths import JAVA_WIDTH, LATEST, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.chain import list_versions
+from olympia_cli.ops.fsck.hints import SALVAGE, true_oldest
 from olympia_cli.ops.fsck.sound import LatestVersion
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.catalog import FormerCatalog, newest_catalog
@@ -39,10 +40,10 @@ from olympia_cli.storage.protocol import Store
 
 Prefer = Literal["auto", "rollback", "rebuild"]
 
-_SALVAGE = "write what can be read into a new catalog with: fsck --salvage DEST"
+_SALVAGE = f"write what can be read into a new catalog with: {SALVAGE}"
 
 
-def plan_repair(store: Store, clock: Clock, *, prefer: Prefer = "auto", progress: Progress = SILENT) -> RepairPlan:
+def plan_repair(store: Store, *, prefer: Prefer = "auto", progress: Progress = SILENT) -> RepairPlan:
     """What to do about the latest version and the hints. It only reads.
 
     Refused when versions are missing between others: whoever commits into the gap would tie two histories together.
@@ -77,7 +78,7 @@ def plan_repair(store: Store, clock: Clock, *, prefer: Prefer = "auto", progress
     damaged = any(error.code != "F305" for error in errors)
     hint_steps, writes = plan_hints(store, hints, versions, catalog, damaged)
     plan = RepairPlan(store.uri, head, tuple(hint_steps), unmended=tuple(content.unmended), hints=tuple(writes))
-    return _choose(files, codec, versions, latest, catalog, content, prefer, plan) if damaged else plan
+    return _Mending(files, codec, versions, latest, catalog, content).choose(prefer, plan) if damaged else plan
 
 
 def apply_repair(
@@ -126,14 +127,7 @@ def missing_versions(versions: Sequence[int], most: int) -> tuple[list[int], int
 def _counting(every: Sequence[int], catalog: FormerCatalog, hints: Hints) -> list[int]:
     """The versions that count; Refused when one of them is missing between others."""
     head = every[-1]
-    there = set(every)
-    run = head
-    while run - 1 in there:
-        run -= 1
-    oldest = expired_before(catalog.definition)
-    if EXPIRE_OLDEST not in catalog.definition.properties or not catalog.exact:
-        # another program's expire, or one that is not known of: its hint may lag, and leads only when it is wrong
-        oldest = max(oldest, min(hints.oldest or 0, run))
+    oldest = true_oldest(every, catalog.definition, catalog.exact, hints.oldest)
     counting = [version for version in every if version >= min(oldest, head)]
     missing, count = missing_versions(counting, 5)
     if missing:
@@ -189,106 +183,94 @@ def _flaws_of_root(files: RepairFiles, head: int, catalog: FormerCatalog) -> lis
 # Which way
 
 
-def _choose(
-    files: RepairFiles,
-    codec: KeyCodec,
-    versions: Sequence[int],
-    latest: LatestVersion,
-    catalog: FormerCatalog,
-    content: Content,
-    prefer: Prefer,
-    plan: RepairPlan,
-) -> RepairPlan:
-    rebuild = _rebuild_step(plan.head, content)
-    chosen, others, repair = rebuild, [], _rebuild(files, codec, versions, catalog, content)
-    if prefer == "rollback" or (prefer == "auto" and rebuild.cost > NO_COST):
-        files.progress.phase("looking for the last sound version")
-        with failures_pass():
-            target = latest.last_sound(versions[0])
-        if target is None and prefer == "rollback":
-            raise Refused("there is no sound version to go back to", hint="repair with --prefer rebuild")
-        if target is not None:
-            rollback = _rollback_step(files, codec, target, content)
-            if prefer == "rollback" or rollback.cost < rebuild.cost:
-                chosen, others = rollback, [rebuild]
-                repair = _rollback(files, versions, catalog, rollback, target, codec)
-            else:
-                others = [rollback]
-    unmended = tuple(content.unmended) if chosen is rebuild else ()
-    return replace(plan, steps=(chosen, *plan.steps), alternatives=tuple(others), unmended=unmended, repair=repair)
+@dataclass(frozen=True, slots=True)
+class _Mending:
+    """A damaged version, and all that is known of what it held."""
 
+    files: RepairFiles
+    codec: KeyCodec
+    versions: Sequence[int]
+    latest: LatestVersion
+    catalog: FormerCatalog
+    content: Content
 
-def _rebuild_step(head: int, content: Content) -> RepairStep:
-    lost = tuple(sorted(set(content.lost), key=name_order))
-    text = f"build v{head + 1} from what can be read of v{head}: {len(content.entries):,} objects"
-    nothing = "none known to be lost" if content.lost_ranges else "none lost"
-    text += f", {len(lost):,} lost" if lost else f", {nothing}"
-    if content.lost_keys:
-        text += f"; {len(content.lost_keys):,} keys that no object can have are dropped"
-    details = (*content.damage, *content.notes)
-    return RepairStep(
-        "rebuild", text, lost, tuple(sorted(set(content.stale), key=name_order)), tuple(content.lost_ranges), details
-    )
+    def choose(self, prefer: Prefer, plan: RepairPlan) -> RepairPlan:
+        rebuild = self._rebuild_step()
+        chosen, others, repair = rebuild, [], self._rebuild()
+        if prefer == "rollback" or (prefer == "auto" and rebuild.cost > NO_COST):
+            self.files.progress.phase("looking for the last sound version")
+            with failures_pass():
+                target = self.latest.last_sound(self.versions[0])
+            if target is None and prefer == "rollback":
+                raise Refused("there is no sound version to go back to", hint="repair with --prefer rebuild")
+            if target is not None:
+                rollback = self._rollback_step(target)
+                if prefer == "rollback" or rollback.cost < rebuild.cost:
+                    chosen, others, repair = rollback, [rebuild], self._rollback(rollback, target)
+                else:
+                    others = [rollback]
+        unmended = tuple(self.content.unmended) if chosen is rebuild else ()
+        return replace(plan, steps=(chosen, *plan.steps), alternatives=tuple(others), unmended=unmended, repair=repair)
 
+    def _rebuild_step(self) -> RepairStep:
+        head, content = self.versions[-1], self.content
+        lost = tuple(sorted(set(content.lost), key=name_order))
+        text = f"build v{head + 1} from what can be read of v{head}: {len(content.entries):,} objects"
+        nothing = "none known to be lost" if content.lost_ranges else "none lost"
+        text += f", {len(lost):,} lost" if lost else f", {nothing}"
+        if content.lost_keys:
+            text += f"; {len(content.lost_keys):,} keys that no object can have are dropped"
+        stale, details = tuple(sorted(set(content.stale), key=name_order)), (*content.damage, *content.notes)
+        return RepairStep("rebuild", text, lost, stale, tuple(content.lost_ranges), details)
 
-def _rollback_step(files: RepairFiles, codec: KeyCodec, target: int, content: Content) -> RepairStep:
-    root = files.root(target).root
-    entries = read_range(files, root.node, "", None) if root is not None else None
-    assert entries is not None, "it was found whole"
-    now = content.entries
-    loses = {codec.decode(key, "") for key in now if key not in entries}
-    loses |= {name for name in content.lost if codec.encode(name) not in entries}
-    # what is not known for sure is not known there either
-    reverts = {codec.decode(key, "") for key, value in entries.items() if now.get(key) != value} | set(content.stale)
-    unsure = tuple(replace(lost, after=None, before=None, as_of=target) for lost in content.lost_ranges[:1])
-    text = f"go back to v{target}, the last sound version: {len(loses):,} objects are lost, "
-    text += f"{len(reverts):,} are as it has them"
-    details = tuple(content.damage)
-    return RepairStep(
-        "rollback", text, tuple(sorted(loses, key=name_order)), tuple(sorted(reverts, key=name_order)), unsure, details
-    )
+    def _rollback_step(self, target: int) -> RepairStep:
+        root, content, codec = self.files.root(target).root, self.content, self.codec
+        entries = read_range(self.files, root.node, "", None) if root is not None else None
+        assert entries is not None, "it was found whole"
+        now = content.entries
+        loses = {codec.decode(key, "") for key in now if key not in entries}
+        loses |= {name for name in content.lost if codec.encode(name) not in entries}
+        # what is not known for sure is not known there either
+        reverts = {codec.decode(key, "") for key, value in entries.items() if now.get(key) != value}
+        reverts |= set(content.stale)
+        unsure = tuple(replace(lost, after=None, before=None, as_of=target) for lost in content.lost_ranges[:1])
+        text = f"go back to v{target}, the last sound version: {len(loses):,} objects are lost, "
+        text += f"{len(reverts):,} are as it has them"
+        lost, older = tuple(sorted(loses, key=name_order)), tuple(sorted(reverts, key=name_order))
+        return RepairStep("rollback", text, lost, older, unsure, tuple(content.damage))
 
+    def _rebuild(self) -> Repair:
+        content, head = self.content, self.versions[-1]
+        names = {key: self.codec.decode(key, "") for key, value in content.entries.items() if isinstance(value, bytes)}
+        lost = [self.codec.encode(name) for name in sorted(set(content.lost), key=name_order)]
+        return Repair(
+            head=head,
+            tree=Built(content.entries, names),
+            catalog=self.catalog.definition,
+            not_before_millis=self._newest_time(),
+            description=f"tree built anew from what could be read of v{head}: " + _summary(content.damage),
+            lost_keys=lost + content.lost_keys,
+        )
 
-def _rebuild(
-    files: RepairFiles, codec: KeyCodec, versions: Sequence[int], catalog: FormerCatalog, content: Content
-) -> Repair:
-    names = {key: codec.decode(key, "") for key, value in content.entries.items() if isinstance(value, bytes)}
-    lost = [codec.encode(name) for name in sorted(set(content.lost), key=name_order)] + content.lost_keys
-    return Repair(
-        head=versions[-1],
-        tree=Built(content.entries, names),
-        catalog=catalog.definition,
-        not_before_millis=_newest_time(files, versions),
-        description=f"tree built anew from what could be read of v{versions[-1]}: " + _summary(content.damage),
-        lost_keys=lost,
-    )
+    def _rollback(self, step: RepairStep, target: int) -> Repair:
+        root = self.files.root(target).root
+        assert root is not None, "it was found whole"
+        definition = self.files.definition(Kind.CATALOG, root.catalog_def)
+        assert isinstance(definition, CatalogDef), "it was found whole"
+        return Repair(
+            head=self.versions[-1],
+            tree=root.node,
+            catalog=keep_protection(definition, self.catalog.definition),
+            not_before_millis=self._newest_time(),
+            description=f"content of v{target}, the last sound version: " + _summary(step.details),
+            lost_keys=[self.codec.encode(name) for name in step.loses],
+        )
 
-
-def _rollback(
-    files: RepairFiles, versions: Sequence[int], catalog: FormerCatalog, step: RepairStep, target: int, codec: KeyCodec
-) -> Repair:
-    root = files.root(target).root
-    assert root is not None, "it was found whole"
-    definition = files.definition(Kind.CATALOG, root.catalog_def)
-    assert isinstance(definition, CatalogDef), "it was found whole"
-    return Repair(
-        head=versions[-1],
-        tree=root.node,
-        catalog=keep_protection(definition, catalog.definition),
-        not_before_millis=_newest_time(files, versions),
-        description=f"content of v{target}, the last sound version: " + _summary(step.details),
-        lost_keys=[codec.encode(name) for name in step.loses],
-    )
+    def _newest_time(self) -> int:
+        """When the newest version that can be read was created: times never decrease."""
+        roots = (self.files.root(version).root for version in reversed(self.versions))
+        return next((root.created_at_millis for root in roots if root is not None), 0)
 
 
 def _summary(damage: Sequence[str]) -> str:
     return "; ".join(damage[:3]) + (f"; and {len(damage) - 3:,} more" if len(damage) > 3 else "")
-
-
-def _newest_time(files: RepairFiles, versions: Sequence[int]) -> int:
-    """When the newest version that can be read was created: times never decrease."""
-    for version in reversed(versions):
-        root = files.root(version)
-        if root.root is not None:
-            return root.created_at_millis
-    return 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from olympia_cli.catalog.catalog import DAY_MILLIS
 from olympia_cli.catalog.clock import Clock
@@ -40,10 +39,10 @@ from olympia_cli.names import Kind, ObjectName
 from olympia_cli.ops.export.export import check_apart
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.catalog import newest_catalog
-from olympia_cli.ops.repair.content import Content, LostRange, missing_namespaces, put_together
+from olympia_cli.ops.repair.content import Content, missing_namespaces, put_together
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.leftovers import Leftovers
-from olympia_cli.ops.repair.plan import describe_object_name, describe_range, name_order
+from olympia_cli.ops.repair.plan import SalvageReport, name_order
 from olympia_cli.ops.repair.repair import existing_versions, missing_versions
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.storage.exclusive import check_exclusive_create
@@ -58,50 +57,28 @@ MOST_MISSING = 1000
 """So many of the versions that are missing between others are named one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class SalvageReport:
-    """What was found and what was not.
-
-    `found` counts objects by where they come from: versions, nodes that nothing pointed to, definitions alone.
-    `doubtful` are objects that are there, each with why nobody can be sure of it.
-    """
-
-    source: str
-    destination: str
-    from_version: int | None
-    objects: int
-    found: dict[str, int]
-    lost: tuple[ObjectName, ...]
-    lost_ranges: tuple[LostRange, ...]
-    missing_versions: tuple[int, ...]
-    unreadable: tuple[tuple[str, str], ...]
-    doubtful: tuple[tuple[ObjectName, str], ...]
-    notes: tuple[str, ...]
-
-    @property
-    def complete(self) -> bool:
-        """Whether all that the newest version held is there, for sure."""
-        return not (self.lost or self.lost_ranges or self.missing_versions or self.doubtful)
-
-
 @dataclass(slots=True)
 class _Gathered:
-    """What goes into the new catalog: for each object the path of its definition, or the definition."""
+    """What goes into the new catalog: its definition, and for each object the path of its definition, or the
+    definition. `content` is what the newest of the `versions` holds, as far as it is known."""
 
+    catalog: CatalogDef
+    versions: Sequence[int]
+    notes: list[str]
+    missing: tuple[int, ...] = ()
+    content: Content = field(default_factory=Content)
     values: dict[ObjectName, str | bytes] = field(default_factory=dict)
     found: dict[str, int] = field(default_factory=lambda: {"versions": 0, "nodes": 0, "definitions": 0})
     doubtful: dict[ObjectName, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+
+    @property
+    def codec(self) -> KeyCodec:
+        sizes = sizes_of(self.catalog)
+        return KeyCodec(sizes.namespace, sizes.table, sizes.view)
 
 
 def salvage(
-    store: Store,
-    dest: Store,
-    clock: Clock,
-    author: Author,
-    progress: Progress = SILENT,
-    *,
-    dry_run: bool = False,
+    store: Store, dest: Store, clock: Clock, author: Author, progress: Progress = SILENT, *, dry_run: bool = False
 ) -> SalvageReport:
     """Write a catalog of what can be read into an empty place, and say exactly what could not be.
 
@@ -113,47 +90,54 @@ def salvage(
     check_apart(store.uri, dest.uri)
     check_empty(dest)
     files = RepairFiles(store, tolerant=True, progress=progress)
+    gathered = _gather(files)
+    report = _report(files, gathered, dest.uri)
+    if not dry_run:
+        progress.phase("writing the new catalog", report.objects)
+        _write(files, dest, clock, author, gathered, report)
+    return report
+
+
+def _gather(files: RepairFiles) -> _Gathered:
+    """What the newest version holds, then what nothing points to where that leaves something open."""
+    store, progress = files.store, files.progress
     progress.phase("reading versions")
-    versions = _versions(store)
-    former, notes = _catalog(files, versions)
+    every = _versions(store)
+    former, notes = _catalog(files, every)
     # a root at a name that an expire has freed is no part of history
-    versions = [version for version in versions if version >= purged_before(former)] or versions
-    catalog = without_protection(former)
-    sizes = sizes_of(catalog)
-    codec = KeyCodec(sizes.namespace, sizes.table, sizes.view)
-    gathered = _Gathered(notes=notes)
-    content = Content()
+    versions = [version for version in every if version >= purged_before(former)] or every
+    gathered = _Gathered(without_protection(former), versions, notes)
     if versions:
         progress.phase("reading what the newest version holds")
-        content = put_together(files, versions, codec, catalog)
+        codec = gathered.codec
+        content = gathered.content = put_together(files, versions, codec, gathered.catalog)
         gathered.values = {codec.decode(key, ""): value for key, value in content.entries.items()}
         gathered.found["versions"] = len(gathered.values)
         gathered.notes += content.notes + content.unmended
         gathered.doubtful |= dict.fromkeys(content.stale, "as an older version has it")
-    missing = _missing(store, versions, expired_before(former), notes)
-    suspect = _suspect(files, content, codec, versions, missing)
+    gathered.missing = _missing(store, versions, expired_before(former), notes)
+    suspect = _suspect(files, gathered)
     if suspect.ranges:
         progress.phase("looking through what nothing points to")
-        _take_leftovers(files, Leftovers(files, versions, sizes), suspect, gathered)
-    lost = tuple(sorted({*content.lost} - gathered.values.keys(), key=name_order))
-    report = SalvageReport(
-        source=store.uri,
-        destination=dest.uri,
-        from_version=versions[-1] if versions else None,
+        _take_leftovers(files, Leftovers(files, versions, sizes_of(gathered.catalog)), suspect, gathered)
+    return gathered
+
+
+def _report(files: RepairFiles, gathered: _Gathered, destination: str) -> SalvageReport:
+    content = gathered.content
+    return SalvageReport(
+        source=files.store.uri,
+        destination=destination,
+        from_version=gathered.versions[-1] if gathered.versions else None,
         objects=len(gathered.values),
         found=gathered.found,
-        lost=lost,
+        lost=tuple(sorted({*content.lost} - gathered.values.keys(), key=name_order)),
         lost_ranges=tuple(content.lost_ranges),
-        missing_versions=missing,
+        missing_versions=gathered.missing,
         unreadable=tuple(sorted((path, flaw.reason) for path, flaw in files.bad.items())),
         doubtful=tuple(sorted(gathered.doubtful.items(), key=lambda pair: name_order(pair[0]))),
         notes=tuple(gathered.notes),
     )
-    if dry_run:
-        return report
-    progress.phase("writing the new catalog", len(gathered.values))
-    _write(files, dest, clock, author, catalog, codec, gathered.values, report)
-    return report
 
 
 def check_empty(dest: Store) -> None:
@@ -243,15 +227,14 @@ class _Suspect:
     nameless: bool = False
 
 
-def _suspect(
-    files: RepairFiles, content: Content, codec: KeyCodec, versions: Sequence[int], missing: Sequence[int]
-) -> _Suspect:
+def _suspect(files: RepairFiles, gathered: _Gathered) -> _Suspect:
+    content, versions, missing = gathered.content, gathered.versions, gathered.missing
     if not versions:
         return _Suspect((("", None),), nameless=True)
     if missing and missing[-1] > versions[-1]:
         # what the lost versions wrote is younger than the last one that is there
         return _Suspect((("", None),), files.root(versions[-1]).created_at_millis, nameless=True)
-    lost = [codec.encode(name) for name in content.lost]
+    lost = list(map(gathered.codec.encode, content.lost))
     ranges = [(hole.start, hole.end) for hole in content.holes] + [(key, key + "\0") for key in lost]
     times = [0 if lost.as_of is None else files.root(lost.as_of).created_at_millis for lost in content.lost_ranges]
     return _Suspect(tuple(ranges), 0 if lost else min(times, default=0), nameless=bool(content.holes))
@@ -284,23 +267,12 @@ def _take_leftovers(files: RepairFiles, leftovers: Leftovers, suspect: _Suspect,
 
 
 def _write(
-    files: RepairFiles,
-    dest: Store,
-    clock: Clock,
-    author: Author,
-    catalog: CatalogDef,
-    codec: KeyCodec,
-    values: dict[ObjectName, str | bytes],
-    report: SalvageReport,
+    files: RepairFiles, dest: Store, clock: Clock, author: Author, gathered: _Gathered, report: SalvageReport
 ) -> None:
     check_exclusive_create(dest)
-    entries: dict[str, str | bytes] = {}
-    names: dict[str, ObjectName] = {}
-    for name, value in values.items():
-        key = codec.encode(name)
-        entries[key] = value
-        if isinstance(value, bytes):
-            names[key] = name
+    codec, values = gathered.codec, gathered.values
+    entries = {codec.encode(name): value for name, value in values.items()}
+    names = {codec.encode(name): name for name, value in values.items() if isinstance(value, bytes)}
     kinds = {value: name.kind for name, value in values.items() if isinstance(value, str)}
     paths = list(kinds)
     for at in range(0, len(paths), AT_ONCE):
@@ -319,26 +291,8 @@ def _write(
     lost = [codec.encode(name) for name in report.lost]
     where = "leftover files" if report.from_version is None else f"v{report.from_version}"
     description = f"salvaged from {where} of {report.source}"
-    repair = Repair(-1, Built(dict(sorted(entries.items())), names), catalog, 0, description, lost)
+    repair = Repair(-1, Built(dict(sorted(entries.items())), names), gathered.catalog, 0, description, lost)
     try:
         create_repaired(dest, clock, repair, author)
     except CommitConflict:
         raise LocationNotEmpty(f"{dest.uri} holds a catalog by now") from None
-
-
-def describe_salvage(report: SalvageReport) -> dict[str, Any]:
-    """As JSON has it."""
-    return {
-        "source": report.source,
-        "destination": report.destination,
-        "from_version": report.from_version,
-        "objects": report.objects,
-        "found": report.found,
-        "complete": report.complete,
-        "lost": [describe_object_name(name) for name in report.lost],
-        "lost_ranges": [describe_range(lost) for lost in report.lost_ranges],
-        "missing_versions": list(report.missing_versions),
-        "unreadable": [{"path": path, "reason": reason} for path, reason in report.unreadable],
-        "doubtful": [{**describe_object_name(name), "reason": reason} for name, reason in report.doubtful],
-        "notes": list(report.notes),
-    }

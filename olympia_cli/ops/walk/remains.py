@@ -111,8 +111,8 @@ def remains_of_node(data: bytes, keys: KeyCodec | None = None) -> Remains:
         return Remains()
 
 
-def _remains(found: Salvage, keys: KeyCodec | None) -> Remains:
-    rows, parts = found.rows, Sections.of(found.rows, keys is not None and keys.java)
+def _remains(salvaged: Salvage, keys: KeyCodec | None) -> Remains:
+    rows, parts = salvaged.rows, Sections.of(salvaged.rows, keys is not None and keys.java)
     system, behind = system_rows(rows[: parts.start]), rows[parts.end :]
     entries = [
         (key, value if isinstance(value, str) else None)
@@ -120,12 +120,12 @@ def _remains(found: Salvage, keys: KeyCodec | None) -> Remains:
         if isinstance(key, str) and (keys is None or keys.name(key) is not None)
     ]
     expected = number_in(system.get(N_KEYS, ""))
-    whole = digest_state(behind, found.actions_digest) == "verified"
+    whole = digest_state(behind, salvaged.actions_digest) == "verified"
     return Remains(
         system,
         entries,
         [child for _, _, child in rows if isinstance(child, str) and file_kind(child) is FileKind.NODE],
         expected is not None and len({key for key, _ in entries}) >= expected,
         [(key, value) for key, value, _ in behind if whole and isinstance(key, str) and isinstance(value, str)],
-        found.sizes,
+        salvaged.sizes,
     )

@@ -100,7 +100,7 @@ def latest(sample: Sample) -> Objects:
 def plan(store: Store, **how: Any) -> RepairPlan:
     """Plan, and see that nothing at all was written."""
     before = files_of(store)
-    made = plan_repair(store, CLOCK, **how)
+    made = plan_repair(store, **how)
     assert files_of(store) == before
     describe_plan(made)
     return made
@@ -114,7 +114,7 @@ def apply(store: Store, made: RepairPlan) -> int | None:
     for path, data in before.items():
         if file_kind(path) is not FileKind.HINT:
             assert after[path] == data, f"{path} was overwritten"
-    assert plan_repair(store, CLOCK).nothing_to_do, "a second look finds nothing more"
+    assert plan_repair(store).nothing_to_do, "a second look finds nothing more"
     check_by_fsck(store)
     return version
 
@@ -176,13 +176,13 @@ def test_a_sound_catalog_needs_nothing(make, sample):
 
 def test_there_must_be_a_catalog():
     with pytest.raises(CatalogNotFound):
-        plan_repair(MemoryStore(), CLOCK)
+        plan_repair(MemoryStore())
 
 
 def test_a_java_catalog_is_not_written_to(tmp_path):
     java_sample(tmp_path)
     with pytest.raises(Unsupported):
-        plan_repair(LocalStore(tmp_path), CLOCK)
+        plan_repair(LocalStore(tmp_path))
 
 
 # Any single file of the latest version
@@ -615,7 +615,7 @@ def test_the_repair_is_in_the_log(make, sample):
 def test_time_never_runs_backwards(sample):
     store = sample.store()
     damage.spoil(store, leaf_of_tables(sample), "empty")
-    made = plan_repair(store, FakeClock(5), prefer="auto")
+    made = plan_repair(store, prefer="auto")
     apply_repair(store, FakeClock(5), made, AUTHOR)
     assert Catalog(store).snapshot().created_at_millis == sample.tree().root.created_at_millis
 
@@ -775,7 +775,7 @@ def test_auto_takes_what_loses_less(expired):
 
 def test_a_way_that_is_none(sample):
     with pytest.raises(OlympiaError, match="not a way to repair"):
-        plan_repair(sample.store(), CLOCK, prefer="magic")  # type: ignore[arg-type]
+        plan_repair(sample.store(), prefer="magic")  # type: ignore[arg-type]
 
 
 # What fsck says of the latest version, a repair says too
@@ -952,26 +952,26 @@ def test_a_power_cut_at_any_write(make, sample, damaged, tmp_path):
 
     prefer: Any = "rollback" if damaged == "rollback" else "auto"
     counting = CountingStore(damaged_store(sample.store()))
-    apply_repair(counting, CLOCK, plan_repair(counting, CLOCK, prefer=prefer), AUTHOR)
+    apply_repair(counting, CLOCK, plan_repair(counting, prefer=prefer), AUTHOR)
     for number in range(counting.writes):
         store = make(sample) if number == 0 else sample.store()
         damaged_store(store)
         was = files_of(store)
-        made = plan_repair(store, CLOCK, prefer=prefer)
+        made = plan_repair(store, prefer=prefer)
         with pytest.raises(PowerCut):
             apply_repair(CuttingStore(store, number), CLOCK, made, AUTHOR)
         now = files_of(store)
         assert {path: now[path] for path in was if file_kind(path) is not FileKind.HINT} == {
             path: data for path, data in was.items() if file_kind(path) is not FileKind.HINT
         }
-        again = plan_repair(store, CLOCK, prefer=prefer)
+        again = plan_repair(store, prefer=prefer)
         if not again.nothing_to_do:
             apply_repair(store, CLOCK, again, AUTHOR)
         after = whole(store)
         assert after == (whole_at(sample, 11) if damaged == "rollback" else after)
         if damaged in ("leaf", "definition", "hints"):
             assert after == before
-        assert plan_repair(store, CLOCK).nothing_to_do
+        assert plan_repair(store).nothing_to_do
 
 
 def test_a_store_that_fails_is_no_damage(sample):
@@ -987,7 +987,7 @@ def test_a_store_that_fails_is_no_damage(sample):
 
     before = files_of(store)
     with pytest.raises(StorageFailed):
-        plan_repair(Failing(store), CLOCK)
+        plan_repair(Failing(store))
     assert files_of(store) == before
 
 
@@ -1088,7 +1088,7 @@ def test_a_definition_that_was_cut_is_found_by_its_id_under_any_name():
         transaction.rename_namespace(ns("a"), ns("z"))
     _cut(store, catalog.snapshot().table(table("z.t")).path)
     assert "F304" in {one.code for one in fsck(store, level=Level.FULL).findings}
-    plan = plan_repair(store, FakeClock())
+    plan = plan_repair(store)
     assert [step.kind for step in plan.steps] == ["rebuild"]
     apply_repair(store, FakeClock(), plan, Author())
     assert catalog.snapshot().table(table("z.t")).definition.iceberg_metadata_location == location(1)
@@ -1106,5 +1106,5 @@ def test_the_log_of_versions_in_quarantine_tells_too():
     mark(catalog, 3)
     _cut(store, catalog.snapshot().table(table("a.t")).path)
     assert "F304" in {one.code for one in fsck(store, level=Level.FULL, clock=clock).findings}
-    apply_repair(store, clock, plan_repair(store, clock), Author())
+    apply_repair(store, clock, plan_repair(store), Author())
     assert catalog.snapshot().table(table("a.t")).definition.iceberg_metadata_location == location(1)

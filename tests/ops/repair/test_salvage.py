@@ -12,8 +12,9 @@ from olympia_cli.errors import CatalogNotFound, InvalidLocation, LocationNotEmpt
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import ObjectName, TableName
 from olympia_cli.ops.look.log import log_between
+from olympia_cli.ops.repair.plan import SalvageReport, describe_salvage
 from olympia_cli.ops.repair.repair import plan_repair
-from olympia_cli.ops.repair.salvage import SalvageReport, describe_salvage, salvage
+from olympia_cli.ops.repair.salvage import salvage
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import Store
@@ -70,7 +71,7 @@ def save(store: Store, dest: Store) -> SalvageReport:
     report = salvage(store, dest, CLOCK, AUTHOR)
     assert files_of(store) == before
     assert report.objects == len(contents(dest)) == sum(report.found.values()) + _made_anew(report)
-    assert plan_repair(dest, CLOCK).nothing_to_do
+    assert plan_repair(dest).nothing_to_do
     describe_salvage(report)
     return report
 
