@@ -36,6 +36,11 @@ def complete_none(incomplete: str) -> list[str]:
     return []
 
 
+def complete_quarantine(incomplete: str) -> list[str]:
+    """What expire does with the quarantine."""
+    return _starting(incomplete, ("undo", "purge", "ls"))
+
+
 def complete_namespace(ctx: typer.Context, incomplete: str) -> list[str]:
     """A namespace, literally."""
     return _starting(incomplete, _namespaces(ctx, incomplete))

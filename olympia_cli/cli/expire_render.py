@@ -28,6 +28,16 @@ OUTCOMES = [
     render.Column("files", "FILES", right=True),
     render.Column("bytes", "BYTES", right=True),
 ]
+MARKS = [
+    render.Column("version", "MARK", right=True),
+    render.Column("expired", "VERSIONS"),
+    render.Column("files", "FILES", right=True),
+    render.Column("bytes", "BYTES", right=True),
+    render.Column("marked_at", "MARKED"),
+    render.Column("purge_after", "PURGE AFTER"),
+    render.Column("manifest", "MANIFEST", wide=True),
+    render.Column("problem", "PROBLEM", wide=True),
+]
 DOCUMENTS = (Output.JSON, Output.JSONL)
 
 
@@ -93,6 +103,18 @@ def simulation(session: Session, outcomes: Sequence[PolicyOutcome], version: int
     render.records(
         session, "policies", OUTCOMES, map(asdict, outcomes), head=head, name=lambda value: str(value["policy"])
     )
+
+
+def marks(session: Session, quarantine_millis: int) -> None:
+    from olympia_cli.ops.expire.marks import list_marks
+
+    head, documents = session.snapshot(), session.output in DOCUMENTS
+    values = (
+        mark if documents else {**mark, "expired": _versions(mark["expired_versions"])}
+        for mark in list_marks(head, quarantine_millis)
+    )
+    named = {"version": head.version}
+    render.records(session, "marks", MARKS, values, head=named, name=lambda value: str(value["version"]), title="marks")
 
 
 # After: what a run did, or would do

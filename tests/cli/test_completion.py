@@ -157,6 +157,7 @@ def test_each_command_has_its_help_beside_it() -> None:
         (["ns", "ls", "--output", "c"], ["csv"]),
         (["init", "--isolation", ""], ["snapshot", "serializable"]),
         (["completion", ""], ["bash", "zsh", "fish"]),
+        (["expire", ""], ["undo", "purge", "ls"]),
         (["man", "t"], ["table", "txn", "time-travel", "tree"]),
         (["man", "table", "s"], ["show"]),
         (["ns", "show", "--json", "--js"], []),

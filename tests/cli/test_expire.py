@@ -13,12 +13,14 @@ import pytest
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.format.paths import parse_root_path, root_path
+from olympia_cli.names import parse_time
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import Run, Sample
 from tests.cli.killing import run_killed
 from tests.helpers.big_catalog import add_versions
 from tests.helpers.check import check_catalog, orphans
 from tests.helpers.clock import DAY, HOUR, FakeClock
+from tests.helpers.json_schema import check
 from tests.helpers.names import location, ns, table
 
 NOW = ("--older-than", "0s", "--grace", "0s", "--quarantine", "0s", "--offline")
@@ -293,3 +295,42 @@ def test_output_for_programs(run: Run, old: Path):
     found = json.loads(run("-c", old, "expire", "--dry-run", "-o", "jsonl").ok().stdout)
     assert set(found) >= {"dry_run", "oldest", "expired_versions", "kept_versions", "files", "bytes"}
     assert set(found["files"]) >= {"roots", "nodes", "definitions", "transactions"}
+
+
+class TestLs:
+    def test_what_rests(self, run: Run, old: Path):
+        assert run("-c", old, "expire", "ls", "--json").ok().json == {"version": 9, "marks": []}
+        expired = run("-c", old, "expire", "--yes", "--json").ok().json
+        listed = run("-c", old, "expire", "ls", "--json").ok().json
+        check(listed, "expire-ls")
+        [mark] = listed["marks"]
+        assert (mark["version"], mark["expired_versions"]) == (10, expired["expired_versions"])
+        assert (mark["files"], mark["bytes"]) == (sum(expired["files"].values()), expired["bytes"])
+        assert parse_time(mark["purge_after"]) - parse_time(mark["marked_at"]) == DAY
+        shorter = run("-c", old, "expire", "ls", "--quarantine", "2h", "--json").ok().json["marks"][0]
+        assert parse_time(shorter["purge_after"]) - parse_time(mark["marked_at"]) == 2 * HOUR
+        table = run("-c", old, "expire", "ls").ok().stdout
+        assert "v0…v6 (7 versions)" in table
+        assert run("-c", old, "expire", "ls", "-o", "name").ok().stdout == "10\n"
+
+    def test_a_deadline_is_when_a_purge_takes_it(self, run: Run, old: Path):
+        run("-c", old, "expire", "--yes").ok()
+        age(old, 1.01)
+        deadline = run("-c", old, "expire", "ls", "--json").ok().json["marks"][0]["purge_after"]
+        assert parse_time(deadline) < time.time() * 1000
+        assert run("-c", old, "expire", "purge", "--yes", "--json").ok().json["expired_versions"] == list(range(7))
+        assert run("-c", old, "expire", "ls", "--json").ok().json["marks"] == []
+
+    def test_a_manifest_that_is_lost_hides_no_mark(self, run: Run, old: Path):
+        run("-c", old, "expire", "--yes").ok()
+        for path in (old / "ops/expire").iterdir():
+            path.unlink()
+        listed = run("-c", old, "expire", "ls", "--json").ok().json
+        check(listed, "expire-ls")
+        [mark] = listed["marks"]
+        assert (mark["expired_versions"], mark["files"]) == (list(range(7)), None)
+        assert "missing" in mark["problem"]
+
+    @pytest.mark.parametrize("option", [("--keep-last", "3"), ("--simulate",), ("--engine", "local")])
+    def test_what_has_no_meaning_for_it(self, run: Run, old: Path, option: tuple[str, ...]):
+        assert run("-c", old, "expire", "ls", *option).exit_code == 2

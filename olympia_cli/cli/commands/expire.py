@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from olympia_cli.cli import expire_render as show
+from olympia_cli.cli.complete import complete_quarantine
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.engine import Engine, EngineWord, Master, Parallelism, Remote, engine
 from olympia_cli.cli.params import DryRun, Message, RetryFor, Yes, parse_seconds
@@ -24,6 +25,7 @@ EXAMPLES = [
     "olympia expire --yes                  # a cron line: purges what has rested, marks what is old",
     "olympia expire --plan plan.json; less plan.json; olympia expire --apply plan.json --yes",
     "olympia expire undo --yes",
+    "olympia expire ls",
     "olympia expire --yes --master spark://head:7077",
 ]
 
@@ -32,7 +34,11 @@ def run(
     ctx: typer.Context,
     action: Annotated[
         str | None,
-        typer.Argument(metavar="[undo|purge]", help="Bring back what is in quarantine, or delete what rested there."),
+        typer.Argument(
+            metavar="[undo|purge|ls]",
+            help="Bring back what is in quarantine, delete what rested there, or list it.",
+            autocompletion=complete_quarantine,
+        ),
     ] = None,
     keep_last: Annotated[
         int | None, typer.Option(metavar="N", help="Keep so many versions at least. [olympia.retention.min-versions]")
@@ -80,6 +86,8 @@ def run(
     anything that is kept cannot be read, nothing is done. Table data is never deleted, nor is any file that is not the
     catalog's.
 
+    `expire ls` shows what rests: each mark with its versions, its files and bytes, and when it may be purged.
+
     On Spark, expire and `expire purge` follow the trees, list the files and delete them on the executors; the roots of
     versions go one by one from here. --simulate, --plan and --apply are not for Spark, and undo touches no files.
 
@@ -106,17 +114,21 @@ def run(
         "--simulate": simulate or None,
     }
     used = [option for option, value in given.items() if value is not None]
-    if action not in (None, "undo", "purge"):
-        raise InvalidOption(f"{action[:60]!a} is not something that expire does", hint="use undo or purge, or neither")
-    if action is not None and used:
+    if action not in (None, "undo", "purge", "ls"):
+        hint = "use undo, purge or ls, or none of them"
+        raise InvalidOption(f"{action[:60]!a} is not something that expire does", hint=hint)
+    if action is not None and used and (action, used) != ("ls", ["--quarantine"]):
         raise InvalidOption(f"{used[0]} has no meaning for expire {action}", hint="it acts on what is in quarantine")
     if apply_file is not None and len(used) > 1:
         raise InvalidOption("a plan has its policy in it", hint="use --apply alone")
     floors = Floors(parse_duration(grace or "1d"), parse_duration(quarantine or "1d"), offline)
-    if action == "undo":
+    if action in ("undo", "ls"):
         if engine_word is not EngineWord.AUTO or any(value is not None for value in (master, remote, parallelism)):
-            raise InvalidOption("expire undo has no engine", hint="it touches no files; leave the option out")
-        _undo(session, dry_run, yes, message, seconds)
+            raise InvalidOption(f"expire {action} has no engine", hint="it touches no files; leave the option out")
+        if action == "undo":
+            _undo(session, dry_run, yes, message, seconds)
+        else:
+            show.marks(session, floors.quarantine_millis)
         return
     looking = dry_run or explain or simulate or plan_file is not None
     local_only = next((option for option in ("--simulate", "--plan", "--apply") if option in used), None)
