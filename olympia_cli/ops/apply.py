@@ -8,7 +8,7 @@ import uuid
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Author, Committed, commit
@@ -23,6 +23,7 @@ from olympia_cli.names import NamespaceName, TableName, ViewName, parse_table, p
 from olympia_cli.ops.look.log import log
 
 Statement = Callable[[Transaction], None]
+N = TypeVar("N", NamespaceName, TableName, ViewName)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,19 +233,23 @@ class _Taken:
         return self._fields.get(key, default)
 
 
+def _alter(line: _Taken, name: N, do: Callable[[Transaction, N, dict[str, str], list[str]], None]) -> Statement:
+    set_properties, unset = line.properties("set"), line.keys("unset")
+    return lambda t: do(t, name, set_properties, unset)
+
+
+def _rename(old: N, new: N, do: Callable[[Transaction, N, N], None]) -> Statement:
+    return lambda t: do(t, old, new)
+
+
+def _drop(line: _Taken, name: N, do: Callable[[Transaction, N], None]) -> Statement:
+    lenient = line.flag("if_exists")
+    return lambda t: None if lenient and not t.exists(name) else do(t, name)
+
+
 def _ns_create(line: _Taken) -> Statement:
     name, properties, lenient = line.namespace(), line.properties("properties"), line.flag("if_not_exists")
     return lambda t: None if lenient and t.exists(name) else t.create_namespace(name, properties)
-
-
-def _ns_alter(line: _Taken) -> Statement:
-    name, set_properties, unset = line.namespace(), line.properties("set"), line.keys("unset")
-    return lambda t: t.alter_namespace(name, set_properties, unset)
-
-
-def _ns_rename(line: _Taken) -> Statement:
-    old, new = line.namespace(), line.namespace("to")
-    return lambda t: t.rename_namespace(old, new)
 
 
 def _ns_drop(line: _Taken) -> Statement:
@@ -262,16 +267,6 @@ def _table_alter(line: _Taken) -> Statement:
     name, set_properties, unset = line.table(), line.properties("set"), line.keys("unset")
     location = line.optional_text("metadata_location")
     return lambda t: t.alter_table(name, set_properties, unset, location)
-
-
-def _table_rename(line: _Taken) -> Statement:
-    old, new = line.table(), line.table("to")
-    return lambda t: t.rename_table(old, new)
-
-
-def _table_drop(line: _Taken) -> Statement:
-    name, lenient = line.table(), line.flag("if_exists")
-    return lambda t: None if lenient and not t.exists(name) else t.drop_table(name)
 
 
 def _view_definition(line: _Taken) -> ViewDef:
@@ -297,21 +292,6 @@ def _view_replace(line: _Taken) -> Statement:
     return lambda t: t.replace_view(name, definition)
 
 
-def _view_alter(line: _Taken) -> Statement:
-    name, set_properties, unset = line.view(), line.properties("set"), line.keys("unset")
-    return lambda t: t.alter_view(name, set_properties, unset)
-
-
-def _view_rename(line: _Taken) -> Statement:
-    old, new = line.view(), line.view("to")
-    return lambda t: t.rename_view(old, new)
-
-
-def _view_drop(line: _Taken) -> Statement:
-    name, lenient = line.view(), line.flag("if_exists")
-    return lambda t: None if lenient and not t.exists(name) else t.drop_view(name)
-
-
 def _catalog_alter(line: _Taken) -> Statement:
     set_properties, unset = line.properties("set"), line.keys("unset")
     return lambda t: t.alter_catalog(set_properties, unset)
@@ -319,17 +299,17 @@ def _catalog_alter(line: _Taken) -> Statement:
 
 _STATEMENTS: dict[str, Callable[[_Taken], Statement]] = {
     "ns create": _ns_create,
-    "ns alter": _ns_alter,
-    "ns rename": _ns_rename,
+    "ns alter": lambda line: _alter(line, line.namespace(), Transaction.alter_namespace),
+    "ns rename": lambda line: _rename(line.namespace(), line.namespace("to"), Transaction.rename_namespace),
     "ns drop": _ns_drop,
     "table register": _table_register,
     "table alter": _table_alter,
-    "table rename": _table_rename,
-    "table drop": _table_drop,
+    "table rename": lambda line: _rename(line.table(), line.table("to"), Transaction.rename_table),
+    "table drop": lambda line: _drop(line, line.table(), Transaction.drop_table),
     "view create": _view_create,
     "view replace": _view_replace,
-    "view alter": _view_alter,
-    "view rename": _view_rename,
-    "view drop": _view_drop,
+    "view alter": lambda line: _alter(line, line.view(), Transaction.alter_view),
+    "view rename": lambda line: _rename(line.view(), line.view("to"), Transaction.rename_view),
+    "view drop": lambda line: _drop(line, line.view(), Transaction.drop_view),
     "catalog alter": _catalog_alter,
 }

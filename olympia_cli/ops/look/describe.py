@@ -20,7 +20,7 @@ from olympia_cli.format.pb.actions_pb2 import (
     RestoreDef,
     RollbackDef,
 )
-from olympia_cli.format.pb.objects_pb2 import IsolationLevel, TableDef, TableFormat, ViewDef, ViewFormat
+from olympia_cli.format.pb.objects_pb2 import DataType, IsolationLevel, TableDef, TableFormat, ViewDef, ViewFormat
 from olympia_cli.names import ObjectName, TableName, ViewName
 
 T = ActionType
@@ -154,15 +154,9 @@ def _column(column: Any) -> dict[str, Any]:
     return {
         "id": column.id,
         "name": column.name,
-        "type": column.type_name if hasattr(column, "type_name") else _data_type(column),
+        "type": _enum(DataType, column.type),
         "nullable": column.nullable,
     }
-
-
-def _data_type(column: Any) -> str:
-    from olympia_cli.format.pb.objects_pb2 import DataType
-
-    return _enum(DataType, column.type)
 
 
 def _enum(enum: Any, value: int) -> str:

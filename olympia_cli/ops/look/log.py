@@ -103,10 +103,6 @@ def _read(
         return snapshot, (), damaged.message
 
 
-def _is_since(entry: LogEntry, millis: int) -> bool:
-    return entry.created_at_millis is None or entry.created_at_millis >= millis
-
-
 def _version(path: str | None) -> int | None:
     return None if path is None else parse_root_path(path)
 
@@ -132,5 +128,6 @@ def log_between(
     if isinstance(reference, AtTime | Ago):
         moment = reference.millis if isinstance(reference, AtTime) else now - reference.millis
         # times never decrease, so the first version before the moment ends it
-        return takewhile(lambda entry: _is_since(entry, moment), log(newest, oldest))
+        entries = log(newest, oldest)
+        return takewhile(lambda entry: entry.created_at_millis is None or entry.created_at_millis >= moment, entries)
     return log(newest, max(oldest, catalog.snapshot(reference).version))

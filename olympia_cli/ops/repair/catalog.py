@@ -51,12 +51,11 @@ def find_catalog(files: RepairFiles, versions: Sequence[int]) -> FormerCatalog |
     for version in reversed(versions):
         root = files.root(version)
         definition = _definition_of(files, root)
-        if definition is None and root.actions:
-            definition = _logged(root.actions)
-            if definition is not None:
-                since.append((version, _after_logged(root.actions)))
-        elif definition is not None and version == max(versions):
+        if definition is not None and version == max(versions):
             return FormerCatalog(definition, version, True, root.catalog_def)
+        if definition is None and (logged := _logged(root.actions or ())) is not None:
+            definition, rest = logged
+            since.append((version, rest))
         if definition is None:
             since.append((version, root.actions or None))
             continue
@@ -81,17 +80,14 @@ def _definition_of(files: RepairFiles, root: ReadRoot) -> CatalogDef | None:
     return definition
 
 
-def _logged(actions: tuple[Action, ...]) -> CatalogDef | None:
-    """The definition that a version's own actions carry: creating and altering the catalog leave it whole."""
-    for action in reversed(actions):
+def _logged(actions: Sequence[Action]) -> tuple[CatalogDef, tuple[Action, ...]] | None:
+    """The definition that a version's own actions carry, as creating and altering the catalog do, and the actions after
+    that one."""
+    for at in reversed(range(len(actions))):
+        action = actions[at]
         if action.type in (T.CATALOG_ALTER, T.CATALOG_CREATE) and definition_id(Kind.CATALOG, action.definition):
-            return CatalogDef.FromString(action.definition)
+            return CatalogDef.FromString(action.definition), tuple(actions[at + 1 :])
     return None
-
-
-def _after_logged(actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    last = max(at for at, action in enumerate(actions) if action.type in (T.CATALOG_ALTER, T.CATALOG_CREATE))
-    return actions[last + 1 :]
 
 
 def _catalog_after(

@@ -162,17 +162,14 @@ class NodeRules:
 
     def _remains(self, path: str, data: bytes, marks: list[FlawedPath]) -> NodeFacts:
         """What can still be read of a damaged node: what it leads to is not lost, and not an orphan."""
-        children: tuple[str, ...] = ()
-        names: tuple[DefinitionName, ...] = ()
-        if data:
-            remains = remains_of_node(data, self.keys)
-            children = tuple(remains.children)
-            if self.names and self.keys is not None:
-                named = [(key, path) for key, path in remains.entries if path]
-                names = tuple(
-                    (path, kind_of_key(key, ""), key) for key, path in named if file_kind(path) is FileKind.DEFINITION
-                )
-        return NodeFacts(path, False, children=children, names=names, marks=tuple(marks))
+        remains = remains_of_node(data, self.keys)
+        entries = remains.entries if self.names and self.keys is not None else ()
+        names = [
+            (value, kind_of_key(key, ""), key)
+            for key, value in entries
+            if value is not None and file_kind(value) is FileKind.DEFINITION
+        ]
+        return NodeFacts(path, False, children=tuple(remains.children), names=tuple(names), marks=tuple(marks))
 
 
 def look_at_definition(kind: Kind, data: bytes | StoreError, path: str) -> tuple[Definition, bool] | Flaw:
