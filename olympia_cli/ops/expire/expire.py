@@ -23,6 +23,7 @@ from olympia_cli.format.paths import OLDEST, parse_transaction_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
 from olympia_cli.names import time_text
 from olympia_cli.ops.expire.files import DELETED_AT_ONCE, Going
+from olympia_cli.ops.expire.holders import live_transactions
 from olympia_cli.ops.expire.manifest import Doomed, check_deletable, encode_manifest, new_manifest_path
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.survey import LOCAL, Surveyor
@@ -158,7 +159,7 @@ def purge(
         if _revived(catalog.snapshot(), planned_at):
             files = Planner(catalog, floors, surveyor, progress=progress).still_dead(files, plan.purged)
         _write_oldest(catalog)
-        _delete(store, files, plan.purged, progress)
+        _delete(catalog, files, plan.purged, progress)
         if plan.parts:
             store.delete_many(plan.parts)
         store.delete_many((*plan.manifests, *plan.unfinished, *plan.abandoned))
@@ -177,7 +178,8 @@ def _do(transaction: Transaction, type: ActionType, payload: ExpireDef) -> None:
         raise CommitConflict(f"another expire was first: {error.message}", hint="run it again") from None
 
 
-def _delete(store: Store, files: Going, below: int, progress: Progress) -> None:
+def _delete(catalog: Catalog, files: Going, below: int, progress: Progress) -> None:
+    store = catalog.store
     progress.phase("deleting", files.totals.files)
     for root in files.roots():
         # one by one: a reader that probes upwards from an old hint must never find a version whose successor is
@@ -185,22 +187,30 @@ def _delete(store: Store, files: Going, below: int, progress: Progress) -> None:
         _delete_some(store, [root], below, progress)
     # names of nodes and definitions are never used again, ids of transactions may be: so these are not left to others,
     # who might come to it late
-    _delete_saves(store, files.saves(), below, progress)
+    _delete_saves(catalog, files.saves(), below, progress)
     files.delete_others(store, below, progress)
 
 
-def _delete_saves(store: Store, saves: Iterable[Doomed], below: int, progress: Progress) -> None:
+def _delete_saves(catalog: Catalog, saves: Iterable[Doomed], below: int, progress: Progress) -> None:
     batch: list[Doomed] = []
     for _, together in groupby(saves, key=lambda file: _transaction(file.path)):
         batch += together
         if len(batch) >= DELETED_AT_ONCE:
-            _delete_transactions(store, batch, below, progress)
+            _delete_transactions(catalog, batch, below, progress)
             batch = []
-    _delete_transactions(store, batch, below, progress)
+    if batch:
+        _delete_transactions(catalog, batch, below, progress)
 
 
-def _delete_transactions(store: Store, saves: list[Doomed], below: int, progress: Progress) -> None:
-    """Delete all files of some transactions."""
+def _delete_transactions(catalog: Catalog, saves: list[Doomed], below: int, progress: Progress) -> None:
+    """Delete all files of some transactions, unless they are alive: while this purge slept another one may have deleted
+    them, and the ids may be in use again.
+    """
+    store = catalog.store
+    # first what there is: whatever is there before an id is used again stands in the way of that
+    there = {file.path for file in store.list("dtxn/")}
+    alive = live_transactions(catalog)
+    saves = [file for file in saves if file.path in there and _transaction(file.path) not in alive]
     # the last save says that the transaction is over; while it stands, those before it mean nothing
     newest = {_transaction(file.path): file.path for file in sorted(saves, key=lambda file: _save(file.path))}
     last = set(newest.values())
@@ -216,8 +226,9 @@ def _delete_some(store: Store, files: list[Doomed], below: int, progress: Progre
 
 
 def _transaction(path: str) -> str:
-    """What all files of a transaction have in common."""
-    return path.partition(".")[0]
+    """The id of the transaction that a file is of."""
+    parsed = parse_transaction_path(path)
+    return path if parsed is None else parsed[0]
 
 
 def _save(path: str) -> int:

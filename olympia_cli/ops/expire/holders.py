@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from olympia_cli.catalog import distributed
+from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.checks import MAX_TTL_MILLIS
 from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.distributed import Saved
@@ -13,6 +14,7 @@ from olympia_cli.catalog.exports import ExportRecord, read_exports
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged
 from olympia_cli.format.paths import MAX_VERSION, check_pointer
+from olympia_cli.ops.expire.store_clock import store_now_millis
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,12 @@ class Holders:
                 )
             if export.mode != "full" and not export.expired(self._now - HALF_AN_HOUR_MILLIS):
                 yield export
+
+
+def live_transactions(catalog: Catalog) -> set[str]:
+    """The ids of the distributed transactions that are within their lifetime just now."""
+    store_now = store_now_millis(catalog.store)
+    return Holders(catalog.snapshot(), min(catalog.clock.now_millis(), store_now), store_now).live_ids
 
 
 def _is_running(saved: Saved) -> bool:

@@ -15,7 +15,7 @@ from olympia_cli.catalog.versions import read_hints
 from olympia_cli.errors import CommitConflict, Damaged, PartlyDone, Refused, StorageFailed, VersionNotFound
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action
-from olympia_cli.format.paths import FileKind, file_kind, new_node_path, parse_root_path, root_path
+from olympia_cli.format.paths import OLDEST, FileKind, file_kind, new_node_path, parse_root_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import AtVersion
@@ -301,6 +301,42 @@ def test_a_stale_distributed_transaction_goes_with_its_nodes(aged):
     aged.purge()
     assert not list(aged.store.list("dtxn/"))
     assert not orphans(aged.store)
+
+
+class _Sleeping(WrappedStore):
+    """Whoever writes vn/oldest sleeps before it, while `meanwhile` happens, once."""
+
+    def __init__(self, store, meanwhile) -> None:
+        super().__init__(store)
+        self._meanwhile = [meanwhile]
+
+    def overwrite(self, path, data):
+        if path == OLDEST and self._meanwhile:
+            self._meanwhile.pop()()
+        super().overwrite(path, data)
+
+
+@pytest.mark.parametrize("slept", [0, 2 * DAY])
+def test_a_late_purge_leaves_a_transaction_alone_that_has_the_id_of_one_that_is_gone(aged, slept):
+    stale = distributed.begin(aged.catalog)
+    stale.save()
+    aged.clock.advance(4 * DAY)
+    aged.mark()
+    aged.clock.advance(2 * DAY)
+
+    def meanwhile():
+        aged.purge()
+        assert not list(aged.store.list("dtxn/"))
+        again = distributed.begin(aged.catalog, id=stale.id)
+        again.transaction.create_table(table("a.mine"), location("mine"))
+        again.save()
+        aged.clock.advance(slept)
+
+    planner = aged.planner()
+    late = Catalog(_Sleeping(aged.store, meanwhile), aged.clock)
+    purge(late, planner.purge(), planner.head.version, FLOORS)
+    distributed.load(aged.catalog, stale.id).commit()
+    assert aged.head.table(table("a.mine"))
 
 
 def test_versions_in_which_a_transaction_may_still_live_stay_unless_offline(place):
