@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 DEVELOPMENT := $(VENV)/.installed-dev
 export PYTHON
 
-.PHONY: demo test lint format benchmark proto docs clean
+.PHONY: demo test lint format histories benchmark proto docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -28,6 +28,11 @@ lint: $(DEVELOPMENT)
 format: $(DEVELOPMENT)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+# transactions at once, against all serial orders; about a hundred histories a second
+HISTORIES ?= 20000
+histories: $(DEVELOPMENT)
+	PYTHONDONTWRITEBYTECODE= OLYMPIA_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest tests/property/test_serializable.py
 
 benchmark: $(DEVELOPMENT)
 	$(BIN)/python benchmarks/run.py

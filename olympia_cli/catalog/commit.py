@@ -277,9 +277,10 @@ def create_root(store: Store, path: str, data: bytes, again: str) -> bool:
 
 
 def _committed_actions(transaction: Transaction, author: Author) -> list[Action]:
-    """The actions as the root stores them: reads only where they decide about conflicts, and who committed."""
+    """The actions as the root stores them: those that are done here, reads where they decided, and who committed."""
     serializable = transaction.isolation == IsolationLevel.SERIALIZABLE
-    actions = [action for action in transaction.actions if serializable or action.type not in READS]
+    done = (action for action in transaction.actions if not action.merged)
+    actions = [action for action in done if serializable or action.type not in READS]
     return [*actions, author.sign(transaction.id, transaction.began_at_version)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from olympia_cli.catalog.replay import alter_of, touched
@@ -35,17 +35,8 @@ _SWEEPING = frozenset({T.CATALOG_ROLLBACK, T.CATALOG_REPAIR, T.CATALOG_CREATE})
 
 _CATALOG_WRITES = frozenset({T.CATALOG_ALTER, T.CATALOG_EXPORT})
 _EXISTENCE = CREATES | RESTORES | DROPS | RENAMES
-_OBJECT_READS = frozenset(
-    {
-        T.NAMESPACE_EXISTS,
-        T.NAMESPACE_DESCRIBE,
-        T.TABLE_EXISTS,
-        T.TABLE_DESCRIBE,
-        T.TABLE_SELECT,
-        T.VIEW_EXISTS,
-        T.VIEW_DESCRIBE,
-    }
-)
+_DESCRIBES = frozenset({T.NAMESPACE_DESCRIBE, T.TABLE_DESCRIBE, T.TABLE_SELECT, T.VIEW_DESCRIBE})
+_OBJECT_READS = _DESCRIBES | {T.NAMESPACE_EXISTS, T.TABLE_EXISTS, T.VIEW_EXISTS}
 
 
 def judge(pending: Action, committed: Action, level: IsolationLevel) -> Verdict:
@@ -80,13 +71,13 @@ def _judge_read(pending: Action, committed: Action) -> Verdict:
         return Verdict.CONFLICT
     if committed.name is None:
         return Verdict.CLEAR
+    if pending.type not in _DESCRIBES and committed.type not in _EXISTENCE:
+        return Verdict.CLEAR
     if pending.type in _OBJECT_READS and pending.name is not None:
         written = touched(committed)
         # an object goes with the namespace that is renamed around it
         moved = committed.type == T.NAMESPACE_RENAME and NamespaceName(pending.name.namespace) in written
         return Verdict.CONFLICT if pending.name in written or moved else Verdict.CLEAR
-    if committed.type not in _EXISTENCE:
-        return Verdict.CLEAR
     if pending.type == T.CATALOG_SNOW_NAMESPACES:
         return Verdict.CONFLICT if committed.kind is Kind.NAMESPACE else Verdict.CLEAR
     shown = Kind.TABLE if pending.type == T.NAMESPACE_SHOW_TABLES else Kind.VIEW
@@ -174,7 +165,11 @@ class Clash:
 def settle(
     pending: Sequence[Action], commits: Iterable[Sequence[Action]], level: IsolationLevel
 ) -> list[Action] | Clash:
-    """The pending actions that still have to be done after the commits, or the first clash."""
+    """The pending actions, those marked as merged that need not be done after the commits, or the first clash.
+
+    What is merged stays in view, in the same commits and when settling goes on with later ones: what comes back under
+    the name is not what was to be dropped.
+    """
     merged: set[int] = set()
     facing = _Index(pending)
     for index, actions in enumerate(commits):
@@ -184,9 +179,8 @@ def settle(
                 if verdict is Verdict.CONFLICT and not _can_reapply(pending[at], committed):
                     return Clash(pending[at], committed, index)
                 if verdict is Verdict.MERGED:
-                    # it stays in view: what comes back under the name later is not what was to be dropped
                     merged.add(at)
-    return [action for at, action in enumerate(pending) if at not in merged]
+    return [replace(action, merged=True) if at in merged else action for at, action in enumerate(pending)]
 
 
 _LOCATIONS = {"field iceberg_metadata_location", "field iceberg_previous_metadata_location"}

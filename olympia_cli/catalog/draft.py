@@ -30,6 +30,7 @@ class Draft:
         self.node: Node = base.root.node
         self.staged: dict[ObjectName, Staged] = {}
         self._inside: dict[tuple[Kind, str], dict[ObjectName, None]] = {}
+        self._moves: list[tuple[ObjectName, ObjectName]] = []
         self._catalog: bytes | None = None
 
     @property
@@ -85,6 +86,13 @@ class Draft:
         for name, staged in moving:
             self._stage(moved(name, old, new), staged)
             self._stage(name, None)
+        self._moves.append((old, new))
+
+    def origin(self, name: ObjectName) -> ObjectName:
+        """What stood on the base at the name that is this one after all moves."""
+        for old, new in reversed(self._moves):
+            name = moved(name, new, old)
+        return name
 
     def names(self, kind: Kind, namespace: str | None = None) -> Iterator[ObjectName]:
         """Names of a kind, in key order."""

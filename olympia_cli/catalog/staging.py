@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import cast
 
 from olympia_cli.catalog.draft import Draft
-from olympia_cli.catalog.replay import catalog_after, check_kept, merge, oldest_before, replay
+from olympia_cli.catalog.replay import alter_of, catalog_after, check_kept, merge, oldest_before, replay
 from olympia_cli.catalog.snapshot import ObjectDefinition, Snapshot, namespace_not_found
 from olympia_cli.catalog.versions import read_root
 from olympia_cli.errors import (
+    CommitConflict,
     Damaged,
     InvalidOption,
     NamespaceExists,
@@ -30,7 +31,7 @@ from olympia_cli.errors import (
 from olympia_cli.format import definitions
 from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES, RESTORES, renamed
 from olympia_cli.format.actions import Action
-from olympia_cli.format.pb.actions_pb2 import ActionType, CompactDef, ExpireDef, RestoreDef, RollbackDef
+from olympia_cli.format.pb.actions_pb2 import ActionType, AlterDef, CompactDef, ExpireDef, RestoreDef, RollbackDef
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName
 from olympia_cli.tree.bulk import bulk_load
@@ -61,7 +62,7 @@ def stage(action: Action, draft: Draft, *, is_merged: bool = False) -> Action:
     `is_merged` says that an alter's definition was made of the draft's own just now. Raises what a person would expect:
     not found, exists already, not empty.
     """
-    if action.type in _NO_CHANGE:
+    if action.type in _NO_CHANGE or action.merged:
         return action
     if action.type == T.CATALOG_COMPACT:
         return _compact(action, draft)
@@ -117,6 +118,7 @@ def _merge(action: Action, name: ObjectName, draft: Draft) -> Action:
     if now is None:
         raise not_found(name, draft)
     wanted = _carried(action)
+    check_location(name, now, alter_of(action))
     again = action.reapply
     if again is not None and isinstance(now, TableDef) and isinstance(wanted, TableDef):
         present = now.iceberg_metadata_location
@@ -127,6 +129,15 @@ def _merge(action: Action, name: ObjectName, draft: Draft) -> Action:
             again = replace(again, staged_on=present)
     merged: ObjectDefinition = merge(now, wanted, action)  # type: ignore[type-var]
     return replace(action, definition=definitions.body(merged), reapply=again)
+
+
+def check_location(name: ObjectName, now: ObjectDefinition, change: AlterDef) -> None:
+    """Raise CommitConflict when a table's metadata is not where the change expects it."""
+    expected = change.expected_metadata_location
+    if not isinstance(now, TableDef) or not change.HasField("expected_metadata_location"):
+        return
+    if now.iceberg_metadata_location != expected:
+        raise CommitConflict(f"the metadata of table {name} is at {now.iceberg_metadata_location}, not at {expected}")
 
 
 def _carried(action: Action) -> ObjectDefinition:

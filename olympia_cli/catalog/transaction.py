@@ -14,8 +14,9 @@ from olympia_cli.catalog.checks import Properties, check_catalog_settings, check
 from olympia_cli.catalog.clock import Clock, Moment, moment
 from olympia_cli.catalog.draft import Draft
 from olympia_cli.catalog.lineage import living_name
+from olympia_cli.catalog.replay import touched
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
-from olympia_cli.catalog.staging import NO_LONGER_FITS, exists, not_found, stage
+from olympia_cli.catalog.staging import NO_LONGER_FITS, check_location, exists, not_found, stage
 from olympia_cli.errors import (
     CommitConflict,
     Damaged,
@@ -85,7 +86,7 @@ class Transaction:
 
     @property
     def has_writes(self) -> bool:
-        return any(action.type not in READS for action in self.actions)
+        return any(action.type not in READS and not action.merged for action in self.actions)
 
     def age_millis(self) -> int:
         """How long ago the transaction began."""
@@ -179,18 +180,24 @@ class Transaction:
     ) -> None:
         """Change a table. A new metadata location makes the present one the previous one.
 
-        `expected_metadata_location` is the one that the caller has seen: any other is a conflict. A change of the
-        table's data names its own type (an insert, say) and payload; `reapply` makes it again on the metadata location
-        that another writer left meanwhile, and returns the new one.
+        `expected_metadata_location` is the one that the caller has seen: any other is a conflict, here and on whatever
+        version it is committed. A change of the table's data names its own type (an insert, say) and payload; `reapply`
+        makes it again on the metadata location that another writer left meanwhile, and returns the new one.
         """
         check_changes(set_properties, unset_properties, metadata_location, payload)
+        check_text(metadata_location or "", "metadata location")
+        check_text(expected_metadata_location or "", "expected metadata location")
         definition = cast(TableDef, self._need(name))
         present = definition.iceberg_metadata_location
-        if expected_metadata_location is not None and present != expected_metadata_location:
-            raise CommitConflict(f"the metadata of table {name} is at {present}, not at {expected_metadata_location}")
         change = _apply_properties(definition, set_properties, unset_properties)
+        if expected_metadata_location is not None:
+            change.expected_metadata_location = expected_metadata_location
+        try:
+            check_location(name, definition, change)
+        except CommitConflict:
+            self._read(T.TABLE_DESCRIBE, name)
+            raise
         if metadata_location is not None:
-            check_text(metadata_location, "metadata location")
             definition.iceberg_previous_metadata_location = present
             definition.iceberg_metadata_location = metadata_location
             change.fields.extend(["iceberg_metadata_location", "iceberg_previous_metadata_location"])
@@ -262,6 +269,7 @@ class Transaction:
         """
         lives = living_name(found.id, found.name, from_version, self.base, self.actions)
         if lives is not None and lives != found.name:
+            self._read(_EXISTS[lives.kind], lives)
             error = exists(lives).__class__
             raise error(f"{found.name} of version {from_version} lives as {lives} now", hint="rename it instead")
         restores = {Kind.NAMESPACE: T.NAMESPACE_RESTORE, Kind.TABLE: T.TABLE_RESTORE, Kind.VIEW: T.VIEW_RESTORE}
@@ -316,7 +324,7 @@ class Transaction:
         for action in actions:
             try:
                 done.append(stage(action, draft))
-            except NO_LONGER_FITS as error:
+            except (*NO_LONGER_FITS, CommitConflict) as error:
                 what = f"{action.type_name} {action.name or 'the catalog'}"
                 raise CommitConflict(f"{what} no longer fits version {base.version}: {error.message}") from error
         self.draft, self.actions = draft, done
@@ -338,19 +346,25 @@ class Transaction:
             self.actions.append(stage(action, self.draft, is_merged=is_merged))
             self.statements += 1
         except NO_LONGER_FITS:
-            if action.name is not None:
-                self._read(_EXISTS[action.kind], action.name)
+            for name in _looked_at(action):
+                self._read(_EXISTS[name.kind], name)
             raise
 
     def _read(self, type: ActionType, name: ObjectName | None) -> None:
-        """Remember a read, once, where the isolation level asks for it."""
+        """Remember a read, once, where the isolation level asks for it.
+
+        Of what the transaction has renamed, others know the old name, so that is read too.
+        """
         self.check_open()
         if name is not None:
             # a name that no object can have is refused here, and not remembered
             self.base.keys.encode(name)
-        if self.isolation == IsolationLevel.SERIALIZABLE and (type, name) not in self._reads:
-            self._reads.add((type, name))
-            self.actions.append(Action(type, name))
+        if self.isolation != IsolationLevel.SERIALIZABLE:
+            return
+        for read in ((type, name), (type, None if name is None else self.draft.origin(name))):
+            if read not in self._reads:
+                self._reads.add(read)
+                self.actions.append(Action(*read))
 
     def check_open(self) -> None:
         """Raise TransactionClosed once it was committed or aborted."""
@@ -377,6 +391,12 @@ class Transaction:
             self._read(_EXISTS[name.kind], name)
             raise not_found(name, self.draft)
         return found
+
+
+def _looked_at(action: Action) -> list[ObjectName]:
+    """The names that decide whether an action fits: those that it names, and the namespaces that they are in."""
+    names = touched(action)
+    return sorted(names | {NamespaceName(name.namespace) for name in names}, key=str)
 
 
 def _action(

@@ -39,7 +39,7 @@ class Action:
     """One action: its type, the object it is on (None is the catalog), the definition that it leaves, and its payload.
 
     The definition of a drop is the one that was dropped. `rest` is the parsed message, whose unknown fields survive
-    a rewrite.
+    a rewrite. `merged` says that another commit did it already: it is held against later ones, and not done again.
     """
 
     type: ActionType
@@ -47,6 +47,7 @@ class Action:
     definition: bytes = b""
     payload: bytes = b""
     rest: ActionDef | None = None
+    merged: bool = False
     reapply: Reapply | None = field(default=None, compare=False)
 
     @property
@@ -93,6 +94,7 @@ def encode_action(action: Action, keys: KeyCodec) -> tuple[str, str]:
         message.object_def.namespaceName = action.name.namespace
         message.object_def.namespaceObjectName = action.name.name
     setattr(message, "def", action.payload)
+    message.merged = action.merged
     key = CATALOG_DEF if action.name is None else keys.encode(action.name)
     return key, b64encode(message.SerializeToString(deterministic=True)).decode("ascii")
 
@@ -110,6 +112,7 @@ def decode_action(key: str, value: str, path: str) -> Action:
         definition=getattr(message.object_def, "def"),
         payload=getattr(message, "def"),
         rest=message,
+        merged=message.merged,
     )
 
 

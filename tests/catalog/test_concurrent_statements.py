@@ -7,11 +7,13 @@ from itertools import product
 
 import pytest
 
+from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.errors import CommitConflict, NamespaceNotFound, TableNotFound, ViewNotFound
+from olympia_cli.errors import CommitConflict, NamespaceNotFound, OlympiaError, TableNotFound, ViewNotFound
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel, ViewDef
 from olympia_cli.names import Kind, NamespaceName, TableName, ViewName
 from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.stores import PowerCut, WrappedStore
 
 
 def ns(name):
@@ -199,3 +201,195 @@ def test_serializable_reads_conflict_with_what_would_have_changed_them(read, wri
         outcome = pytest.raises(CommitConflict) if expected else nullcontext()
         with outcome:
             catalog.commit(reader)
+
+
+FAILING = {
+    "rename a.t b.u": lambda t: t.rename_table(table("a.t"), table("b.u")),
+    "rename a.t d.t": lambda t: t.rename_table(table("a.t"), table("d.t")),
+    "rename a.v b.w": lambda t: t.rename_view(view("a.v"), view("b.w")),
+    "rename a.v d.v": lambda t: t.rename_view(view("a.v"), view("d.v")),
+    "rename ns a b": lambda t: t.rename_namespace(ns("a"), ns("b")),
+    "create d.t": lambda t: t.create_table(table("d.t"), "s3://new"),
+    "create view d.v": lambda t: t.create_view(view("d.v"), ViewDef(substrait_read_rel=b"new")),
+    "create b.u": lambda t: t.create_table(table("b.u"), "s3://new"),
+    "expect elsewhere": lambda t: t.alter_table(table("a.t"), {"p": "x"}, expected_metadata_location="s3://moved-on"),
+    "restore b.u": lambda t: t.restore(BASE.snapshot().get(table("b.u")), 2),
+}
+
+
+@pytest.mark.parametrize(
+    ("failing", "cause"),
+    [
+        ("rename a.t b.u", lambda t: t.drop_table(table("b.u"))),
+        ("rename a.t b.u", lambda t: t.rename_table(table("b.u"), table("b.z"))),
+        ("rename a.t b.u", lambda t: t.drop_namespace(ns("b"), cascade=True)),
+        ("rename a.t d.t", lambda t: t.create_namespace(ns("d"))),
+        ("rename a.v b.w", lambda t: t.drop_view(view("b.w"))),
+        ("rename a.v d.v", lambda t: t.create_namespace(ns("d"))),
+        ("rename ns a b", lambda t: t.rename_namespace(ns("b"), ns("z"))),
+        ("rename ns a b", lambda t: t.drop_namespace(ns("b"), cascade=True)),
+        ("create d.t", lambda t: t.create_namespace(ns("d"))),
+        ("create d.t", lambda t: t.rename_namespace(ns("empty"), ns("d"))),
+        ("create view d.v", lambda t: t.create_namespace(ns("d"))),
+        ("create b.u", lambda t: t.drop_namespace(ns("b"), cascade=True)),
+        ("expect elsewhere", lambda t: t.alter_table(table("a.t"), metadata_location="s3://moved-on")),
+        ("expect elsewhere", lambda t: t.drop_table(table("a.t"))),
+        ("restore b.u", lambda t: t.drop_table(table("a.other"))),
+    ],
+)
+def test_what_a_failed_statement_looked_at_is_a_read(failing, cause):
+    """It fails, and the transaction goes on; who takes the cause away was there first."""
+    for level in (IsolationLevel.SNAPSHOT, IsolationLevel.SERIALIZABLE):
+        catalog = copy(BASE)
+        with catalog.transaction() as t:
+            t.create_view(view("b.w"), ViewDef())
+            if failing == "restore b.u":
+                t.rename_table(table("b.u"), table("a.other"))
+        one, two = catalog.begin(level), catalog.begin()
+        with pytest.raises(OlympiaError):
+            FAILING[failing](one)
+        one.create_namespace(ns("own"))
+        cause(two)
+        catalog.commit(two)
+        with pytest.raises(CommitConflict) if level == IsolationLevel.SERIALIZABLE else nullcontext():
+            catalog.commit(one)
+
+
+def test_what_a_failed_statement_did_not_look_at_is_no_read():
+    catalog = copy(BASE)
+    one, two = catalog.begin(IsolationLevel.SERIALIZABLE), catalog.begin()
+    with pytest.raises(OlympiaError):
+        FAILING["rename a.t b.u"](one)
+    one.create_namespace(ns("own"))
+    two.alter_namespace(ns("b"), {"p": "new"})
+    two.alter_table(table("b.u"), {"p": "new"})
+    two.create_table(table("b.other"), "s3://other")
+    catalog.commit(two)
+    catalog.commit(one)
+
+
+@pytest.mark.parametrize("read", [lambda t: t.exists(table("d.u")), lambda t: list(t.tables("d"))])
+def test_what_was_renamed_is_read_under_the_name_that_others_know(read):
+    catalog = copy(BASE)
+    one, two = catalog.begin(IsolationLevel.SERIALIZABLE), catalog.begin()
+    one.rename_namespace(ns("b"), ns("d"))
+    read(one)
+    two.drop_table(table("b.u"))
+    catalog.commit(two)
+    with pytest.raises(CommitConflict):
+        catalog.commit(one)
+
+
+LEVELS = (IsolationLevel.SNAPSHOT, IsolationLevel.SERIALIZABLE)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("saved", [False, True])
+def test_an_expected_metadata_location_is_expected_of_each_version(level, saved):
+    catalog = copy(BASE)
+    one = distributed.begin(catalog, level)
+    one.transaction.alter_table(table("a.t"), {"p": "new"}, expected_metadata_location="s3://old")
+    if saved:
+        one.save()
+        one = distributed.load(catalog, one.id)
+    with catalog.transaction() as two:
+        two.alter_namespace(ns("b"), {"q": "new"})
+    STATEMENTS["set a.t.q"](two := catalog.begin())
+    catalog.commit(two)
+    STATEMENTS["move a.t on"](two := catalog.begin())
+    catalog.commit(two)
+    with pytest.raises(CommitConflict, match=r"version 5.*s3://moved-on, not at s3://old"):
+        one.commit()
+    assert catalog.snapshot().table(table("a.t")).properties["p"] == "old"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_an_expected_metadata_location_that_is_still_right_stands_in_nobodys_way(level):
+    catalog = copy(BASE)
+    one = catalog.begin(level)
+    one.alter_table(table("a.t"), metadata_location="s3://mine", expected_metadata_location="s3://old")
+    one.alter_table(table("a.t"), {"p": "new"}, expected_metadata_location="s3://mine")
+    STATEMENTS["set a.t.q"](two := catalog.begin())
+    catalog.commit(two)
+    catalog.commit(one)
+    found = catalog.snapshot().table(table("a.t"))
+    assert found.definition.iceberg_metadata_location == "s3://mine"
+    assert found.properties == {"p": "new", "q": "new"}
+
+
+def test_who_expects_a_location_is_not_done_again_on_another():
+    catalog = copy(BASE)
+    one = catalog.begin()
+    one.alter_table(
+        table("a.t"), None, (), "s3://mine", expected_metadata_location="s3://old", reapply=lambda newer: "s3://again"
+    )
+    STATEMENTS["move a.t on"](two := catalog.begin())
+    catalog.commit(two)
+    with pytest.raises(CommitConflict):
+        catalog.commit(one)
+
+
+class _Pausing(WrappedStore):
+    """Before each root one of the others commits."""
+
+    def __init__(self, store, others) -> None:
+        super().__init__(store)
+        self._others = list(others)
+
+    def create(self, path, data):
+        if path.startswith("vn/") and self._others:
+            with Catalog(self.inner).transaction() as transaction:
+                self._others.pop(0)(transaction)
+        super().create(path, data)
+
+
+DROPPED = {
+    "table": (STATEMENTS["drop a.t"], lambda t: t.create_table(table("a.t"), "s3://another")),
+    "renamed onto": (STATEMENTS["drop a.t"], lambda t: t.rename_table(table("b.u"), table("a.t"))),
+    "view": (STATEMENTS["drop a.v"], lambda t: t.create_view(view("a.v"), ViewDef())),
+    "namespace": (STATEMENTS["cascade a"], lambda t: t.create_namespace(ns("a"))),
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("what", DROPPED)
+def test_what_comes_back_after_equal_drops_conflicts_however_many_rebases_later(level, what):
+    drop, create = DROPPED[what]
+    catalog = copy(BASE)
+    one = Catalog(_Pausing(catalog.store, [drop, create])).begin(level)
+    drop(one)
+    one.create_namespace(ns("own"))
+    with pytest.raises(CommitConflict):
+        catalog.commit(one)
+    assert catalog.snapshot().version == 4
+
+
+def test_a_save_remembers_that_a_drop_was_merged():
+    """A process dies between the save that claims the transaction and its root; another one goes on."""
+    catalog = copy(BASE)
+    one = distributed.begin(catalog)
+    STATEMENTS["drop a.t"](one.transaction)
+    one.transaction.create_namespace(ns("own"))
+    one.save()
+    STATEMENTS["drop a.t"](two := catalog.begin())
+    catalog.commit(two)
+
+    def die(transaction):
+        raise PowerCut
+
+    dying = distributed.load(Catalog(_Pausing(catalog.store, [die])), one.id)
+    with pytest.raises(PowerCut):
+        dying.commit()
+    with catalog.transaction() as two:
+        two.create_table(table("a.t"), "s3://another")
+    with pytest.raises(CommitConflict):
+        distributed.load(catalog, one.id).commit()
+
+
+def test_what_is_merged_is_in_no_version():
+    catalog = copy(BASE)
+    one, two = catalog.begin(), catalog.begin()
+    for transaction in (one, two):
+        STATEMENTS["drop a.t"](transaction)
+        catalog.commit(transaction)
+    assert [action.type_name for action in catalog.snapshot().actions()] == ["COMMIT_INFO"]

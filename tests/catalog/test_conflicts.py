@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -131,7 +132,22 @@ def test_settling_is_the_same_as_judging_every_pair():
         if expected is Verdict.CONFLICT:
             assert settled == Clash(pending, committed, 0), (pending, committed)
         else:
-            assert settled == ([pending] if expected is Verdict.CLEAR else []), (pending, committed)
+            assert settled == [replace(pending, merged=expected is Verdict.MERGED)], (pending, committed)
+
+
+def test_settling_one_commit_after_the_other_is_settling_them_at_once():
+    """Above all of a drop that is merged: what comes back under its name conflicts, however many rebases later."""
+    drops = [sample for sample in SAMPLES.values() if sample.type in DROPS]
+    for pending, *commits in product(drops, SAMPLES.values(), SAMPLES.values()):
+        at_once = settle([pending], [[committed] for committed in commits], SNAPSHOT)
+        settled = settle([pending], [commits[:1]], SNAPSHOT)
+        if not isinstance(settled, Clash):
+            settled = settle(settled, [commits[1:]], SNAPSHOT)
+        if isinstance(at_once, Clash):
+            assert isinstance(settled, Clash), commits
+            assert settled.committed == at_once.committed
+        else:
+            assert settled == at_once
 
 
 def test_settling_two_large_transactions_does_not_compare_every_pair():

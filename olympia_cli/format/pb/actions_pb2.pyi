@@ -98,13 +98,15 @@ VIEW_RESTORE: ActionType
 NAMESPACE_RESTORE: ActionType
 
 class ActionDef(_message.Message):
-    __slots__ = ("object_def", "type")
+    __slots__ = ("object_def", "type", "merged")
     OBJECT_DEF_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     DEF_FIELD_NUMBER: _ClassVar[int]
+    MERGED_FIELD_NUMBER: _ClassVar[int]
     object_def: _objects_pb2.ObjectDef
     type: ActionType
-    def __init__(self, object_def: _Optional[_Union[_objects_pb2.ObjectDef, _Mapping]] = ..., type: _Optional[_Union[ActionType, str]] = ..., **kwargs) -> None: ...
+    merged: bool
+    def __init__(self, object_def: _Optional[_Union[_objects_pb2.ObjectDef, _Mapping]] = ..., type: _Optional[_Union[ActionType, str]] = ..., merged: _Optional[bool] = ..., **kwargs) -> None: ...
 
 class NamespaceSetPropertiesDef(_message.Message):
     __slots__ = ("keys",)
@@ -177,14 +179,16 @@ class TableSelectContext(_message.Message):
     def __init__(self, namespaceName: _Optional[str] = ..., tableName: _Optional[str] = ..., select_context: _Optional[_Union[TableSelectDef, _Mapping]] = ...) -> None: ...
 
 class AlterDef(_message.Message):
-    __slots__ = ("set_properties", "unset_properties", "fields")
+    __slots__ = ("set_properties", "unset_properties", "fields", "expected_metadata_location")
     SET_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     UNSET_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_METADATA_LOCATION_FIELD_NUMBER: _ClassVar[int]
     set_properties: _containers.RepeatedScalarFieldContainer[str]
     unset_properties: _containers.RepeatedScalarFieldContainer[str]
     fields: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, set_properties: _Optional[_Iterable[str]] = ..., unset_properties: _Optional[_Iterable[str]] = ..., fields: _Optional[_Iterable[str]] = ...) -> None: ...
+    expected_metadata_location: str
+    def __init__(self, set_properties: _Optional[_Iterable[str]] = ..., unset_properties: _Optional[_Iterable[str]] = ..., fields: _Optional[_Iterable[str]] = ..., expected_metadata_location: _Optional[str] = ...) -> None: ...
 
 class RenameDef(_message.Message):
     __slots__ = ("new_namespace_name", "new_name")
