@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from uuid import uuid4
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
@@ -12,9 +14,9 @@ from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.distributed import Saved
 from olympia_cli.catalog.exports import ExportRecord, read_exports
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.errors import Damaged
+from olympia_cli.errors import Damaged, OlympiaError
 from olympia_cli.format.paths import MAX_VERSION, check_pointer
-from olympia_cli.ops.expire.store_clock import store_now_millis
+from olympia_cli.storage.protocol import TEMPORARY_PREFIX, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +109,16 @@ def _pinned(holder: str, pin: PinnedRoot) -> PinnedRoot:
     except Damaged as error:
         raise Damaged(pin.code, error.path, f"{error.reason}; {pin.who} needs it", hint=pin.hint) from None
     return pin
+
+
+def store_now_millis(store: Store) -> int:
+    """The time by the store's own clock, which the ages of its files are measured by: when a file was written that was
+    written just now."""
+    path = f"{TEMPORARY_PREFIX}{uuid4()}"
+    try:
+        store.create(path, b"")
+        return store.stat(path).modified_at_millis
+    finally:
+        # what is left behind is swept like any write in progress
+        with suppress(OlympiaError):
+            store.delete_many([path])

@@ -5,19 +5,18 @@ here but a probe of the store's clock.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
-from uuid import uuid4
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import check_writable
 from olympia_cli.catalog.quarantine import QuarantineMark, purged_before, read_purging, read_quarantine
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
 from olympia_cli.catalog.versions import read_hints
-from olympia_cli.errors import CommitConflict, Damaged, OlympiaError, PathMissing, Refused
+from olympia_cli.errors import CommitConflict, Damaged, PathMissing, Refused
 from olympia_cli.format.paths import MAX_VERSION, FileKind, file_kind, parse_root_path, root_path
 from olympia_cli.ops.expire.files import Going, Listed
-from olympia_cli.ops.expire.holders import Holders, PinnedRoot
+from olympia_cli.ops.expire.holders import Holders, PinnedRoot, store_now_millis
 from olympia_cli.ops.expire.manifest import FOLDER, left_behind
 from olympia_cli.ops.expire.retention import CountedVersions, Limits, Policy, Versions, explain_kept, why_kept
 from olympia_cli.ops.expire.survey import LOCAL, Survey, Surveyor
@@ -26,7 +25,7 @@ from olympia_cli.ops.expire.values import FLOOR_MILLIS, ExpirePlan, Floors, Mark
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.facts import NodeRules
 from olympia_cli.ops.walk.reach import Reach
-from olympia_cli.storage.protocol import TEMPORARY_PREFIX, Store
+from olympia_cli.storage.protocol import Store
 
 
 class Planner:
@@ -57,7 +56,7 @@ class Planner:
         self.progress = progress
         self._leaving: PurgePlan | None = None
         now = catalog.clock.now_millis()
-        self.store_now = _store_now_millis(self.store) if probe else now
+        self.store_now = store_now_millis(self.store) if probe else now
         # of two clocks the one that makes everything younger; with no writer about, ages may be below its resolution
         self.now = now if floors.offline else min(now, self.store_now)
         self._written = self._list_roots()
@@ -280,16 +279,3 @@ class Planner:
             abandoned=abandoned,
             parts=parts,
         )
-
-
-def _store_now_millis(store: Store) -> int:
-    """The time by the store's own clock, which the ages of its files are measured by: when a file was written that was
-    written just now."""
-    path = f"{TEMPORARY_PREFIX}{uuid4()}"
-    try:
-        store.create(path, b"")
-        return store.stat(path).modified_at_millis
-    finally:
-        # what is left behind is swept like any write in progress
-        with suppress(OlympiaError):
-            store.delete_many([path])
