@@ -7,6 +7,7 @@ file exists.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import io
 import json
@@ -15,7 +16,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 # zonal buckets are reached over gRPC, and asking whether a bucket is one takes an emulator a minute
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
@@ -33,7 +34,8 @@ from olympia_cli.errors import (
     StorageFailed,
     StorageFull,
 )
-from olympia_cli.storage.objects import Entry, ObjectStore, run_within
+from olympia_cli.storage.connections import shown, silence, unreachable, why
+from olympia_cli.storage.objects import Entry, ObjectStore, run_within, size_seconds
 from olympia_cli.storage.settle import TIME_ALLOWED, Failure, Fate
 
 _PAGE = 1000
@@ -93,13 +95,13 @@ class _GcsBucket:
     def uri(self) -> str:
         return f"gs://{self._name}"
 
-    def get(self, key: str, seconds: float | None) -> bytes:
-        return self._run(lambda fs: self._get(fs, key), key, seconds)
+    def get(self, key: str, seconds: float) -> bytes:
+        return self._run(lambda fs: self._get(fs, key, seconds), key)
 
-    def get_range(self, key: str, start: int, length: int) -> bytes:
+    def get_range(self, key: str, start: int, length: int, seconds: float) -> bytes:
         wanted = {"Range": f"bytes={start}-{start + length - 1}"}
         try:
-            found = self._run(lambda fs: self._get(fs, key, wanted), key)
+            found = self._run(lambda fs: self._get(fs, key, seconds, wanted), key)
         except Failure as failure:
             if isinstance(failure.__cause__, _Answer) and failure.__cause__.status == 416:
                 return b""  # the file ends before the range begins
@@ -112,18 +114,18 @@ class _GcsBucket:
         headers = {"Content-Type": "application/octet-stream"}
 
         async def put(fs: Any) -> None:
-            await _ask(fs, "POST", f"upload/storage/v1/b/{_quoted(self._name)}/o", params, headers, data)
+            await _ask(fs, "POST", f"upload/storage/v1/b/{_quoted(self._name)}/o", seconds, params, headers, data)
 
-        self._run(put, key, seconds)
+        self._run(put, key)
 
-    def head(self, key: str) -> Entry:
+    def head(self, key: str, seconds: float) -> Entry:
         async def head(fs: Any) -> Entry:
-            _, body = await _ask(fs, "GET", self._object(key), {"fields": "name,size,updated"})
+            _, body = await _ask(fs, "GET", self._object(key), seconds, {"fields": "name,size,updated"})
             return _entry(json.loads(body))
 
         return self._run(head, key)
 
-    def page(self, prefix: str, token: str | None) -> tuple[list[Entry], str | None]:
+    def page(self, prefix: str, token: str | None, seconds: float) -> tuple[list[Entry], str | None]:
         params = {
             "prefix": prefix,
             "maxResults": str(_PAGE),
@@ -133,17 +135,17 @@ class _GcsBucket:
             params["pageToken"] = token
 
         async def page(fs: Any) -> dict[str, Any]:
-            _, body = await _ask(fs, "GET", f"storage/v1/b/{_quoted(self._name)}/o", params)
+            _, body = await _ask(fs, "GET", f"storage/v1/b/{_quoted(self._name)}/o", seconds, params)
             return dict(json.loads(body))
 
         found = self._run(page, prefix)
         return [_entry(item) for item in found.get("items", ())], found.get("nextPageToken")
 
-    def delete(self, keys: list[str]) -> dict[str, Failure]:
+    def delete(self, keys: list[str], seconds: float) -> dict[str, Failure]:
         failed = {}
         for key in keys:
             try:
-                self._delete(key)
+                self._delete(key, seconds)
             except Failure as failure:
                 if failure.fate is not Fate.MISSING:
                     failed[key] = failure
@@ -155,15 +157,15 @@ class _GcsBucket:
         if fs is not None and fs._session is not None:
             run_within(fs.loop, fs._session.close(), 5.0)
 
-    def _delete(self, key: str) -> None:
-        self._run(lambda fs: _ask(fs, "DELETE", self._object(key)), key)
+    def _delete(self, key: str, seconds: float) -> None:
+        self._run(lambda fs: _ask(fs, "DELETE", self._object(key), seconds), key)
 
     def _object(self, key: str) -> str:
         return f"storage/v1/b/{_quoted(self._name)}/o/{_quoted(key)}"
 
-    async def _get(self, fs: Any, key: str, headers: Mapping[str, str] | None = None) -> bytes:
+    async def _get(self, fs: Any, key: str, seconds: float, headers: Mapping[str, str] | None = None) -> bytes:
         # aiohttp raises when fewer bytes come than the header promises
-        found, data = await _ask(fs, "GET", self._object(key), {"alt": "media"}, headers or {})
+        found, data = await _ask(fs, "GET", self._object(key), seconds, {"alt": "media"}, headers or {})
         stored = found.get("X-Goog-Stored-Content-Length")
         if headers and "Content-Range" not in found:
             raise aiohttp.ClientPayloadError("the server sent the whole file where a range was asked for")
@@ -172,8 +174,11 @@ class _GcsBucket:
             raise aiohttp.ClientPayloadError(f"{len(data)} of {stored} bytes came")
         return data
 
-    def _run(self, work: Callable[[Any], Awaitable[T]], key: str, seconds: float | None = None) -> T:
-        """Do the request on the client's loop, within the time; whatever goes wrong is a Failure."""
+    def _run(self, work: Callable[[Any], Awaitable[T]], key: str) -> T:
+        """Do the request on the client's loop; whatever goes wrong is a Failure.
+
+        Making the client ready, which happens once, is not counted: no server is waited for.
+        """
         ready = False
 
         async def run() -> T:
@@ -184,7 +189,7 @@ class _GcsBucket:
 
         try:
             fs = self._client()
-            return run_within(fs.loop, run(), seconds)
+            return run_within(fs.loop, run(), None)
         except Exception as error:
             # what fails before the client is ready may show a token in its text
             raise self._explain(error, key, ready) from (error if ready else None)
@@ -202,20 +207,18 @@ class _GcsBucket:
         if isinstance(error, GoogleAuthError):
             hint = "run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS"
             return Failure(Fate.REFUSED, StorageDenied(f"no usable Google credentials for {self.uri}", hint=hint))
+        endpoint = shown(str(self._fs._location), "Cloud Storage") if self._fs is not None else "Cloud Storage"
         if isinstance(error, aiohttp.ClientConnectorError):
             # aiohttp does not send a POST twice, so this is the whole story
-            hint = "check the endpoint and the network"
-            endpoint = urlsplit(str(self._settings.get("endpoint_url") or "https://storage.googleapis.com"))
-            shown = f"{endpoint.scheme}://{endpoint.netloc.rpartition('@')[2]}"
-            return Failure(Fate.UNSENT, StorageFailed(f"cannot reach {shown} for {where}", hint=hint))
+            return unreachable(error.os_error, endpoint, where, "check the endpoint and the network")
         if isinstance(error, TimeoutError):
-            return Failure(Fate.UNCLEAR, StorageFailed(f"{where}: no answer in time"))
+            return silence(endpoint, where)
         if isinstance(error, aiohttp.InvalidURL):
             return Failure(Fate.REFUSED, InvalidOption(f"cannot open {self.uri}: the endpoint is not a URL"))
         if not ready:
-            why = str(error) if isinstance(error, TypeError | ValueError) else type(error).__name__
-            return Failure(Fate.REFUSED, InvalidOption(f"cannot open {self.uri}: {why}"))
-        return Failure(Fate.UNCLEAR, StorageFailed(f"{where}: the connection failed ({type(error).__name__})"))
+            said = str(error) if isinstance(error, TypeError | ValueError) else type(error).__name__
+            return Failure(Fate.REFUSED, InvalidOption(f"cannot open {self.uri}: {said}"))
+        return Failure(Fate.UNCLEAR, StorageFailed(f"{where}: the connection to {endpoint} failed: {why(error)}"))
 
     def _meaning(self, answer: _Answer, where: str) -> Failure:
         status = answer.status
@@ -241,20 +244,25 @@ async def _ask(
     fs: Any,
     method: str,
     path: str,
+    seconds: float,
     params: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
     data: bytes | None = None,
 ) -> tuple[Mapping[str, str], bytes]:
-    """One request with gcsfs's session and credentials: the answer's headers and body."""
+    """One request with gcsfs's session and credentials, within the seconds: the answer's headers and body."""
     url = URL(f"{fs._location}/{path}", encoded=True)
-    async with fs.session.request(
-        method,
-        url,
-        params=fs._get_params(dict(params or {})),
-        headers=fs._get_headers(dict(headers or {})),
-        data=None if data is None else io.BytesIO(data),
-        timeout=fs.requests_timeout,
-    ) as reply:
+    async with (
+        asyncio.timeout(seconds) as limit,
+        fs.session.request(
+            method,
+            url,
+            params=fs._get_params(dict(params or {})),
+            headers=fs._get_headers(dict(headers or {})),
+            data=None if data is None else io.BytesIO(data),
+            timeout=fs.requests_timeout,
+        ) as reply,
+    ):
+        limit.reschedule((limit.when() or 0.0) + size_seconds(reply.content_length or 0))
         body = bytes(await reply.read())
         if reply.status >= 300:
             raise _Answer(reply.status, body)
@@ -273,8 +281,8 @@ def _settings(options: Mapping[str, object], time_allowed: float) -> dict[str, A
         settings.setdefault("token", "anon")
     if settings.get("endpoint_url"):
         settings["endpoint_url"] = str(settings["endpoint_url"]).rstrip("/")
-    patience = aiohttp.ClientTimeout(total=None, sock_connect=min(5.0, time_allowed), sock_read=min(15.0, time_allowed))
-    settings.setdefault("requests_timeout", patience)
+    connect, read = min(5.0, time_allowed), min(15.0, time_allowed / 2)
+    settings.setdefault("requests_timeout", aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=read))
     # fsspec's caches outlive the store and lie about what others write
     return settings | {"use_listings_cache": False, "skip_instance_cache": True}
 

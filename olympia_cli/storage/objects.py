@@ -3,6 +3,9 @@
 A backend brings a `Bucket`, which does one request a call and tells what a failure means. Trying again,
 settling creations, running in parallel and the hints are here. The clients' own retries are switched off, so
 that the time allowed means something and no request is sent twice behind our back.
+
+Every operation gets the same time, whether it reads, lists, creates or deletes: a server that restarts fails none
+that outlasts it.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from typing import Any, Protocol, TypeVar
 
 from olympia_cli.errors import (
@@ -29,14 +32,14 @@ from olympia_cli.errors import (
     StoreError,
 )
 from olympia_cli.storage.protocol import FileInfo, check_path, is_temporary
-from olympia_cli.storage.settle import MOMENT, TIME_ALLOWED, Failure, Fate, pause, settle_create
+from olympia_cli.storage.settle import MOMENT, TIME_ALLOWED, Failure, Fate, pause, reason, settle_create
 
 CONNECTIONS = 64
 _WORKERS = 32
-_TRIES = 5
 # a large file gets more time: what a slow line carries in a second
 _SLOW_BYTES = 1024 * 1024
-_HINT_SECONDS = 10.0
+# from the moment that it is given: nobody waits longer for what may be lost
+_HINT_SECONDS = 2.0
 
 T = TypeVar("T")
 
@@ -51,7 +54,8 @@ class Entry:
 
 
 class Bucket(Protocol):
-    """One request a call, tried once. Any failure is raised as a Failure, from the client's own exception."""
+    """One request a call, tried once, within the seconds given. Any failure is raised as a Failure, from the
+    client's own exception."""
 
     @property
     def uri(self) -> str: ...
@@ -61,19 +65,21 @@ class Bucket(Protocol):
         """How many keys `delete` takes."""
         ...
 
-    def get(self, key: str, seconds: float | None) -> bytes: ...
+    def get(self, key: str, seconds: float) -> bytes:
+        """The seconds are for an empty file; a large one gets `size_seconds` more."""
+        ...
 
-    def get_range(self, key: str, start: int, length: int) -> bytes: ...
+    def get_range(self, key: str, start: int, length: int, seconds: float) -> bytes: ...
 
     def put(self, key: str, data: bytes, *, exclusive: bool, seconds: float) -> None: ...
 
-    def head(self, key: str) -> Entry: ...
+    def head(self, key: str, seconds: float) -> Entry: ...
 
-    def page(self, prefix: str, token: str | None) -> tuple[list[Entry], str | None]:
+    def page(self, prefix: str, token: str | None, seconds: float) -> tuple[list[Entry], str | None]:
         """Up to 1,000 objects, and the token of the page after them."""
         ...
 
-    def delete(self, keys: list[str]) -> dict[str, Failure]:
+    def delete(self, keys: list[str], seconds: float) -> dict[str, Failure]:
         """Delete the keys; those that failed, and why. A missing key is no failure."""
         ...
 
@@ -90,7 +96,7 @@ class ObjectStore:
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._hint_pool: ThreadPoolExecutor | None = None
-        self._hints: dict[str, bytes] = {}
+        self._hints: dict[str, tuple[bytes, float]] = {}
 
     @property
     def uri(self) -> str:
@@ -98,7 +104,7 @@ class ObjectStore:
 
     def read(self, path: str) -> bytes:
         key = self._key(path)
-        return self._again(lambda: self._bucket.get(key, None))
+        return self._again(partial(self._bucket.get, key))
 
     def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
         rest = iter(paths)
@@ -122,7 +128,7 @@ class ObjectStore:
             # no range says 'nothing', but a missing file is an error all the same
             self.stat(path)
             return b""
-        return self._again(lambda: self._bucket.get_range(key, start, length))
+        return self._again(partial(self._bucket.get_range, key, start, length))
 
     def create(self, path: str, data: bytes) -> None:
         key = self._key(path)
@@ -145,16 +151,16 @@ class ObjectStore:
         content = bytes(data)
         unclear = False
 
-        def put() -> None:
+        def put(seconds: float) -> None:
             nonlocal unclear
             try:
-                self._bucket.put(key, content, exclusive=False, seconds=self._time_for(content))
+                self._bucket.put(key, content, exclusive=False, seconds=seconds)
             except Failure as failure:
                 unclear = unclear or failure.fate is Fate.UNCLEAR
                 raise
 
         try:
-            self._again(put)
+            self._again(put, self._time_for(content))
         except (StorageFailed, StorageDenied) as error:
             if not unclear:
                 raise
@@ -165,7 +171,7 @@ class ObjectStore:
     def write_hint(self, path: str, data: bytes) -> None:
         key = self._key(path)
         with self._lock:
-            self._hints[key] = bytes(data)
+            self._hints[key] = bytes(data), time.monotonic() + min(_HINT_SECONDS, self._time_allowed)
             if self._hint_pool is None:
                 # one worker: hints for one path arrive in the order they were given
                 self._hint_pool = ThreadPoolExecutor(1, thread_name_prefix="hints")
@@ -180,7 +186,7 @@ class ObjectStore:
 
     def stat(self, path: str) -> FileInfo:
         key = self._key(path)
-        entry = self._again(lambda: self._bucket.head(key))
+        entry = self._again(partial(self._bucket.head, key))
         return FileInfo(path, entry.size, entry.modified_at_millis)
 
     def list(self, prefix: str = "", temporary: bool = False) -> Iterator[FileInfo]:
@@ -211,19 +217,21 @@ class ObjectStore:
         return self._root + check_path(path)
 
     def _time_for(self, data: bytes) -> float:
-        return self._time_allowed + len(data) / _SLOW_BYTES
+        return self._time_allowed + size_seconds(len(data))
 
-    def _again(self, request: Callable[[], T]) -> T:
-        """Ask until there is an answer: for requests that do no harm when they are carried out twice."""
-        deadline = time.monotonic() + self._time_allowed
-        for attempt in range(_TRIES):
+    def _again(self, request: Callable[[float], T], time_allowed: float | None = None) -> T:
+        """Ask until there is an answer or the time is up, ever more seldom: for requests that do no harm when they are
+        carried out twice. Each is given the seconds that are left."""
+        deadline = time.monotonic() + (self._time_allowed if time_allowed is None else time_allowed)
+        why: Failure | None = None
+        for attempt in count():
             try:
-                return request()
+                return request(deadline - time.monotonic())
             except Failure as failure:
+                why = reason(why, failure)
                 wait = pause(attempt)
-                final = failure.fate in (Fate.MISSING, Fate.REFUSED)
-                if final or attempt == _TRIES - 1 or time.monotonic() + wait + MOMENT > deadline:
-                    raise failure.error from failure.__cause__
+                if failure.fate in (Fate.MISSING, Fate.REFUSED) or time.monotonic() + wait + MOMENT > deadline:
+                    raise why.error from why.__cause__
             time.sleep(wait)
         raise AssertionError("unreachable")
 
@@ -236,9 +244,9 @@ class ObjectStore:
     def _delete(self, keys: Sequence[str]) -> None:
         left = list(keys)
 
-        def delete() -> None:
+        def delete(seconds: float) -> None:
             nonlocal left
-            failed = self._bucket.delete(left)
+            failed = self._bucket.delete(left, seconds)
             left = list(failed)
             for failure in failed.values():
                 if failure.fate is Fate.REFUSED:
@@ -250,11 +258,11 @@ class ObjectStore:
 
     def _send_hint(self, key: str) -> None:
         with self._lock:
-            data = self._hints.pop(key, None)
-        if data is None:
-            return  # a newer hint for the same key has gone out in its place
-        with contextlib.suppress(Failure):
-            self._bucket.put(key, data, exclusive=False, seconds=min(_HINT_SECONDS, self._time_allowed))
+            data, deadline = self._hints.pop(key, (b"", 0.0))
+        # a newer hint for the same key has gone out in its place, or those before it took all the time
+        if (seconds := deadline - time.monotonic()) > MOMENT:
+            with contextlib.suppress(Failure):
+                self._bucket.put(key, data, exclusive=False, seconds=seconds)
 
     def _all(self, work: Callable[..., None], calls: Iterable[tuple[object, ...]]) -> None:
         """Run the calls in parallel, a bounded number at once. After an error nothing more is begun; what is
@@ -278,6 +286,11 @@ class ObjectStore:
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="objects")
             return self._pool.submit(work, *args)
+
+
+def size_seconds(size: int) -> float:
+    """How much longer than an empty file one of so many bytes may take."""
+    return size / _SLOW_BYTES
 
 
 def run_within(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], seconds: float | None) -> T:

@@ -16,7 +16,7 @@ import s3fs
 from aiobotocore.httpsession import AIOHTTPSession  # type: ignore[import-untyped]
 
 from olympia_cli.errors import ExclusiveCreateUnsupported
-from olympia_cli.storage.objects import CONNECTIONS, Entry, ObjectStore, run_within
+from olympia_cli.storage.objects import CONNECTIONS, Entry, ObjectStore, run_within, size_seconds
 from olympia_cli.storage.s3_failures import cause, explain, explain_listed, status
 from olympia_cli.storage.settle import TIME_ALLOWED, Failure, Fate
 
@@ -70,13 +70,13 @@ class _S3Bucket:
     def uri(self) -> str:
         return f"s3://{self._name}"
 
-    def get(self, key: str, seconds: float | None) -> bytes:
-        return self._run(lambda fs: self._get(fs, key), key, seconds)
+    def get(self, key: str, seconds: float) -> bytes:
+        return self._run(lambda fs: self._get(fs, key, seconds), key)
 
-    def get_range(self, key: str, start: int, length: int) -> bytes:
+    def get_range(self, key: str, start: int, length: int, seconds: float) -> bytes:
         wanted = f"bytes={start}-{start + length - 1}"
         try:
-            found = self._run(lambda fs: self._get(fs, key, Range=wanted), key)
+            found = self._run(lambda fs: self._get(fs, key, seconds, Range=wanted), key)
         except Failure as failure:
             if status(failure.__cause__) == 416:
                 return b""  # the file ends before the range begins
@@ -94,20 +94,20 @@ class _S3Bucket:
                 raise Failure(Fate.REFUSED, unsupported) from failure.__cause__
             raise
 
-    def head(self, key: str) -> Entry:
-        found = self._run(lambda fs: fs._call_s3("head_object", Bucket=self._name, Key=key), key)
+    def head(self, key: str, seconds: float) -> Entry:
+        found = self._run(lambda fs: fs._call_s3("head_object", Bucket=self._name, Key=key), key, seconds)
         return Entry(key, found["ContentLength"], _millis(found))
 
-    def page(self, prefix: str, token: str | None) -> tuple[list[Entry], str | None]:
-        after = {"ContinuationToken": token} if token else {}
-        page = self._run(lambda fs: fs._call_s3("list_objects_v2", Bucket=self._name, Prefix=prefix, **after), prefix)
+    def page(self, prefix: str, token: str | None, seconds: float) -> tuple[list[Entry], str | None]:
+        wanted = {"Bucket": self._name, "Prefix": prefix} | ({"ContinuationToken": token} if token else {})
+        page = self._run(lambda fs: fs._call_s3("list_objects_v2", **wanted), prefix, seconds)
         entries = [Entry(found["Key"], found["Size"], _millis(found)) for found in page.get("Contents", ())]
         return entries, page["NextContinuationToken"] if page.get("IsTruncated") else None
 
-    def delete(self, keys: list[str]) -> dict[str, Failure]:
+    def delete(self, keys: list[str], seconds: float) -> dict[str, Failure]:
         wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
         reply = self._run(
-            lambda fs: fs._call_s3("delete_objects", Bucket=self._name, Delete=wanted), f"{len(keys)} files"
+            lambda fs: fs._call_s3("delete_objects", Bucket=self._name, Delete=wanted), f"{len(keys)} files", seconds
         )
         return {
             error["Key"]: explain_listed(error, self._name)
@@ -121,11 +121,13 @@ class _S3Bucket:
         if fs is not None and fs._s3 is not None:
             run_within(fs.loop, fs._s3.close(), 5.0)
 
-    async def _get(self, fs: Any, key: str, **more: str) -> bytes:
-        reply = await fs._call_s3("get_object", Bucket=self._name, Key=key, **more)
-        async with reply["Body"] as body:
-            data = bytes(await body.read())
-        expected = reply.get("ContentLength")
+    async def _get(self, fs: Any, key: str, seconds: float, **more: str) -> bytes:
+        async with asyncio.timeout(seconds) as limit:
+            reply = await fs._call_s3("get_object", Bucket=self._name, Key=key, **more)
+            expected = reply.get("ContentLength")
+            limit.reschedule((limit.when() or 0.0) + size_seconds(expected or 0))
+            async with reply["Body"] as body:
+                data = bytes(await body.read())
         if expected is not None and len(data) != expected:
             raise aiohttp.ClientPayloadError(f"{len(data)} of {expected} bytes came")
         if more and "ContentRange" not in reply:
@@ -153,21 +155,29 @@ class _S3Bucket:
             raise
 
     def _run(self, work: Callable[[Any], Awaitable[T]], key: str, seconds: float | None = None) -> T:
-        """Do the request on the client's loop, within the time; whatever goes wrong is a Failure."""
+        """Do the request on the client's loop, within the time; whatever goes wrong is a Failure.
+
+        Making the client ready, which happens once, is not counted: no server is waited for.
+        """
         ready = False
 
         async def run() -> T:
             nonlocal ready
             await fs.set_session()
             ready = True
-            return await work(fs)
+            async with asyncio.timeout(seconds):
+                return await work(fs)
 
         try:
             fs = self._client()
-            return run_within(fs.loop, run(), seconds)
+            return run_within(fs.loop, run(), None)
         except Exception as error:
-            failure = explain(error, self._name, key, str(self._settings.get("endpoint_url") or ""), ready)
-            raise failure from cause(error)
+            raise explain(error, self._name, key, self._endpoint(), ready) from cause(error)
+
+    def _endpoint(self) -> str:
+        """The endpoint in use: the environment and the SDK's own files name one, too."""
+        client = self._fs._s3 if self._fs is not None else None
+        return str(client.meta.endpoint_url if client is not None else self._settings.get("endpoint_url") or "")
 
     def _client(self) -> Any:
         with self._lock:
@@ -188,7 +198,7 @@ def _settings(options: Mapping[str, object], time_allowed: float) -> dict[str, A
     config = {
         "max_pool_connections": CONNECTIONS,
         "connect_timeout": min(5.0, time_allowed),
-        "read_timeout": min(15.0, time_allowed),
+        "read_timeout": min(15.0, time_allowed / 2),
         "http_session_cls": _SendOnce,
         **dict(settings.get("config_kwargs") or {}),
         "retries": {"total_max_attempts": 1},

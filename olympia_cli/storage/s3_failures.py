@@ -7,7 +7,6 @@ connections tell less than the aiohttp errors inside them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 import aiohttp
 from botocore.exceptions import (  # type: ignore[import-untyped]
@@ -28,6 +27,7 @@ from olympia_cli.errors import (
     StorageFailed,
     StorageFull,
 )
+from olympia_cli.storage.connections import shown, silence, unreachable, why
 from olympia_cli.storage.settle import Failure, Fate
 
 _DENIED_CODES = {"AccessDenied", "ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId"}
@@ -50,24 +50,25 @@ _REFUSED_CODES = {
 def explain(error: Exception, bucket: str, key: str, endpoint: str, ready: bool) -> Failure:
     """The failure that an exception means. `ready`: the client was set up; before that, nothing is sent."""
     origin = cause(error)
-    where = f"s3://{bucket}/{key}"
+    where, endpoint = f"s3://{bucket}/{key}", shown(endpoint, "S3")
     if (answered := status(origin)) is not None:
         answer = getattr(origin, "response", {}).get("Error", {})
         return _meaning(answered, answer.get("Code", ""), answer.get("Message", ""), where, bucket)
     if isinstance(origin, NoCredentialsError | PartialCredentialsError | CredentialRetrievalError):
         hint = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or anon for a public bucket"
         return Failure(Fate.REFUSED, StorageDenied(f"no usable AWS credentials for s3://{bucket}", hint=hint))
-    if _no_connection(origin):
-        hint = "check the endpoint, the region and the network"
-        return Failure(Fate.UNSENT, StorageFailed(f"cannot reach {_shown(endpoint)} for {where}", hint=hint))
+    # botocore's classes for connections that never came about and for those that broke are the same
+    inside = getattr(origin, "kwargs", {}).get("error") or origin
+    if isinstance(inside, aiohttp.ClientConnectorError):
+        return unreachable(inside.os_error, endpoint, where, "check the endpoint, the region and the network")
     if isinstance(origin, TimeoutError | ReadTimeoutError | ConnectTimeoutError):
-        return Failure(Fate.UNCLEAR, StorageFailed(f"{where}: no answer in time"))
+        return silence(endpoint, where)
     if isinstance(origin, ParamValidationError):
         return Failure(Fate.REFUSED, StorageFailed(f"{where} is not a name that S3 takes", hint=""))
     if not ready:
-        why = str(origin) if isinstance(origin, BotoCoreError | TypeError | ValueError) else ""
-        return Failure(Fate.REFUSED, InvalidOption(f"cannot open s3://{bucket}: {why or type(origin).__name__}"))
-    return Failure(Fate.UNCLEAR, StorageFailed(f"{where}: the connection failed ({type(origin).__name__})"))
+        said = str(origin) if isinstance(origin, BotoCoreError | TypeError | ValueError) else ""
+        return Failure(Fate.REFUSED, InvalidOption(f"cannot open s3://{bucket}: {said or type(origin).__name__}"))
+    return Failure(Fate.UNCLEAR, StorageFailed(f"{where}: the connection to {endpoint} failed: {why(inside)}"))
 
 
 def explain_listed(error: Mapping[str, str], bucket: str) -> Failure:
@@ -110,14 +111,3 @@ def _meaning(answered: int, code: str, message: str, where: str, bucket: str) ->
     if answered == 412:
         return Failure(Fate.UNCLEAR, PathTaken(f"{where} is taken"))
     return Failure(Fate.UNCLEAR, StorageFailed(said))
-
-
-def _no_connection(error: BaseException) -> bool:
-    """Whether no connection came about at all. botocore's class for it also covers connections that broke."""
-    return isinstance(getattr(error, "kwargs", {}).get("error"), aiohttp.ClientConnectorError)
-
-
-def _shown(endpoint: str) -> str:
-    """The endpoint as it may be shown: a URL can hold a password."""
-    url = urlsplit(endpoint)
-    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}" if url.netloc else "S3"

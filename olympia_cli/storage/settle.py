@@ -10,6 +10,9 @@ twice and met its own object. So after any failure but a plain refusal the key i
 
 Once bytes may have reached the store, no others are sent for that key, and a refusal says nothing any more:
 an earlier request may still be under way.
+
+As long as nothing was sent, because nobody listens, the same time is allowed: a server that restarts is back before
+it is up.
 """
 
 from __future__ import annotations
@@ -22,8 +25,6 @@ from enum import Enum
 from olympia_cli.errors import OlympiaError, OutcomeUnknown, PathTaken, StorageFailed
 
 TIME_ALLOWED = 30.0
-# nobody listens there: that seldom changes within a command
-TIME_ALLOWED_UNSENT = 5.0
 # too little to send or read anything in
 MOMENT = 0.01
 
@@ -38,12 +39,21 @@ class Fate(Enum):
 
 
 class Failure(Exception):
-    """One request that failed, from the client's own exception. What a store's caller gets is its `error`."""
+    """One request that failed, from the client's own exception. What a store's caller gets is its `error`.
 
-    def __init__(self, fate: Fate, error: OlympiaError) -> None:
+    `silent`: nothing was heard in the time that was left, which tells less than any answer.
+    """
+
+    def __init__(self, fate: Fate, error: OlympiaError, *, silent: bool = False) -> None:
         super().__init__(str(error))
         self.fate = fate
         self.error = error
+        self.silent = silent
+
+
+def reason(before: Failure | None, now: Failure) -> Failure:
+    """Which of two failures in a row says why: the later one, unless it is our own impatience."""
+    return before if before is not None and now.silent else now
 
 
 def pause(attempt: int, *, longest: float = 2.0) -> float:
@@ -63,32 +73,29 @@ def settle_create(
     them, and raise Failure; `where` is the key as a person would write it.
     """
     start = time.monotonic()
-    last: Failure | None = None
+    why: Failure | None = None
     sent = False
     attempt = 0
     while (share := _share(start, time_allowed)) > MOMENT:
         try:
             return send(share)
         except Failure as failure:
-            last = failure
-        if last.fate is Fate.UNSENT and not sent:
-            if time.monotonic() - start > min(time_allowed, TIME_ALLOWED_UNSENT):
-                break
-        elif last.fate is Fate.REFUSED and not sent:
-            raise last.error from last.__cause__
-        else:
+            fate, why = failure.fate, reason(why, failure)
+        if fate is Fate.REFUSED and not sent:
+            raise why.error from why.__cause__
+        if sent or fate is not Fate.UNSENT:
             sent = True
-            if _mine_stands(read, data, where, start, time_allowed, last):
+            if _mine_stands(read, data, where, start, time_allowed, why):
                 return
-            if last.fate is Fate.REFUSED:
+            if fate is Fate.REFUSED:
                 break
         _sleep(pause(attempt), start, time_allowed)
         attempt += 1
-    if last is None:
+    if why is None:
         raise StorageFailed(f"{where} was not created: no time was allowed for it", hint="")
     if not sent:
-        raise last.error from last.__cause__
-    raise OutcomeUnknown(f"{where} may or may not have been created: {last.error.message}") from last.__cause__
+        raise why.error from why.__cause__
+    raise OutcomeUnknown(f"{where} may or may not have been created: {why.error.message}") from why.__cause__
 
 
 def _mine_stands(
@@ -108,7 +115,7 @@ def _mine_stands(
         except Failure as unreadable:
             if unreadable.fate is Fate.MISSING:
                 return False
-            trouble = unreadable
+            trouble = reason(trouble, unreadable)
             if unreadable.fate is Fate.REFUSED:
                 break
         else:

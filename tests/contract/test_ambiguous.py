@@ -9,9 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import OutcomeUnknown, PathMissing, PathTaken, StorageDenied, StorageFailed
+from olympia_cli.names import NamespaceName
+from olympia_cli.storage import objects
 from tests.helpers.places import s3_place
-from tests.helpers.servers.proxy import Fault, Mode
+from tests.helpers.servers.proxy import Fault, FaultProxy, Mode
 
 WRITES = ("PUT", "POST")
 # a refusal is believed, so a server that lies about one is beyond help
@@ -150,6 +153,7 @@ def test_read_is_whole_or_an_error(faulty, mode):
     store.create("a", content)
     proxy.break_with(Fault(mode, methods=("GET",), at={0}))
     assert store.read("a") == content
+    store = place.open(time_allowed=0.5)
     proxy.break_with(Fault(mode, methods=("GET",), seconds=0.01))
     if mode is Mode.SLOW:
         assert store.read_range("a", 10, 20) == content[10:30]
@@ -158,6 +162,77 @@ def test_read_is_whole_or_an_error(faulty, mode):
             store.read("a")
         with pytest.raises(StorageFailed):
             store.read_range("a", 10, 20)
+
+
+def test_every_operation_outlasts_a_server_that_is_away(faulty):
+    """All of them have the same time: a commit begins with reads, and ends with a creation."""
+    proxy, place = faulty
+    store = place.open()
+    store.create("a", b"1")
+    works = [
+        lambda: store.read("a"),
+        lambda: [data for _, data in store.read_many(["a"])],
+        lambda: store.read_range("a", 0, 1),
+        lambda: store.exists("a"),
+        lambda: len(list(store.list("a"))),
+        lambda: store.delete_many(["none"]),
+        lambda: store.overwrite("b", b"1"),
+        lambda: store.create("c", b"1"),
+    ]
+    proxy.break_with(Fault(Mode.ERROR_503_INSTEAD))
+    threading.Timer(1.5, proxy.break_with).start()
+    with ThreadPoolExecutor(len(works)) as pool:
+        assert list(pool.map(lambda work: work(), works)) == [b"1", [b"1"], b"1", True, 1, None, None, None]
+
+
+def test_a_server_that_restarts_fails_no_commit(strict_s3):
+    """Nobody listens for a while: the same time is allowed as for a server that answers with errors."""
+    proxy = FaultProxy(strict_s3.url).start()
+    place = s3_place(proxy.url)
+    catalog = Catalog.create(place.open())
+    proxy.stop()
+    again = FaultProxy(strict_s3.url)
+    again.port = proxy.port
+    timer = threading.Timer(1.5, again.start)
+    timer.start()
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(NamespaceName("sales"))
+    assert [name.namespace for name in catalog.snapshot().namespaces()] == ["sales"]
+    timer.join()
+    place.close()
+    again.stop()
+
+
+@pytest.mark.parametrize("ends_with", [Mode.ERROR_503_INSTEAD, Mode.HANG_BEFORE])
+def test_the_reason_is_what_the_server_said_last(faulty, ends_with):
+    """That our own time was up says less: half a minute of 503 is not 'no answer in time'."""
+    proxy, place = faulty
+    store = place.open(time_allowed=0.6)
+    store.create("a", b"1")
+
+    def begin() -> None:
+        proxy.break_with(Fault(Mode.ERROR_503_INSTEAD, at=range(2)), Fault(ends_with, seconds=1.0))
+
+    begin()
+    with pytest.raises(OutcomeUnknown, match="503 SlowDown"):
+        store.create("b", b"mine")
+    begin()
+    with pytest.raises(StorageFailed, match="503 SlowDown"):
+        store.read("a")
+
+
+def test_a_hint_that_hangs_costs_its_own_time_and_no_more(faulty, monkeypatch):
+    """It is best effort: those that wait behind it have had their time when it is given up, and are not begun."""
+    proxy, place = faulty
+    store = place.open()
+    store.create("warm", b"")
+    assert objects._HINT_SECONDS <= 2
+    monkeypatch.setattr(objects, "_HINT_SECONDS", 0.3)
+    proxy.break_with(Fault(Mode.HANG_BEFORE, methods=WRITES, seconds=1.0))
+    for number in range(5):
+        store.write_hint(f"hint{number}", b"1")
+    store.close()
+    assert proxy.requests["PUT"] + proxy.requests["POST"] == 1
 
 
 def test_overwrite_of_unknown_fate_says_so(faulty):

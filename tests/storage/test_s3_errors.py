@@ -129,8 +129,31 @@ def test_unreachable(unreachable, backend):
     else:
         store = GcsStore(BUCKET, "p", gcs_options(unreachable), time_allowed=0.5)
     for work in _everything(store).values():
-        with pytest.raises(StorageFailed, match="cannot reach http://127"):
+        with pytest.raises(StorageFailed, match="cannot reach http://127.*: connection refused: check the endpoint"):
             work()
+    store.close()
+
+
+@pytest.mark.parametrize("backend", ["s3", "gcs"])
+def test_tls_to_a_plain_port_is_told_at_once(server, gcs_server, backend):
+    """It will not go better another time."""
+    url = (server if backend == "s3" else gcs_server).url.replace("http:", "https:")
+    store = S3Store(BUCKET, "p", s3_options(url)) if backend == "s3" else GcsStore(BUCKET, "p", gcs_options(url))
+    for work in _everything(store).values():
+        with pytest.raises(StorageFailed, match="cannot reach https://127.*: TLS: wrong version number: check that"):
+            work()
+    store.close()
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "STORAGE_EMULATOR_HOST"])
+def test_the_endpoint_that_is_shown_is_the_one_in_use(unreachable, monkeypatch, variable):
+    monkeypatch.setenv(variable, unreachable)
+    if variable.startswith("AWS"):
+        store = S3Store(BUCKET, "p", {"anon": True}, time_allowed=0.2)
+    else:
+        store = GcsStore(BUCKET, "p", time_allowed=0.2)
+    with pytest.raises(StorageFailed, match=f"cannot reach {unreachable} for"):
+        store.read("a")
     store.close()
 
 

@@ -112,7 +112,7 @@ class FaultProxy(Server):
             case Mode.FALSE_412:
                 return _error(request, 412, "PreconditionFailed")
             case Mode.ERROR_503_INSTEAD:
-                return _error(request, 503, "ServiceUnavailable")
+                return _error(request, 503, "SlowDown")
             case Mode.DENIED_INSTEAD:
                 return _error(request, 403, "AccessDenied")
             case Mode.DROP_BEFORE:
@@ -131,7 +131,7 @@ class FaultProxy(Server):
             case Mode.ERROR_500_AFTER:
                 return _error(request, 500, "InternalError")
             case Mode.ERROR_503_AFTER:
-                return _error(request, 503, "ServiceUnavailable")
+                return _error(request, 503, "SlowDown")
             case Mode.DENIED_AFTER:
                 return _error(request, 403, "AccessDenied")
             case Mode.DROP_AFTER:

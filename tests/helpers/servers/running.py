@@ -15,6 +15,7 @@ class Server:
 
     def __init__(self) -> None:
         self.port = 0
+        """Any that is free, unless one is set before the start: a server that comes back is where it was."""
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name=type(self).__name__, daemon=True)
@@ -55,7 +56,7 @@ class Server:
             runner = web.ServerRunner(web.Server(self.handle, access_log=None), shutdown_timeout=0.1)
             await self.opened()
             await runner.setup()
-            site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)
+            site = web.TCPSite(runner, "127.0.0.1", self.port, backlog=1024)
             await site.start()
             self.port = runner.addresses[0][1]
             self._ready.set()
