@@ -96,17 +96,49 @@ class Session:
             # an unset variable in a script must not lead to another catalog
             if self._given.get(option) == "":
                 raise InvalidLocation(f"--{option} is empty", hint="give it a value, or leave it out")
-        profile_name = self._given.get("profile") or os.environ.get("OLYMPIA_PROFILE")
         uri = self._given.get("catalog")
         if not uri and not self._given.get("profile"):
             uri = os.environ.get("OLYMPIA_CATALOG")
-        if uri and not profile_name:
-            return Location(uri, {})
-        profile = read_profile(profile_name)
-        uri = uri or profile.uri
-        if not uri:
+        if uri:
+            return Location(uri, self.options_for(uri))
+        profile = read_profile(self._profile)
+        if not profile.uri:
             raise InvalidLocation("no catalog is given", hint="use -c URI, or set OLYMPIA_CATALOG, or make a profile")
-        return Location(uri, profile.options)
+        return Location(profile.uri, self._options(profile, profile.uri))
+
+    def options_for(self, uri: str, profile: str | None = None) -> dict[str, Any]:
+        """The storage options of a location: those of a profile, the one in use unless another is named, as far as they
+        are for that kind of store."""
+        from olympia_cli.storage.open import BUCKET_SCHEMES, scheme_of
+
+        name = profile or self._profile
+        # a folder needs none, so a config file that nobody asked for is not in the way
+        known = name is not None or scheme_of(uri) in BUCKET_SCHEMES
+        return self._options(read_profile(name) if known else Location("", {}), uri)
+
+    def _options(self, profile: Location, uri: str) -> dict[str, Any]:
+        from olympia_cli.storage.open import BUCKET_SCHEMES, scheme_of
+
+        scheme, timeout = scheme_of(uri), self.timeout
+        on_bucket = scheme in BUCKET_SCHEMES
+        same_kind = scheme == scheme_of(profile.uri) if profile.uri else on_bucket
+        options = dict(profile.options) if same_kind else {}
+        return options | ({"timeout": timeout} if timeout is not None and on_bucket else {})
+
+    @property
+    def _profile(self) -> str | None:
+        return self._given.get("profile") or os.environ.get("OLYMPIA_PROFILE") or None
+
+    @property
+    def timeout(self) -> float | None:
+        """How many seconds an operation on a store is tried for, where that was said."""
+        from olympia_cli.cli.params import parse_seconds
+
+        text = self._given.get("timeout") or os.environ.get("OLYMPIA_TIMEOUT")
+        seconds = parse_seconds(text) if text else None
+        if seconds == 0:
+            raise InvalidOption("the timeout is 0", hint="write a duration: 30s, say")
+        return seconds
 
     @cached_property
     def store(self) -> Store:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_profile
-from olympia_cli.cli.context import Session, read_profile
+from olympia_cli.cli.context import Session
 from olympia_cli.cli.engine import EngineWord, engine
 from olympia_cli.cli.params import Output
 
@@ -24,21 +24,21 @@ DestProfile = Annotated[
     typer.Option(
         "--dest-profile",
         metavar="NAME",
-        help="The profile whose storage options the destination needs.",
+        help="The profile whose storage options the destination needs, if not those of the catalog's.",
         autocompletion=complete_profile,
     ),
 ]
 
 
-def open_dest(uri: str, profile: str | None) -> Store:
-    """The store of an export; its options are a profile's, never the catalog's."""
+def open_dest(session: Session, uri: str, profile: str | None) -> Store:
+    """The store of an export."""
     from olympia_cli.errors import InvalidLocation
     from olympia_cli.storage.open import open_store
 
     if not uri.strip():
         # an unset variable in a script must not lead anywhere
         raise InvalidLocation("--dest is empty", hint="give it a value")
-    return open_store(uri, _options(profile) or None)
+    return open_store(uri, session.options_for(uri, profile))
 
 
 @contextmanager
@@ -53,11 +53,7 @@ def export_engine(
 ) -> Iterator[ExportEngine]:
     """Who reads and copies the files, to the end of the block: this process, or Spark."""
     with engine(session, word, master, remote, parallelism) as work:
-        yield work.export_engine(dest, _options(profile))
-
-
-def _options(profile: str | None) -> dict[str, Any]:
-    return {} if profile is None else read_profile(profile).options
+        yield work.export_engine(dest, session.options_for(dest.uri, profile))
 
 
 def parse_expires(text: str | None, now_millis: int) -> int | None:

@@ -109,20 +109,13 @@ def salvage(session: Session, destination: str, *, dry_run: bool, message: str) 
     from olympia_cli.storage.open import open_store
 
     uri = os.path.expanduser(destination) if destination.startswith("~") else destination
-    # the storage options of the catalog hold for a place of the same kind
-    options = session.location.options if _scheme(uri) == _scheme(session.location.uri) else None
-    dest = open_store(uri, options or None)
+    dest = open_store(uri, session.options_for(uri))
     author = Author(by=who(), message=message)
     with session.progress() as progress:
         report = do_salvage(session.store, dest, SystemClock(), author, progress, dry_run=dry_run)
     dest.close()
     _show_salvage(session, report, dry_run)
     return report
-
-
-def _scheme(uri: str) -> str:
-    scheme, separator, _ = uri.partition("://")
-    return scheme if separator else ""
 
 
 def _show_salvage(session: Session, report: SalvageReport, dry_run: bool) -> None:

@@ -38,6 +38,7 @@ EXIT_CODES = {
 ENVIRONMENT = {
     "OLYMPIA_CATALOG": "The catalog, when -c is not given.",
     "OLYMPIA_PROFILE": "The profile of the config file, when --profile is not given.",
+    "OLYMPIA_TIMEOUT": "How long to try each read, listing or write, when --timeout is not given; 30s otherwise.",
     "OLYMPIA_CONFIG": "The config file, instead of the one under FILES.",
     "OLYMPIA_BY": "Who commits, for the log; otherwise user@host.",
     "OLYMPIA_PAGER": "What shows long output on a terminal; cat shows it as it is.",
@@ -48,7 +49,9 @@ ENVIRONMENT = {
 FILES = {
     "$XDG_CONFIG_HOME/olympia/config.toml": (
         "Profiles: a table for each, with the catalog's URI as catalog and the options of its storage in a table named "
-        "storage. The profile default is taken when none is named. XDG_CONFIG_HOME is ~/.config when it is not set."
+        "storage. They hold for other locations on the same kind of store, too; bucket among them names the buckets that "
+        "they are for, with commas, and timeout is that of --timeout. The profile default is taken when none is named. "
+        "XDG_CONFIG_HOME is ~/.config when it is not set."
     ),
     "$XDG_CACHE_HOME/olympia/": (
         "Names that the completion looked up a moment ago. XDG_CACHE_HOME is ~/.cache when it is not set."

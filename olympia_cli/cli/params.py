@@ -27,6 +27,15 @@ def _shared(
     profile: Annotated[
         str | None, typer.Option("--profile", metavar="NAME", help="A profile of the config file. [OLYMPIA_PROFILE]")
     ] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--timeout",
+            metavar="DURATION",
+            help="How long to try each read, listing or write while a store does not answer; 30s unless said. "
+            "[OLYMPIA_TIMEOUT]",
+        ),
+    ] = None,
     output: Annotated[
         Output | None, typer.Option("--output", "-o", help="How to print: table, wide, name, json, jsonl, csv.")
     ] = None,

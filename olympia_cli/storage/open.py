@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
 from olympia_cli.errors import InvalidLocation, InvalidOption, PathOutside
+from olympia_cli.names import parse_duration
 from olympia_cli.storage.protocol import Store, check_path
+from olympia_cli.storage.settle import TIME_ALLOWED
 
 SCHEMES = ("file", "s3", "gs", "memory")
+BUCKET_SCHEMES = ("s3", "gs")
 _SUPPORTED = "a local folder, or file://, s3://, gs:// or memory://"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def open_store(uri: str, options: Mapping[str, object] | None = None) -> Store:
-    """The store at the location: a plain path, or a URI of one of SCHEMES. `options` are the backend's own
-    (endpoint_url, region, anon, …). Nothing is read or written.
+    """The store at the location: a plain path, or a URI of one of SCHEMES. Nothing is read or written.
+
+    `options` are the backend's own (endpoint_url, region, anon, …), and two of ours for buckets: `timeout` is how long
+    an operation is tried, and `bucket` names those that the other options are for, with commas between them.
     """
     if not uri.strip() or "\0" in uri:
         raise InvalidLocation("the catalog's location is empty or garbled", hint=f"use {_SUPPORTED}")
     scheme, rest = _split(uri)
-    if scheme in ("file", "memory") and options:
-        raise InvalidOption(f"{scheme}:// takes no options: {', '.join(sorted(options))}")
+    own = dict(options or {})
+    time_allowed = _seconds(own.pop("timeout", TIME_ALLOWED))
+    if scheme in ("file", "memory") and own:
+        raise InvalidOption(f"{scheme}:// takes no options: {', '.join(sorted(own))}")
     match scheme:
         case "file":
             from olympia_cli.storage.local import LocalStore
@@ -38,14 +46,38 @@ def open_store(uri: str, options: Mapping[str, object] | None = None) -> Store:
             bucket, prefix = _bucket_and_prefix(scheme, rest)
             from olympia_cli.storage.s3 import S3Store
 
-            return S3Store(bucket, prefix, options or {})
+            return S3Store(bucket, prefix, _options_of(bucket, own), time_allowed=time_allowed)
         case "gs":
             bucket, prefix = _bucket_and_prefix(scheme, rest)
             from olympia_cli.storage.gcs import GcsStore
 
-            return GcsStore(bucket, prefix, options or {})
+            return GcsStore(bucket, prefix, _options_of(bucket, own), time_allowed=time_allowed)
         case _:
             raise InvalidLocation(f"no store is known for {scheme}://", hint=f"use {_SUPPORTED}")
+
+
+def scheme_of(uri: str) -> str:
+    """What kind of store a location is on, as far as its text tells: `file` unless it says otherwise."""
+    scheme, separator, _ = uri.partition("://")
+    return scheme.lower() if separator else "file"
+
+
+def _options_of(bucket: str, options: Mapping[str, object]) -> dict[str, object]:
+    """The options, or none where they are for other buckets."""
+    others = {name: value for name, value in options.items() if name != "bucket"}
+    meant = options.get("bucket", bucket)
+    if not isinstance(meant, str):
+        raise InvalidOption(f"the option bucket is {meant!a}", hint='write bucket = "lake" or "lake, backup"')
+    return others if bucket in re.split(r"[,\s]+", meant.strip()) else {}
+
+
+def _seconds(timeout: object) -> float:
+    """A number of seconds, or a duration as a person writes it."""
+    if isinstance(timeout, str):
+        timeout = float(timeout) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", timeout) else parse_duration(timeout) / 1000
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
+        raise InvalidOption(f"the timeout {timeout!a} makes no sense", hint="write a duration: 30s, say")
+    return float(timeout)
 
 
 def _split(uri: str) -> tuple[str, str]:

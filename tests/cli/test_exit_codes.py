@@ -268,7 +268,7 @@ class TestStorage:
             '[away]\ncatalog = "s3://bucket/catalog"\n[away.storage]\n'
             'endpoint_url = "http://127.0.0.1:9"\nkey = "k"\nsecret = "hush"\nregion = "us-east-1"\n'
         )
-        done = run("--profile", "away", "ns", "ls").failed(30, "127.0.0.1:9")
+        done = run("--profile", "away", "--timeout", "1s", "ns", "ls").failed(30, "127.0.0.1:9")
         assert "hush" not in done.stderr
 
     AS_NOBODY = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -121,7 +122,7 @@ def test_storage_options_reach_the_store(run, config, monkeypatch):
     seen = []
 
     class Seen(MemoryStore):
-        def __init__(self, bucket, prefix, options):
+        def __init__(self, bucket, prefix, options, *, time_allowed):
             seen.append((bucket, prefix, options))
             super().__init__()
 
@@ -132,7 +133,70 @@ def test_storage_options_reach_the_store(run, config, monkeypatch):
     run("--profile", "prod", "-c", "s3://other/x", "ns", "ls").failed(10)
     assert seen.pop() == ("other", "x", options), "a flag names another catalog of the same store"
     run("-c", "s3://other/x", "ns", "ls").failed(10)
-    assert seen.pop() == ("other", "x", {}), "no profile was asked for"
+    assert seen.pop() == ("other", "x", {}), "no profile was asked for, and there is no default"
+
+
+class TestStorageOptions:
+    """Those of the profile hold for every location on the same kind of store, however it was given."""
+
+    STORAGE = '[default.storage]\nendpoint_url = "http://127.0.0.1:9"\n'
+
+    @pytest.fixture
+    def opened(self, run, monkeypatch) -> Callable[..., list[Any]]:
+        """The buckets, endpoints and times of the stores that a command opens."""
+        seen: list[Any] = []
+
+        class Seen(MemoryStore):
+            def __init__(self, bucket, prefix, options, *, time_allowed):
+                seen.append((bucket, options.get("endpoint_url"), time_allowed))
+                super().__init__()
+
+        monkeypatch.setattr("olympia_cli.storage.s3.S3Store", Seen)
+
+        def of(*args: str) -> list[Any]:
+            seen.clear()
+            assert run(*args).exit_code in (0, 10)
+            return list(seen)
+
+        return of
+
+    @pytest.mark.parametrize("catalog", ['catalog = "s3://lake/c"\n', ""])
+    def test_of_the_default_profile_with_a_flag_or_a_variable(self, opened, config, monkeypatch, catalog):
+        config(f"[default]\n{catalog}{self.STORAGE}")
+        expected = [("other", "http://127.0.0.1:9", 30.0)]
+        assert opened("-c", "s3://other/x", "ns", "ls") == expected
+        monkeypatch.setenv("OLYMPIA_CATALOG", "s3://other/x")
+        assert opened("ns", "ls") == expected
+        assert opened("-c", "S3://other/x", "ns", "ls") == expected
+
+    def test_of_another_kind_of_store(self, run, opened, config, three):
+        config(f'[default]\ncatalog = "gs://lake/c"\n{self.STORAGE}')
+        assert opened("-c", "s3://other/x", "ns", "ls") == [("other", None, 30.0)]
+        config(f'[default]\ncatalog = "s3://lake/c"\n{self.STORAGE}')
+        run("-c", three["flag"], "ns", "ls").ok()
+        run("--profile", "default", "-c", three["flag"], "ns", "ls").ok()
+
+    def test_for_the_buckets_that_they_name(self, opened, config):
+        config(f'[default]\ncatalog = "s3://lake/c"\n{self.STORAGE}bucket = "lake, raw"\n')
+        assert opened("ns", "ls") == [("lake", "http://127.0.0.1:9", 30.0)]
+        assert opened("-c", "s3://raw/x", "ns", "ls") == [("raw", "http://127.0.0.1:9", 30.0)]
+        assert opened("-c", "s3://other/x", "ns", "ls") == [("other", None, 30.0)]
+
+    def test_the_timeout(self, run, opened, config, three, monkeypatch):
+        config('[default]\ncatalog = "s3://lake/c"\n[default.storage]\ntimeout = "2m"\n')
+        assert opened("ns", "ls") == [("lake", None, 120.0)]
+        monkeypatch.setenv("OLYMPIA_TIMEOUT", "50s")
+        assert opened("ns", "ls") == [("lake", None, 50.0)]
+        assert opened("ns", "ls", "--timeout", "1h") == [("lake", None, 3600.0)]
+        run("-c", three["flag"], "--timeout", "1s", "ns", "ls").ok()
+        for words in ("soon", "0s", "-1s", "5"):
+            run("-c", three["flag"], "--timeout", words, "ns", "ls").failed(2)
+
+    def test_a_config_file_that_cannot_be_read(self, run, opened, config, three):
+        """A folder needs none; what is in a bucket may need it."""
+        path = config("[default")
+        run("-c", three["flag"], "ns", "ls").ok()
+        run("-c", "s3://other/x", "ns", "ls").failed(2, str(path))
 
 
 def test_storage_options_that_make_no_sense(run, config, three):
@@ -147,7 +211,7 @@ def test_secrets_are_never_printed(run, config):
         '[prod]\ncatalog = "s3://bucket/catalog"\n[prod.storage]\n'
         'endpoint_url = "http://127.0.0.1:9"\nkey = "AKIA-hush"\nsecret = "hush-hush"\n'
     )
-    done = run("--profile", "prod", "init")
+    done = run("--profile", "prod", "init", "--timeout", "1s")
     assert done.exit_code == 30
     assert "hush" not in done.stdout + done.stderr
 

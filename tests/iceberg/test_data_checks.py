@@ -501,7 +501,7 @@ def test_a_data_file_that_is_taken_for_metadata_is_not_read_whole(
 
 
 def test_a_server_that_is_down_is_given_up(local_lake: Lake) -> None:
-    options = s3_options("http://127.0.0.1:9")
+    options = s3_options("http://127.0.0.1:9") | {"timeout": 1}
     down = Lake(f"s3://{BUCKET}/x", options=options)
     tables = [(TableName("ns", f"t{number:03}"), f"s3://{BUCKET}/w/{number}/metadata.json") for number in range(200)]
     found, _ = look(down, *tables)

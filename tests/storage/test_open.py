@@ -7,8 +7,38 @@ import sys
 
 import pytest
 
-from olympia_cli.errors import InvalidLocation, InvalidOption
+from olympia_cli.errors import InvalidLocation, InvalidOption, OlympiaError
 from olympia_cli.storage.open import open_store
+
+ENDPOINT = "http://127.0.0.1:1"
+
+
+@pytest.mark.parametrize("timeout", ["45s", 45, 45.0, "45", "45.0"])
+def test_a_timeout(timeout):
+    """As a person writes it, as a profile may have it, and as Spark passes it on."""
+    for uri in ("s3://bucket", "gs://bucket"):
+        store = open_store(uri, {"endpoint_url": "http://127.0.0.1:1", "timeout": timeout})
+        assert store._time_allowed == 45.0
+    open_store("memory://test-open", {"timeout": timeout})
+
+
+@pytest.mark.parametrize("timeout", ["soon", "", "0", 0, -1, True, float("inf"), float("nan"), [3], None])
+def test_a_timeout_that_makes_no_sense(timeout):
+    with pytest.raises(OlympiaError) as caught:
+        open_store("s3://bucket", {"timeout": timeout})
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("meant", "endpoint"),
+    [("lake", ENDPOINT), ("raw, lake", ENDPOINT), ("raw,lake", ENDPOINT), ("raw", None), ("la", None), ("", None)],
+)
+def test_options_for_some_buckets(meant, endpoint):
+    store = open_store("s3://lake/x", {"endpoint_url": ENDPOINT, "bucket": meant, "timeout": 5})
+    assert store._bucket._settings.get("endpoint_url") == endpoint
+    assert store._time_allowed == 5.0
+    with pytest.raises(InvalidOption, match="bucket"):
+        open_store("s3://lake/x", {"bucket": ["lake"]})
 
 
 @pytest.mark.parametrize("form", ["{}", "file://{}", "file://localhost{}"])

@@ -75,7 +75,7 @@ def run(
     check_export_name(name)
     wanted = scope(Mode(mode), depth, not no_definitions)
     reference = None if at is None else parse_reference(at)
-    store = open_dest(dest, dest_profile)
+    store = open_dest(session, dest, dest_profile)
     from olympia_cli.ops.export.export import create_export
 
     expires_at = parse_expires(expires, session.catalog.clock.now_millis())

@@ -47,7 +47,7 @@ def run(
         if record is None:
             raise Refused(f"the record of {name} cannot be read", hint="drop it without --delete-files")
         with session.progress() as progress:
-            store = open_dest(location, dest_profile)
+            store = open_dest(session, location, dest_profile)
             plan = plan_deletion(store, record, latest.definition.id, progress)
     if record is not None and record.pin is not None:
         session.say("what it shares with the catalog goes with an expire, once no version needs it")

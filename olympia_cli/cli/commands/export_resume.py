@@ -30,7 +30,7 @@ def run(
     recorded already is read and left as it is. The engine need not be the one that began it.
     """
     session, seconds = Session(ctx), parse_seconds(retry_for)
-    store = open_dest(dest, dest_profile)
+    store = open_dest(session, dest, dest_profile)
     from olympia_cli.ops.export.export import resume_export
 
     with (

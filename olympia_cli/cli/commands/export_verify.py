@@ -49,7 +49,7 @@ def run(
         raise InvalidOption("it is not said which export", hint="give its name, or --dest URI")
     record = None if name is None else find_export(name, session.snapshot().definition)
     location = dest if dest is not None else record.location if record is not None else ""
-    store = open_dest(location, dest_profile)
+    store = open_dest(session, location, dest_profile)
     note = note_of(store, record)
     source = None
     if note.scope.shares:

@@ -39,9 +39,7 @@ def run(
     if verify:
         from olympia_cli.ops.verify_metadata import verify_metadata
 
-        # the catalog's own storage options serve its tables when both are on the same kind of store
-        same = metadata_location.partition("://")[0] == session.location.uri.partition("://")[0]
-        verify_metadata(metadata_location, session.location.options or None if same else None)
+        verify_metadata(metadata_location, session.options_for(metadata_location))
 
     def do(transaction: Transaction) -> None:
         if not (if_not_exists and transaction.exists(table)):
