@@ -6,7 +6,7 @@ import getpass
 import os
 import socket
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from olympia_cli.catalog.checks import check_catalog_settings, check_properties
@@ -33,7 +33,7 @@ from olympia_cli.format.paths import (
 )
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, IsolationLevel
-from olympia_cli.names import Kind, Latest, Reference
+from olympia_cli.names import Kind, Latest, ObjectName, Reference
 from olympia_cli.storage.exclusive import check_exclusive_create
 from olympia_cli.storage.open import open_store
 from olympia_cli.storage.protocol import Store
@@ -100,19 +100,22 @@ class Catalog:
         catalog._write_first(definition, author if author is not None else Author(by=who()))
         return catalog
 
-    def snapshot(self, reference: Reference | None = None) -> Snapshot:
-        """A version: the latest, or the one that a reference means."""
+    def snapshot(self, reference: Reference | None = None, names: Sequence[ObjectName] = ()) -> Snapshot:
+        """A version: the latest, or the one that a reference means. What is on the way to the objects of these names
+        comes along, and need not be waited for later."""
         wanted = reference if reference is not None else Latest()
-        return open_snapshot(self.store, wanted, self.clock.now_millis())
+        return open_snapshot(self.store, wanted, self.clock.now_millis(), names)
 
-    def begin(self, isolation: IsolationLevel | None = None) -> Transaction:
-        """A transaction on the latest version."""
-        return self.begin_as(isolation, None)
+    def begin(self, isolation: IsolationLevel | None = None, names: Sequence[ObjectName] = ()) -> Transaction:
+        """A transaction on the latest version; `names` as for `snapshot`."""
+        return self.begin_as(isolation, None, names)
 
-    def begin_as(self, isolation: IsolationLevel | None, id: str | None) -> Transaction:
+    def begin_as(
+        self, isolation: IsolationLevel | None, id: str | None, names: Sequence[ObjectName] = ()
+    ) -> Transaction:
         """As `begin`, under an id of the caller's."""
         opened_at = moment(self.clock)
-        base = self.snapshot()
+        base = self.snapshot(names=names)
         check_writable(base)
         return Transaction(base, self.clock, isolation=isolation, id=id, opened_at=opened_at)
 

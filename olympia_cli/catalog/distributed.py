@@ -119,12 +119,19 @@ class DistributedTransaction:
     def __init__(self, transaction: Transaction, save: int) -> None:
         self.transaction = transaction
         self._save = save
+        self._last: DistributedTransactionDef | None = None
         self._files = FileWriter(transaction.base.store, transaction.clock)
         self._saved_statements = transaction.statements
 
     @property
     def id(self) -> str:
         return self.transaction.id
+
+    @property
+    def saved(self) -> Saved:
+        """The transaction as others see it since this process saved it."""
+        assert self._last is not None, "it was loaded, and not saved since"
+        return Saved(self.id, self._save, self._last)
 
     def save(self) -> None:
         """Store the staged changes as the next save.
@@ -207,7 +214,7 @@ class DistributedTransaction:
             expire_at_millis=transaction.expires_at_millis,
         )
         _store_save(store, definition, self._save + 1)
-        self._save += 1
+        self._save, self._last = self._save + 1, definition
         self._saved_statements = transaction.statements
 
 

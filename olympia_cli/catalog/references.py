@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from olympia_cli.catalog.exports import find_export
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
 from olympia_cli.catalog.versions import RootFile, first_version, read_hints, read_latest, read_root
-from olympia_cli.errors import Damaged, ExportNotFound, PathMissing, VersionNotFound
+from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PathMissing, VersionNotFound
 from olympia_cli.format.paths import check_pointer, root_path
-from olympia_cli.names import AtExport, AtTime, AtVersion, Latest, Oldest, Reference
+from olympia_cli.names import AtExport, AtTime, AtVersion, Latest, ObjectName, Oldest, Reference
 from olympia_cli.storage.protocol import Store
 
 
-def open_snapshot(store: Store, reference: Reference, now_millis: int) -> Snapshot:
-    """The version of a catalog that a reference means now."""
-    file = read_latest(store)
+def open_snapshot(store: Store, reference: Reference, now_millis: int, names: Sequence[ObjectName] = ()) -> Snapshot:
+    """The version of a catalog that a reference means now. `names` are the objects that will be asked for first."""
+
+    def wanted(file: RootFile) -> Sequence[str]:
+        version = reference.version if isinstance(reference, AtVersion) else file.version
+        if isinstance(reference, Latest):
+            version -= reference.back
+        try:
+            paths = Snapshot(store, file).next_paths(names if version == file.version else ())
+        except OlympiaError:
+            # a root that is damaged, or a name that no object can have: told when the version is really looked at
+            return ()
+        return [*paths, root_path(version, file.width)] if 0 <= version < file.version else paths
+
+    file = read_latest(store, wanted)
     try:
         latest = Snapshot(store, file)
     except Damaged:

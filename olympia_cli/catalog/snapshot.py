@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar, cast
 
+from olympia_cli.catalog.definition_reader import DefinitionReader
 from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import (
     Damaged,
@@ -24,7 +25,7 @@ from olympia_cli.format.definitions import CLASSES, decode, sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Sizes
 from olympia_cli.format.node_file import decode_action_rows, decode_root
-from olympia_cli.format.paths import check_pointer
+from olympia_cli.format.paths import check_pointer, parse_root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef, TableDef, ViewDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
 from olympia_cli.storage.protocol import Store
@@ -62,38 +63,6 @@ class CatalogObject(Generic[D]):
         return dict(self.definition.properties)
 
 
-class DefinitionReader:
-    """The bytes of files by path. Files never change, so small ones that were read lately are kept."""
-
-    KEEP = 20_000
-    SMALL = 4096
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._kept: dict[str, bytes] = {}
-        self._lock = threading.Lock()
-
-    def read(self, paths: Sequence[str]) -> Iterator[bytes | StoreError]:
-        """The files in order, those that are not kept read in parallel."""
-        found = {path: self._kept.get(path) for path in paths}
-        missing = [path for path, data in found.items() if data is None]
-        read = iter(self._store.read_many(missing) if missing else ())
-        results: dict[str, bytes | StoreError] = {path: data for path, data in found.items() if data is not None}
-        for path in paths:
-            while path not in results:
-                arrived, data = next(read)
-                results[arrived] = data
-                if isinstance(data, bytes) and len(data) <= self.SMALL:
-                    self._keep(arrived, data)
-            yield results[path]
-
-    def _keep(self, path: str, data: bytes) -> None:
-        with self._lock:
-            while len(self._kept) >= self.KEEP:
-                self._kept.pop(next(iter(self._kept)))
-            self._kept[path] = data
-
-
 class Snapshot:
     """One version of a catalog."""
 
@@ -106,6 +75,9 @@ class Snapshot:
         self.definitions: DefinitionReader = near.definitions if near is not None else DefinitionReader(store)
         self._definition: CatalogDef | None = None
         self._keys: KeyCodec | None = None
+        for path, data in file.beside.items():
+            if isinstance(data, bytes):
+                self._keep(path, data)
 
     @property
     def version(self) -> int:
@@ -141,6 +113,15 @@ class Snapshot:
         rows = decode_action_rows(self.file.data, self.file.path)
         return tuple(decode_action(key, value, self.file.path) for key, value in rows)
 
+    def next_paths(self, names: Sequence[ObjectName]) -> list[str]:
+        """What a reader of these objects asks for next: the catalog definition, and nodes on the way to them."""
+        paths = [check_pointer(self.root.catalog_def, self.file.path)]
+        for name in names if self.root.sizes is not None else ():
+            child = self._child(self.keys.encode(name))
+            if child is not None and child not in paths:
+                paths.append(child)
+        return paths
+
     # One object
 
     def find(self, name: ObjectName) -> str | None:
@@ -152,10 +133,9 @@ class Snapshot:
             _ = self.definition
             raise
         if self._definition is None:
-            at, found = self.root.node.find(key)
-            child = None if found or self.root.node.is_leaf else self.root.node.children[at]
-            if isinstance(child, str):
-                node = self.read_beside_definition(check_pointer(child, self.file.path))
+            child = self._child(key)
+            if child is not None and not self.reader.knows(child):
+                node = self.read_beside_definition(child)
                 # an error here is met again, and explained, by whoever reads the node
                 if isinstance(node, bytes):
                     self.reader.keep(child, node)
@@ -242,6 +222,20 @@ class Snapshot:
         data, beside = self.definitions.read([definition, path])
         self._definition = self._checked_definition(definition, data)
         return beside
+
+    def _child(self, key: str) -> str | None:
+        """The node below the root on the way to a key, if there is one."""
+        at, found = self.root.node.find(key)
+        child = None if found or self.root.node.is_leaf else self.root.node.children[at]
+        return check_pointer(child, self.file.path) if isinstance(child, str) else None
+
+    def _keep(self, path: str, data: bytes) -> None:
+        if path == self.root.catalog_def or parse_root_path(path) is not None:
+            self.definitions.keep(path, data)
+            return
+        # what is wrong with a node is told by whoever reads it
+        with contextlib.suppress(Damaged):
+            self.reader.keep(path, data)
 
     def _loaded_definition(self) -> CatalogDef:
         if self._definition is None:

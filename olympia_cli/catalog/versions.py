@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from olympia_cli.errors import CatalogNotFound, PathMissing, VersionNotFound
+from olympia_cli.errors import CatalogNotFound, PathMissing, StoreError, VersionNotFound
 from olympia_cli.format.paths import (
     JAVA_WIDTH,
     LATEST,
@@ -41,6 +42,8 @@ class RootFile:
     data: bytes
     hints: Hints | None = None
     """What the hints said when this root was found as the latest; None of a root that was found otherwise."""
+    beside: Mapping[str, bytes | StoreError] = field(default_factory=dict, compare=False)
+    """Other files that were read in the same round trip."""
 
     @property
     def hint(self) -> int | None:
@@ -53,6 +56,14 @@ class RootFile:
     @property
     def java(self) -> bool:
         return self.width == JAVA_WIDTH
+
+
+Wanted = Callable[[RootFile], Sequence[str]]
+"""The files that a reader of a version asks for next, if that version turns out to be the latest."""
+
+
+def nothing(root: RootFile) -> Sequence[str]:
+    return ()
 
 
 def read_hints(store: Store) -> Hints:
@@ -73,15 +84,15 @@ def write_latest(store: Store, version: int) -> None:
     store.write_hint(LATEST, str(version).encode())
 
 
-def read_latest(store: Store) -> RootFile:
-    """The root of the latest version.
+def read_latest(store: Store, wanted: Wanted = nothing) -> RootFile:
+    """The root of the latest version, and with it the files that are wanted beside it, if it was where the hint says.
 
     Versions are contiguous, so O(log gap) probes find the end from any version that exists; the hint is where to
     start, never the end. When the start is missing, an expire may have moved under us, or the hints are wrong: ask
     again, then try ever surer places.
     """
     first = read_hints(store)
-    root = _climb(store, first.start, WIDTH)
+    root = _climb(store, first.start, WIDTH, wanted=wanted)
     if root is not None:
         return replace(root, hints=first)
     again = read_hints(store)
@@ -89,7 +100,7 @@ def read_latest(store: Store) -> RootFile:
         for start in dict.fromkeys((again.start, again.oldest or 0, 0)):
             # a start that is missing bounds the search from a lower one
             ceiling = again.start if start < again.start else None
-            root = _climb(store, start, width, ceiling)
+            root = _climb(store, start, width, ceiling, wanted)
             if root is not None:
                 return replace(root, hints=again)
     return _read_listed(store)
@@ -136,19 +147,40 @@ def first_version(store: Store, missing: int, existing: int, width: int = WIDTH)
     return existing
 
 
-def _climb(store: Store, start: int, width: int, ceiling: int | None = None) -> RootFile | None:
+def _climb(
+    store: Store, start: int, width: int, ceiling: int | None = None, wanted: Wanted = nothing
+) -> RootFile | None:
     """The latest root, found from `start`; None when `start` does not exist.
 
     1 the next one is missing; 2 this one is there. An expire deletes the oldest first, so only in this order do the
     two answers mean that nothing is newer: both at once would take a version that is being purged for the latest.
+    So what is read together with 1 is a guess, good enough to know what is wanted beside 2.
     """
-    if ceiling is not None and not store.exists(root_path(start, width)):
+    version, guess = start, None
+    if ceiling is not None:
+        if not store.exists(root_path(start, width)):
+            return None
+        version = last_version(store, start, width, ceiling)
+    elif start < MAX_VERSION:
+        here, after = (data for _, data in store.read_many([root_path(start, width), root_path(start + 1, width)]))
+        if isinstance(after, PathMissing):
+            if isinstance(here, PathMissing):
+                return None
+            guess = here
+        elif isinstance(after, Exception):
+            raise after
+        else:
+            version = last_version(store, start + 1, width)
+            guess = after if version == start + 1 else None
+    path = root_path(version, width)
+    paths = wanted(RootFile(version, width, guess)) if isinstance(guess, bytes) else ()
+    found = dict(store.read_many([path, *paths]))
+    data = found.pop(path)
+    if isinstance(data, PathMissing):
         return None
-    version = last_version(store, start, width, ceiling)
-    try:
-        return RootFile(version, width, store.read(root_path(version, width)))
-    except PathMissing:
-        return None
+    if isinstance(data, Exception):
+        raise data
+    return RootFile(version, width, data, beside=found)
 
 
 def _read_listed(store: Store) -> RootFile:

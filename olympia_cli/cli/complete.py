@@ -90,7 +90,7 @@ def complete_profile(ctx: typer.Context, incomplete: str) -> list[str]:
     """A profile of the config file."""
     import tomllib
 
-    from olympia_cli.cli.context import config_path
+    from olympia_cli.cli.profiles import config_path
 
     config = tomllib.loads(config_path().read_text())
     return _starting(incomplete, (name for name, value in config.items() if isinstance(value, dict)))

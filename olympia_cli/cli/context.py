@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import typer
 
 from olympia_cli.cli.boundary import tell
 from olympia_cli.cli.params import Output
+from olympia_cli.cli.profiles import Location, options_for, read_profile
 from olympia_cli.cli.view import SnapshotView, TransactionView, View
 from olympia_cli.errors import CommitConflict, InvalidLocation, InvalidOption
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from olympia_cli.catalog.snapshot import Snapshot
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.format.actions import Action
+    from olympia_cli.names import ObjectName
     from olympia_cli.ops.progress import Progress
     from olympia_cli.storage.protocol import Store
 
@@ -32,13 +33,6 @@ class Changed(NamedTuple):
     version: int | None
     transaction: str | None
     actions: tuple[Action, ...]
-
-
-class Location(NamedTuple):
-    """Where a catalog is, and the storage options that go with it."""
-
-    uri: str
-    options: dict[str, Any]
 
 
 class Session:
@@ -104,7 +98,7 @@ class Session:
         profile = read_profile(self._profile)
         if not profile.uri:
             raise InvalidLocation("no catalog is given", hint="use -c URI, or set OLYMPIA_CATALOG, or make a profile")
-        return Location(profile.uri, self._options(profile, profile.uri))
+        return Location(profile.uri, options_for(profile.uri, profile, self.timeout))
 
     def options_for(self, uri: str, profile: str | None = None) -> dict[str, Any]:
         """The storage options of a location: those of a profile, the one in use unless another is named, as far as they
@@ -114,16 +108,7 @@ class Session:
         name = profile or self._profile
         # a folder needs none, so a config file that nobody asked for is not in the way
         known = name is not None or scheme_of(uri) in BUCKET_SCHEMES
-        return self._options(read_profile(name) if known else Location("", {}), uri)
-
-    def _options(self, profile: Location, uri: str) -> dict[str, Any]:
-        from olympia_cli.storage.open import BUCKET_SCHEMES, scheme_of
-
-        scheme, timeout = scheme_of(uri), self.timeout
-        on_bucket = scheme in BUCKET_SCHEMES
-        same_kind = scheme == scheme_of(profile.uri) if profile.uri else on_bucket
-        options = dict(profile.options) if same_kind else {}
-        return options | ({"timeout": timeout} if timeout is not None and on_bucket else {})
+        return options_for(uri, read_profile(name) if known else Location("", {}), self.timeout)
 
     @property
     def _profile(self) -> str | None:
@@ -152,7 +137,8 @@ class Session:
 
         return Catalog(self.store)
 
-    def snapshot(self, at: str | None = None) -> Snapshot:
+    def snapshot(self, at: str | None = None, *names: ObjectName) -> Snapshot:
+        """A version; what is on the way to the objects of these names comes along."""
         # not through the catalog, whose writing half a reader need not import
         from olympia_cli.names import parse_reference
 
@@ -161,7 +147,7 @@ class Session:
         from olympia_cli.catalog.clock import SystemClock
         from olympia_cli.catalog.references import open_snapshot
 
-        found = open_snapshot(store, reference, SystemClock().now_millis())
+        found = open_snapshot(store, reference, SystemClock().now_millis(), names)
         self.warn_of_lost_root(found)
         return found
 
@@ -179,10 +165,10 @@ class Session:
 
         return resolve(parse_reference(reference), latest, SystemClock().now_millis())
 
-    def view(self, at: str | None = None, txn: str | None = None) -> View:
+    def view(self, at: str | None = None, txn: str | None = None, *names: ObjectName) -> View:
         """What a reading command looks at: a version, or the inside of a distributed transaction."""
         if txn is None:
-            return SnapshotView(self.snapshot(at))
+            return SnapshotView(self.snapshot(at, *names))
         if at is not None:
             raise InvalidOption("--at and --txn do not go together", hint="a transaction has a version of its own")
         from olympia_cli.catalog import distributed
@@ -201,7 +187,7 @@ class Session:
     def change(
         self,
         do: Callable[[Transaction], None],
-        *,
+        *names: ObjectName,
         txn: str | None = None,
         message: str = "",
         retry_for: str = "60s",
@@ -210,8 +196,8 @@ class Session:
     ) -> Changed:
         """Do statements in a transaction of their own, or inside a distributed one.
 
-        `again` starts over after a conflict, for statements that mean the same on any version: create if it
-        does not exist.
+        `names` are the objects that the statements look at first. `again` starts over after a conflict, for statements
+        that mean the same on any version: create if it does not exist.
         """
         from olympia_cli.cli.params import parse_seconds
 
@@ -225,7 +211,7 @@ class Session:
             found.save()
             return Changed(None, txn, tuple(found.transaction.actions[before:]))
         for attempt in range(20):
-            transaction = self.catalog.begin()
+            transaction = self.catalog.begin(names=names)
             self.warn_of_lost_root(transaction.base)
             do(transaction)
             try:
@@ -315,42 +301,6 @@ class Session:
             answer = ""
         if answer.strip().lower() not in ("y", "yes"):
             raise Refused("nothing was done", hint="")
-
-
-def read_profile(name: str | None) -> Location:
-    """A profile of the config file. Only one that was asked for must exist."""
-    import tomllib
-
-    path = config_path()
-    try:
-        config = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        if name is not None or "OLYMPIA_CONFIG" in os.environ:
-            raise InvalidOption(f"there is no config file {path}", hint="make it, or use -c URI") from None
-        return Location("", {})
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise InvalidOption(f"the config file {path} cannot be read: {error}", hint="correct it") from None
-    profile = config.get(name or "default")
-    if profile is None and name is None:
-        return Location("", {})
-    if not isinstance(profile, dict):
-        known = ", ".join(key for key, value in config.items() if isinstance(value, dict)) or "none"
-        raise InvalidOption(f"the config file {path} has no profile {name or 'default'!a}", hint=f"there are: {known}")
-    options = profile.get("storage", {})
-    uri = profile.get("catalog", "")
-    if not isinstance(options, dict) or not isinstance(uri, str):
-        raise InvalidOption(
-            f"the profile {name or 'default'} in {path} is wrong",
-            hint='write catalog = "URI" and a table [NAME.storage]',
-        )
-    return Location(uri, options)
-
-
-def config_path() -> Path:
-    if found := os.environ.get("OLYMPIA_CONFIG"):
-        return Path(found)
-    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(home) / "olympia" / "config.toml"
 
 
 def _expanded(uri: str) -> str:

@@ -49,8 +49,9 @@ ENVIRONMENT = {
 FILES = {
     "$XDG_CONFIG_HOME/olympia/config.toml": (
         "Profiles: a table for each, with the catalog's URI as catalog and the options of its storage in a table named "
-        "storage. They hold for other locations on the same kind of store, too; bucket among them names the buckets that "
-        "they are for, with commas, and timeout is that of --timeout. The profile default is taken when none is named. "
+        "storage. They hold for other locations on the same kind of store, too; bucket among them names the buckets "
+        "that they are for, with commas, and timeout is that of --timeout. The profile default is taken when none is "
+        "named. "
         "XDG_CONFIG_HOME is ~/.config when it is not set."
     ),
     "$XDG_CACHE_HOME/olympia/": (

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from olympia_cli.catalog.snapshot import CatalogObject, DefinitionReader, ObjectDefinition, Snapshot, read_object
+from olympia_cli.catalog.definition_reader import DefinitionReader
+from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot, read_object
 from olympia_cli.errors import Damaged, PathMissing
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node

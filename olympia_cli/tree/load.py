@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from olympia_cli.errors import Damaged, PathMissing
 from olympia_cli.format.node import Child, Node
@@ -50,6 +51,23 @@ class NodeReader:
                 if isinstance(data, Exception):
                     raise data
                 yield self.keep(path, data)
+
+    def ahead(self, paths: Iterable[str]) -> dict[str, Node]:
+        """Those of the nodes that can be read, in one round trip. What is wrong with the others, `nodes` tells."""
+        known = {path: self._nodes.get(path) for path in paths}
+        missing = []
+        for path in (path for path, node in known.items() if node is None):
+            with contextlib.suppress(Damaged):
+                missing.append(check_pointer(path, path))
+        for path, data in self._store.read_many(missing) if missing else ():
+            if isinstance(data, bytes):
+                with contextlib.suppress(Damaged):
+                    known[path] = self.keep(path, data)
+        return {path: node for path, node in known.items() if node is not None}
+
+    def knows(self, path: str) -> bool:
+        """Whether the node need not be read."""
+        return path in self._nodes
 
     def keep(self, path: str, data: bytes) -> Node:
         """Decode a node that was read by other means, and remember it."""

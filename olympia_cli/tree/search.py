@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from olympia_cli.format.node import Node
-from olympia_cli.tree.load import NodeReader, bounds, check_depth, check_range
+from olympia_cli.tree.load import MAX_DEPTH, NodeReader, bounds, check_depth, check_range
 
 
 def search(reader: NodeReader, root: Node, key: str) -> str | None:
@@ -21,6 +23,24 @@ def search(reader: NodeReader, root: Node, key: str) -> str | None:
         check_depth(depth, child)
         node = reader.node(child)
         check_range(node, child, low, high)
+
+
+def search_ahead(reader: NodeReader, searches: Iterable[tuple[Node, str]]) -> list[str]:
+    """Read the nodes on the way to a key in each of several trees, a level in one round trip; the values that are
+    there. A way that cannot be followed is left out: a search tells why.
+    """
+    level, values = list(searches), []
+    for _ in range(MAX_DEPTH):
+        ways = []
+        for node, key in level:
+            at, found = node.find(key)
+            if found:
+                values.append(node.values[at])
+            elif not node.is_leaf and isinstance(child := node.children[at], str):
+                ways.append((child, key))
+        nodes = reader.ahead(child for child, _ in ways) if ways else {}
+        level = [(nodes[child], key) for child, key in ways if child in nodes]
+    return [value for value in dict.fromkeys(values) if value is not None]
 
 
 def depth(reader: NodeReader, root: Node) -> int:

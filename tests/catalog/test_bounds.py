@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.errors import Damaged
 from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind
 from olympia_cli.names import AtTime, NamespaceName, TableName
 from olympia_cli.storage.memory import MemoryStore
@@ -50,19 +51,34 @@ def test_a_lookup_reads_the_root_the_catalog_definition_a_node_a_level_and_the_d
     store = counting(deep)
     Catalog(store).snapshot().table(name)
     assert store.sequence[:2] == [("read_many", LATEST), ("read_many", OLDEST)], "both hints in one round trip"
-    assert store.probes == 1, "the version after the hint does not exist"
     read = kinds(store.paths("read", "read_many"))
-    assert read == {FileKind.HINT: 2, FileKind.ROOT: 1, FileKind.NODE: 2, FileKind.DEFINITION: 2}
+    # the root that the hint names, the next one, which is missing, and then that root again
+    assert read == {FileKind.HINT: 2, FileKind.ROOT: 3, FileKind.NODE: 2, FileKind.DEFINITION: 2}
+    assert store.probes == 0
     assert store.lists == 0
     assert store.writes == 0
 
 
-def test_the_catalog_definition_is_read_in_the_same_round_trip_as_the_first_level(deep):
+def test_the_catalog_definition_and_the_first_level_are_read_in_the_same_round_trip_as_the_root(deep):
     store = counting(deep)
-    snapshot = Catalog(store).snapshot()
+    name = leaf_table(deep)
+    snapshot = Catalog(store).snapshot(names=[name])
+    assert store.calls == {"read_many": 3}, "the hints; a guess; the root with both of them"
     store.reset()
-    snapshot.table(leaf_table(deep))
-    assert store.calls == {"read_many": 3}, "the definition and the first level; the leaf; the table's definition"
+    snapshot.table(name)
+    assert store.calls == {"read_many": 2}, "the leaf; the table's definition"
+
+
+def test_a_definition_that_is_damaged_is_told_when_it_is_looked_at(deep):
+    """What comes along is not looked into before it is wanted."""
+    files = MemoryStore(files=dict(deep._files))
+    name, root = leaf_table(deep), Catalog(deep).snapshot().root
+    for path in (root.catalog_def, *root.node.children):
+        files.overwrite(path, b"garbage")
+    for names in ([], [name], [TableName("ns000001", "x" * 1000)]):
+        snapshot = Catalog(files).snapshot(names=names)
+        with pytest.raises(Damaged):
+            snapshot.table(name)
 
 
 def test_a_commit_of_one_object_writes_a_definition_two_nodes_a_root_and_a_hint(deep):

@@ -8,7 +8,7 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.versions import last_version, read_latest
-from olympia_cli.errors import CatalogNotFound, ExportNotFound, InvalidReference, VersionNotFound
+from olympia_cli.errors import CatalogNotFound, ExportNotFound, InvalidReference, PathMissing, VersionNotFound
 from olympia_cli.format.definitions import body
 from olympia_cli.format.paths import MAX_VERSION, root_path
 from olympia_cli.names import Ago, AtExport, AtTime, AtVersion, Latest, Oldest, parse_reference
@@ -168,15 +168,40 @@ class TestRequests:
         assert read_latest(counted).version == 4999
         return counted
 
-    def test_a_right_hint_costs_the_hints_one_probe_and_the_root(self, many):
+    def test_a_right_hint_costs_the_hints_one_guess_and_the_root(self, many):
         store = self.opened(many, b"4999")
         assert store.sequence == [
             ("read_many", LATEST),
             ("read_many", OLDEST),
-            ("exists", root_path(5000)),
-            ("read", root_path(4999)),
+            ("read_many", root_path(4999)),
+            ("read_many", root_path(5000)),
+            ("read_many", root_path(4999)),
         ]
         assert store.round_trips == 3
+
+    def test_what_is_wanted_comes_with_the_root(self, many):
+        store = CountingStore(MemoryStore(files=dict(many)))
+        put(store.inner, LATEST, b"4999")
+        found = read_latest(store, lambda guess: [root_path(guess.version - 1), "none"])
+        assert store.round_trips == 3
+        assert found.beside[root_path(4998)] == store.read(root_path(4998))
+        assert isinstance(found.beside["none"], PathMissing)
+
+    def test_a_version_that_is_purged_while_it_is_guessed_is_not_the_latest(self, many):
+        """Both at once would take it for the latest: it is read before the next one, which is gone by then."""
+
+        class Purged(CountingStore):
+            def read_many(self, paths):
+                for path in paths:
+                    yield from super().read_many([path])
+                    if path == root_path(17) and self.inner.exists(path):
+                        self.inner.delete_many([root_path(version) for version in range(1000)])
+                        self.inner.overwrite(OLDEST, b"1000")
+
+        store = Purged(MemoryStore(files=dict(many)))
+        store.overwrite(LATEST, b"17")
+        assert read_latest(store, lambda guess: [root_path(guess.version)]).version == 4999
+        assert store.of(root_path(18)) == 1, "the next one was missing"
 
     @pytest.mark.parametrize("behind", [1, 2, 3, 10, 100, 1000, 4999])
     def test_a_hint_that_lags_costs_the_logarithm_of_the_lag(self, many, behind):

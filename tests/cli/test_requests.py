@@ -8,6 +8,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import LATEST, OLDEST
 from olympia_cli.storage import memory
 from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.check import check_catalog
 from tests.helpers.expire import mark, record_export
 from tests.helpers.names import ns, table
 from tests.helpers.stores import CountingStore
@@ -49,20 +50,24 @@ def leaf_table(store) -> str:
 @pytest.mark.parametrize(
     ("command", "rounds", "requests"),
     [
-        # both hints; the next root, which is missing; the root; the catalog definition and a node; the definition
-        ("table show T", 5, 7),
-        # the same, and the version's root in one round with the latest definition, which says whether it counts
-        ("table show T --at v12", 6, 9),
-        ("table show T --at latest~3", 6, 9),
-        ("ns show sales --at v12", 6, 9),
-        ("table ls sales --at v12", 6, 11),
-        ("ns ls --at v12", 6, 8),
-        ("time-travel v12", 7, 11),
+        # both hints; the root and the next one, which is missing; the root again, with the catalog definition and a
+        # node; the definition
+        ("table show T", 4, 8),
+        # the version's root comes with the latest definition, which says whether it counts
+        ("table show T --at v12", 5, 10),
+        ("table show T --at latest~3", 5, 10),
+        ("ns show sales --at v12", 5, 10),
+        ("table ls sales --at v12", 5, 12),
+        ("ns ls --at v12", 5, 9),
+        ("time-travel v12", 6, 12),
         # which version it is of stands in the definition
-        ("table show T --at friday", 7, 9),
+        ("table show T --at friday", 6, 10),
         # where history begins is looked up
-        ("ns ls --at oldest", 7, 8),
-        ("log -n 3", 6, 9),
+        ("ns ls --at oldest", 6, 9),
+        ("log -n 1", 3, 6),
+        ("log -n 3", 5, 9),
+        # 21 versions: all their roots; the nodes on the way and the definitions, each in one round
+        ("table history T", 8, 31),
     ],
 )
 def test_a_reading_command_waits_for_so_many_rounds_and_asks_for_so_many_files(run, store, command, rounds, requests):
@@ -73,12 +78,39 @@ def test_a_reading_command_waits_for_so_many_rounds_and_asks_for_so_many_files(r
     assert store.of(LATEST) == store.of(OLDEST) == 1, "the hints are read once"
 
 
+@pytest.mark.parametrize(
+    ("command", "rounds"),
+    [
+        # as for a reader, with the nodes for both names; the files; the root. Then the hint, which the end waits for
+        ("table register sales.new --metadata-location s3://x", 5 + 1),
+        ("table alter T --set a=b", 6 + 1),
+        ("table drop T", 6 + 1),
+        ("table rename T sales.new", 6 + 1),
+        ("ns create new", 5 + 1),
+        # the running root; the save
+        ("txn begin", 5 + 1),
+    ],
+)
+def test_a_changing_command_waits_for_so_many_rounds(run, store, command, rounds):
+    words = [leaf_table(store) if word == "T" else word for word in command.split()]
+    run("-c", f"memory://{NAME}", *words).ok()
+    assert store.round_trips + store.calls["write_hint"] == rounds
+    check_catalog(store.inner)
+
+
+def test_a_hint_that_lags_by_one_costs_one_probe_more(run, store):
+    store.overwrite(LATEST, b"19")
+    words = ["table", "show", leaf_table(store)]
+    assert run("-c", f"memory://{NAME}", *words, "--json").json["version"] == 20
+    assert (store.round_trips, store.probes) == (5, 1)
+
+
 def test_what_an_expire_left_costs_no_more(run, store):
     mark(Catalog(store), 4)
     words = ["table", "show", leaf_table(store), "--at"]
     assert run("-c", f"memory://{NAME}", *words, "v12").exit_code == 0
-    assert (store.round_trips, len(store.sequence)) == (6, 9)
+    assert (store.round_trips, len(store.sequence)) == (5, 10)
     store.reset()
     done = run("-c", f"memory://{NAME}", *words, "v3")
     assert (done.exit_code, "the oldest is 4" in done.stderr) == (10, True)
-    assert store.round_trips == 5, "after the definition only whether version 4 is there"
+    assert store.round_trips == 4, "after the definition only whether version 4 is there"

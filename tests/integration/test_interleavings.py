@@ -27,7 +27,14 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.quarantine import QuarantineMark, purged_before, read_quarantine, write_quarantine
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, expired_before
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.errors import Damaged, InvalidOption, TransactionExpired, TransactionNotFound, VersionNotFound
+from olympia_cli.errors import (
+    Damaged,
+    InvalidOption,
+    PathMissing,
+    TransactionExpired,
+    TransactionNotFound,
+    VersionNotFound,
+)
 from olympia_cli.format.actions import encode_action
 from olympia_cli.format.definitions import bare
 from olympia_cli.format.node_file import encode_root
@@ -563,7 +570,7 @@ def test_without_looking_past_the_hint_readers_stay_behind(monkeypatch):
     _check_all(explore(scene().play, 1))
     monkeypatch.setattr(versions, "last_version", lambda store, start, width=32, ceiling=None: start)
     found = _find(explore(scene().play, 1))
-    assert "reader saw version 5 after 7" in str(found.violation)
+    assert "reader saw version 6 after 7" in str(found.violation)
 
 
 @pytest.mark.parametrize("latest", [3, 6])
@@ -584,7 +591,7 @@ def test_an_expire_that_takes_the_hint_for_the_end_harms_nothing(monkeypatch, la
 
 
 def test_deleting_the_newest_root_first_shows_an_old_version_as_the_latest(monkeypatch):
-    points = _only(("reader", "exists", "vn/"), ("expire", "delete", "vn/"))
+    points = _only(("reader", "read", "vn/0"), ("reader", "read", "vn/1"), ("expire", "delete", "vn/"))
 
     def scene() -> Scene:
         return Scene(aged, {"reader": read_after_hint(3), "expire": in_turn(mark_now, HOUR, purge_now)})
@@ -602,6 +609,28 @@ def test_deleting_the_newest_root_first_shows_an_old_version_as_the_latest(monke
     monkeypatch.setattr(expire, "_delete", naive)
     found = _find(explore(scene().play, 2, points=points))
     assert "reader saw version" in str(found.violation)
+
+
+def test_believing_two_roots_that_are_read_at_once_takes_a_purged_version_for_the_latest(monkeypatch):
+    """The one that a hint names is read, both are purged, and the next one is missing: it must be looked at again."""
+    points = _only(("reader", "read", "vn/0"), ("reader", "read", "vn/1"), ("expire", "delete", "vn/"))
+
+    def scene() -> Scene:
+        return Scene(aged, {"reader": read_after_hint(2), "expire": in_turn(mark_now, HOUR, purge_now)})
+
+    _check_all(explore(scene().play, 2, points=points))
+    real = versions._climb
+
+    def naive(store, start, width, ceiling=None, wanted=versions.nothing):
+        paths = [versions.root_path(version, width) for version in (start, start + 1)]
+        here, after = (data for _, data in store.read_many(paths))
+        if isinstance(here, bytes) and isinstance(after, PathMissing):
+            return versions.RootFile(start, width, here)
+        return real(store, start, width, ceiling, wanted)
+
+    monkeypatch.setattr(versions, "_climb", naive)
+    found = _find(explore(scene().play, 2, points=points))
+    assert "reader ended in Damaged" in str(found.violation)
 
 
 def test_writing_oldest_after_the_deletes_shows_a_leftover_as_the_latest(monkeypatch):

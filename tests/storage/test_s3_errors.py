@@ -129,7 +129,7 @@ def test_unreachable(unreachable, backend):
     else:
         store = GcsStore(BUCKET, "p", gcs_options(unreachable), time_allowed=0.5)
     for work in _everything(store).values():
-        with pytest.raises(StorageFailed, match="cannot reach http://127.*: connection refused: check the endpoint"):
+        with pytest.raises(StorageFailed, match=r"cannot reach http://127.*: connection refused: check the endpoint"):
             work()
     store.close()
 
@@ -140,7 +140,7 @@ def test_tls_to_a_plain_port_is_told_at_once(server, gcs_server, backend):
     url = (server if backend == "s3" else gcs_server).url.replace("http:", "https:")
     store = S3Store(BUCKET, "p", s3_options(url)) if backend == "s3" else GcsStore(BUCKET, "p", gcs_options(url))
     for work in _everything(store).values():
-        with pytest.raises(StorageFailed, match="cannot reach https://127.*: TLS: wrong version number: check that"):
+        with pytest.raises(StorageFailed, match=r"cannot reach https://127.*: TLS: wrong version number: check that"):
             work()
     store.close()
 

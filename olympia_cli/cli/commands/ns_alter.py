@@ -27,6 +27,7 @@ def run(
     session, namespace, properties = Session(ctx), NamespaceName(name), parse_properties(set)
     done = session.change(
         lambda transaction: transaction.alter_namespace(namespace, properties, unset or ()),
+        namespace,
         txn=txn,
         message=message,
         retry_for=retry_for,

@@ -35,5 +35,5 @@ def run(
         if not if_exists or transaction.exists(namespace):
             transaction.drop_namespace(namespace, cascade=cascade)
 
-    done = session.change(do, txn=txn, message=message, retry_for=retry_for, again=if_exists)
+    done = session.change(do, namespace, txn=txn, message=message, retry_for=retry_for, again=if_exists)
     render.changed(session, done, f"dropped namespace {name}")

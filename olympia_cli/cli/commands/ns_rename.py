@@ -28,6 +28,11 @@ def run(
 
     session, source, target = Session(ctx), NamespaceName(old), NamespaceName(new)
     done = session.change(
-        lambda transaction: transaction.rename_namespace(source, target), txn=txn, message=message, retry_for=retry_for
+        lambda transaction: transaction.rename_namespace(source, target),
+        source,
+        target,
+        txn=txn,
+        message=message,
+        retry_for=retry_for,
     )
     render.changed(session, done, f"renamed namespace {old} to {new}")

@@ -22,7 +22,7 @@ def run(
     from olympia_cli.names import NamespaceName
 
     session, namespace = Session(ctx), NamespaceName(name)
-    view = session.view(at, txn)
+    view = session.view(at, txn, namespace)
     from olympia_cli.ops.look.describe import describe_object
 
     found = view.namespace(namespace)

@@ -36,6 +36,7 @@ def run(
         check_metadata_location(metadata_location)
     done = session.change(
         lambda transaction: transaction.alter_table(table, properties, unset or (), metadata_location),
+        table,
         txn=txn,
         message=message,
         retry_for=retry_for,

@@ -35,7 +35,7 @@ def run(
         if not if_exists or transaction.exists(table):
             transaction.drop_table(table)
 
-    done = session.change(do, txn=txn, message=message, retry_for=retry_for, again=if_exists)
+    done = session.change(do, table, txn=txn, message=message, retry_for=retry_for, again=if_exists)
     render.changed(session, done, f"dropped table {table}")
     if session.is_tty and done.version is not None and done.actions:
         undo = session.command(f"table restore {shlex.quote(str(table))} --at v{done.version - 1}")

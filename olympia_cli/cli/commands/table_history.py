@@ -29,7 +29,7 @@ def run(
 
     session = Session(ctx)
     table = parse_table(name)
-    snapshot = session.snapshot(at)
+    snapshot = session.snapshot(at, table)
     now = session.catalog.clock.now_millis()
     revisions = list(history(snapshot, table))
     if not revisions:

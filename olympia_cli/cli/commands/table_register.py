@@ -32,7 +32,7 @@ def run(
     """
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.cli.params import check_metadata_location
-    from olympia_cli.names import parse_table
+    from olympia_cli.names import NamespaceName, parse_table
 
     session, table, properties = Session(ctx), parse_table(name), parse_properties(property)
     check_metadata_location(metadata_location)
@@ -45,5 +45,7 @@ def run(
         if not (if_not_exists and transaction.exists(table)):
             transaction.create_table(table, metadata_location, properties)
 
-    done = session.change(do, txn=txn, message=message, retry_for=retry_for, again=if_not_exists)
+    done = session.change(
+        do, NamespaceName(table.namespace), table, txn=txn, message=message, retry_for=retry_for, again=if_not_exists
+    )
     render.changed(session, done, f"registered table {table}")

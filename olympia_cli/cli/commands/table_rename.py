@@ -24,10 +24,16 @@ def run(
 
     Both are full names, so a table can move to another namespace. Its id and its definition stay.
     """
-    from olympia_cli.names import parse_table
+    from olympia_cli.names import NamespaceName, parse_table
 
     session, source, target = Session(ctx), parse_table(old), parse_table(new)
     done = session.change(
-        lambda transaction: transaction.rename_table(source, target), txn=txn, message=message, retry_for=retry_for
+        lambda transaction: transaction.rename_table(source, target),
+        source,
+        NamespaceName(target.namespace),
+        target,
+        txn=txn,
+        message=message,
+        retry_for=retry_for,
     )
     render.changed(session, done, f"renamed table {source} to {target}")

@@ -23,7 +23,7 @@ def run(
 
     session = Session(ctx)
     table = parse_table(name)
-    view = session.view(at, txn)
+    view = session.view(at, txn, table)
     from olympia_cli.ops.look.describe import describe_object
 
     render.record(session, describe_object(view.table(table), view.version), name=str(table))

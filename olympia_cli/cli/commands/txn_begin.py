@@ -26,4 +26,4 @@ def run(
 
     session = Session(ctx)
     begun = distributed.begin(session.catalog, None if isolation is None else parse_isolation(isolation))
-    render.record(session, describe_saved(distributed.find(session.store, begun.id), session.catalog), name=begun.id)
+    render.record(session, describe_saved(begun.saved, session.catalog), name=begun.id)

@@ -27,6 +27,7 @@ def run(
     session, view, properties = Session(ctx), parse_view(name), parse_properties(set)
     done = session.change(
         lambda transaction: transaction.alter_view(view, properties, unset or ()),
+        view,
         txn=txn,
         message=message,
         retry_for=retry_for,

@@ -34,7 +34,7 @@ def run(
     The plan is a serialized Substrait ReadRel, stored as it is.
     """
     from olympia_cli.catalog.transaction import Transaction
-    from olympia_cli.names import parse_view
+    from olympia_cli.names import NamespaceName, parse_view
 
     session, view = Session(ctx), parse_view(name)
     properties = parse_properties(property)
@@ -44,5 +44,7 @@ def run(
         if not (if_not_exists and transaction.exists(view)):
             transaction.create_view(view, definition)
 
-    done = session.change(do, txn=txn, message=message, retry_for=retry_for, again=if_not_exists)
+    done = session.change(
+        do, NamespaceName(view.namespace), view, txn=txn, message=message, retry_for=retry_for, again=if_not_exists
+    )
     render.changed(session, done, f"created view {view}")

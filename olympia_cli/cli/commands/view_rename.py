@@ -24,10 +24,16 @@ def run(
 
     Both are full names, so a view can move to another namespace. Its id and its definition stay.
     """
-    from olympia_cli.names import parse_view
+    from olympia_cli.names import NamespaceName, parse_view
 
     session, source, target = Session(ctx), parse_view(old), parse_view(new)
     done = session.change(
-        lambda transaction: transaction.rename_view(source, target), txn=txn, message=message, retry_for=retry_for
+        lambda transaction: transaction.rename_view(source, target),
+        source,
+        NamespaceName(target.namespace),
+        target,
+        txn=txn,
+        message=message,
+        retry_for=retry_for,
     )
     render.changed(session, done, f"renamed view {source} to {target}")

@@ -36,6 +36,10 @@ def run(
     properties = parse_properties(property)
     definition = make_view(plan, schema, refers_to, default_namespace, schema_binding, properties)
     done = session.change(
-        lambda transaction: transaction.replace_view(view, definition), txn=txn, message=message, retry_for=retry_for
+        lambda transaction: transaction.replace_view(view, definition),
+        view,
+        txn=txn,
+        message=message,
+        retry_for=retry_for,
     )
     render.changed(session, done, f"replaced view {view}")

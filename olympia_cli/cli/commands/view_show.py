@@ -23,7 +23,7 @@ def run(
 
     session = Session(ctx)
     name_of_view = parse_view(name)
-    view = session.view(at, txn)
+    view = session.view(at, txn, name_of_view)
     from olympia_cli.ops.look.describe import describe_object
 
     render.record(session, describe_object(view.view(name_of_view), view.version), name=str(name_of_view))

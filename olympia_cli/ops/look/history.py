@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from olympia_cli.catalog.lineage import living_name
 from olympia_cli.catalog.references import at_version, oldest_version
 from olympia_cli.catalog.replay import moved
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
+from olympia_cli.errors import Damaged, OlympiaError
 from olympia_cli.format.action_types import RENAMES, RESTORES, renamed
 from olympia_cli.format.actions import Action
+from olympia_cli.format.paths import check_pointer
 from olympia_cli.names import ObjectName, time_text
 from olympia_cli.ops.look.describe import describe_object
 from olympia_cli.ops.look.diff import changed_fields
 from olympia_cli.ops.look.log import LogEntry, log
+from olympia_cli.tree.search import search_ahead
+
+WINDOW = 32
+"""How many versions are looked at together: as many roots as a store reads in parallel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +46,51 @@ def history(latest: Snapshot, name: ObjectName) -> Iterator[Revision]:
     newer: CatalogObject[ObjectDefinition] | None = latest.get(name)
     newer_entry: LogEntry | None = None
     id = newer.id if newer is not None else None
-    for entry in log(latest, oldest_version(latest)):
-        if entry.snapshot is None:
-            continue  # what it did shows as what the next version did
-        older = entry.snapshot.get(current) if current is not None else None
-        if older is not None and id is not None and older.id != id:
-            older = None
-        if older is not None and id is None:
-            id = older.id
-        if newer_entry is not None:
-            revision = _revision(newer_entry, newer, older)
-            if revision is not None:
-                yield revision
-        newer, newer_entry = older, entry
-        if current is None:
-            continue
-        if entry.rollback_to is not None and entry.version > 0:
-            current = _before_rollback(id, current, entry, latest)
-        else:
-            current = _before(current, entry.changes)
+    entries = log(latest, oldest_version(latest))
+    while window := list(islice(entries, WINDOW)):
+        if current is not None:
+            # one that a rename moves in between is looked up by itself
+            _read_ahead([entry.snapshot for entry in window if entry.snapshot is not None], current)
+        for entry in window:
+            if entry.snapshot is None:
+                continue  # what it did shows as what the next version did
+            older = entry.snapshot.get(current) if current is not None else None
+            if older is not None and id is not None and older.id != id:
+                older = None
+            if older is not None and id is None:
+                id = older.id
+            if newer_entry is not None:
+                revision = _revision(newer_entry, newer, older)
+                if revision is not None:
+                    yield revision
+            newer, newer_entry = older, entry
+            if current is None:
+                continue
+            if entry.rollback_to is not None and entry.version > 0:
+                current = _before_rollback(id, current, entry, latest)
+            else:
+                current = _before(current, entry.changes)
     if newer_entry is not None and newer is not None:
         yield Revision(newer_entry, "created" if newer_entry.version == 0 else "oldest", newer.name, newer, {})
+
+
+def _read_ahead(snapshots: Sequence[Snapshot], name: ObjectName) -> None:
+    """Read what lies on the way to an object in several versions of one catalog, each level in one round trip.
+
+    What cannot be read is left to whoever asks for it.
+    """
+    if not snapshots:
+        return
+    searches, paths = [], []
+    for snapshot in snapshots:
+        with contextlib.suppress(OlympiaError):
+            searches.append((snapshot.root.node, snapshot.keys.encode(name)))
+    catalog_defs = {snapshot.root.catalog_def for snapshot in snapshots}
+    for path in (*catalog_defs, *search_ahead(snapshots[0].reader, searches)):
+        with contextlib.suppress(Damaged):
+            paths.append(check_pointer(path, path))
+    for _ in snapshots[0].definitions.read(paths):
+        pass
 
 
 def _revision(

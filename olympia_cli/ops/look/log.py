@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import chain, takewhile
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.catalog.replay import rollback_target
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile
-from olympia_cli.errors import Damaged, PathMissing
+from olympia_cli.errors import Damaged, PathMissing, StoreError
 from olympia_cli.format.actions import Action, commit_info
 from olympia_cli.format.paths import parse_root_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType
@@ -74,9 +74,11 @@ def log(newest: Snapshot, oldest: int) -> Iterator[LogEntry]:
     """
     store, width = newest.store, newest.file.width
     versions = range(newest.version, oldest - 1, -1)
-    paths = (root_path(version, width) for version in versions)
+    paths = (root_path(version, width) for version in versions[1:])
+    known: tuple[str, bytes | StoreError] = (newest.file.path, newest.file.data)
     counts, undoing = newest.version, None
-    for version, (path, data) in zip(versions, store.read_many(paths), strict=False):
+    older = store.read_many(paths) if len(versions) > 1 else ()
+    for version, (path, data) in zip(versions, chain([known], older), strict=False):
         if isinstance(data, Exception) and not isinstance(data, PathMissing):
             raise data
         snapshot, actions, unreadable = _read(path, data, RootFile(version, width, b""), newest)
@@ -119,7 +121,8 @@ def log_between(
     newest = catalog.snapshot(None if until is None else parse_reference(until))
     if number == 0:
         return iter(())
-    oldest = oldest_version(newest)
+    # the newest is there, whatever an expire does
+    oldest = newest.version if number == 1 else oldest_version(newest)
     if number is not None:
         oldest = max(oldest, newest.version - number + 1)
     if since is None:

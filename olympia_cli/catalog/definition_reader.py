@@ -1,0 +1,42 @@
+"""Definitions by path, as bytes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+
+from olympia_cli.errors import StoreError
+from olympia_cli.storage.protocol import Store
+
+
+class DefinitionReader:
+    """The bytes of files by path. Files never change, so small ones that were read lately are kept."""
+
+    KEEP = 20_000
+    SMALL = 4096
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def read(self, paths: Sequence[str]) -> Iterator[bytes | StoreError]:
+        """The files in order, those that are not kept read in parallel."""
+        found = {path: self._kept.get(path) for path in paths}
+        missing = [path for path, data in found.items() if data is None]
+        read = iter(self._store.read_many(missing) if missing else ())
+        results: dict[str, bytes | StoreError] = {path: data for path, data in found.items() if data is not None}
+        for path in paths:
+            while path not in results:
+                arrived, data = next(read)
+                results[arrived] = data
+                if isinstance(data, bytes) and len(data) <= self.SMALL:
+                    self.keep(arrived, data)
+            yield results[path]
+
+    def keep(self, path: str, data: bytes) -> None:
+        """Remember a file that was read by other means."""
+        with self._lock:
+            while len(self._kept) >= self.KEEP:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[path] = data
