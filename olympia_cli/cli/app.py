@@ -6,11 +6,14 @@ little more than Python's start.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import Annotated
 
 import typer
 
 from olympia_cli import __version__
+from olympia_cli.cli.boundary import INTERRUPTED
 from olympia_cli.cli.lazy import Root
 
 COMMANDS = {
@@ -102,4 +105,10 @@ def olympia(
 
 def main() -> int:
     """Run the program on sys.argv; the exit code is the result."""
-    return int(app(standalone_mode=False))
+    code = int(app(standalone_mode=False))
+    if code == INTERRUPTED:
+        with contextlib.suppress(OSError, ValueError):
+            print(end="", flush=True)
+        # who presses Ctrl-C does not wait for threads that ask a store which does not answer
+        os._exit(code)
+    return code

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -457,6 +458,25 @@ def test_130_and_the_catalog_opens_afterwards(sample, tmp_path):
     assert json.loads(done.stdout)["done_before"] == 2 * (len(found) - 8)
     names = [name.namespace for name in sample.catalog.snapshot().namespaces()]
     assert [name for name in names if name.startswith("n0")] == [f"n{number:04}" for number in range(400)]
+
+
+def test_130_while_a_store_does_not_answer(tmp_path):
+    """Nobody who presses Ctrl-C waits until the requests under way are given up."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        environment = {
+            **os.environ,
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{silent.getsockname()[1]}",
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+        }
+        command = [*command_line(), "-c", "s3://bucket/catalog", "--timeout", "10m", "ns", "ls"]
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        connection, _ = silent.accept()
+        with connection:
+            assert connection.recv(1) == b"G"
+            process.send_signal(signal.SIGINT)
+            _, stderr = process.communicate(timeout=10)
+    assert (process.returncode, stderr) == (130, "interrupted\n")
 
 
 class TestClosedPipe:
