@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from uuid import uuid4
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
@@ -114,7 +114,7 @@ def _pinned(holder: str, pin: PinnedRoot) -> PinnedRoot:
 def store_now_millis(store: Store) -> int:
     """The time by the store's own clock, which the ages of its files are measured by: when a file was written that was
     written just now."""
-    path = f"{TEMPORARY_PREFIX}{uuid4()}"
+    path = f"{TEMPORARY_PREFIX}{uuid.uuid4()}"
     try:
         store.create(path, b"")
         return store.stat(path).modified_at_millis
