@@ -106,7 +106,7 @@ def _gist(found: dict[str, Any]) -> Any:
 
 
 def tasks(folder: Path, parallelism: int) -> Any:
-    """The most files that one task of a step has: nodes of all levels, definitions of tables, and dead files."""
+    """The most files that one task of a step has: nodes of all levels, definitions, and dead files."""
     from pyspark.sql.functions import spark_partition_id
 
     from olympia_cli.spark.pipelines.place import CatalogPlace
@@ -120,7 +120,7 @@ def tasks(folder: Path, parallelism: int) -> Any:
     ):
         steps = {
             "nodes": swept.live.where("kind = 'node'"),
-            "definitions": swept.live.where("kind = 'table'"),
+            "definitions": swept.live.where("kind = 'definition'"),
             "dead": swept.dead,
         }
         for name, frame in steps.items():

@@ -15,12 +15,27 @@ TYPES = {
     "boolean": pa.bool_(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "map": pa.map_(pa.string(), pa.string()),
+    "binary": pa.binary(),
 }
 ROWS = 4096
 
 
 def arrow_schema(columns: Mapping[str, str]) -> pa.Schema:
-    return pa.schema([pa.field(name, TYPES[word]) for name, word in columns.items()])
+    return pa.schema([pa.field(name, _type(word)) for name, word in columns.items()])
+
+
+def ddl(columns: Mapping[str, str]) -> str:
+    """The columns as Spark is told of them."""
+    return ", ".join(f"{name} {word}" for name, word in columns.items())
+
+
+def _type(word: str) -> pa.DataType:
+    if word.startswith("array<"):
+        return pa.list_(_type(word[len("array<") : -1]))
+    if word.startswith("struct<"):
+        fields = (field.partition(":") for field in word[len("struct<") : -1].split(","))
+        return pa.struct([(name, _type(inner)) for name, _, inner in fields])
+    return TYPES[word]
 
 
 def batches(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> Iterator[pa.RecordBatch]:

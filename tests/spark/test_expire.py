@@ -21,7 +21,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.quarantine import read_quarantine
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.errors import Damaged, PartlyDone, StorageFailed
-from olympia_cli.format.paths import new_node_path, root_path
+from olympia_cli.format.paths import new_node_path, parse_root_path, root_path
 from olympia_cli.names import NamespaceName, TableName
 from olympia_cli.ops.expire.expire import mark, purge
 from olympia_cli.ops.expire.manifest import (
@@ -206,6 +206,15 @@ def test_the_same_plan_file_for_file(spark, tmp_path: Path):
             assert frame_of(surveyor.engine, again[0]).count() == again[0].totals.files
             left = {tuple(sorted(file.path for file in files)) for files in again}
         assert len(left) == 1
+    catalog.store.delete_many([root_path(planner.leaving.purged)])
+    with pytest.raises(Damaged, match="which is in quarantine, is missing") as here:
+        Planner(catalog, FLOORS).expire(policy_of(catalog))
+    with (
+        pytest.raises(Damaged) as there,
+        plan_expire(engine_of(spark, catalog), catalog, policy_of(catalog)),
+    ):
+        pass
+    assert vars(there.value) == vars(here.value)
 
 
 def _add_what_is_needed(catalog: Catalog, plan: ExpirePlan) -> None:
@@ -352,6 +361,36 @@ def test_the_driver_dies_before_any_of_its_writes(spark, marked, tmp_path: Path)
         purge(stopped, rest, stopped.snapshot().version, FLOORS)
     assert left_of_expire(stopped) == []
     assert min(check_catalog(stopped.store)) == 4
+
+
+def lose(spark) -> int:
+    """The executors lose all that they keep, and what they have written for each other."""
+    kept = dict(spark.sparkContext._jsc.getPersistentRDDs()).values()
+    for one in kept:
+        one.unpersist(True)
+    spark.catalog.clearCache()
+    return len(kept)
+
+
+def test_what_executors_lose_after_the_plan_is_surveyed_again(spark, marked, tmp_path: Path, monkeypatch):
+    """Before the list is used, between two roots of it, and between the purge and the mark."""
+    place = copied(marked, tmp_path / "copy")
+    policy = read_policy(place.snapshot().definition, place.clock.now_millis(), keep_last=2)
+    expected = shown(Planner(place, FLOORS).expire(policy))
+    with plan_expire(engine_of(spark, place), place, policy) as plan:
+        assert lose(spark)
+        assert shown(plan) == expected
+        monkeypatch.setattr(expire_files, "_AT_ONCE", 2)
+        roots = plan.purge.files.roots()
+        passed = [next(roots), next(roots)]
+        assert lose(spark)
+        passed += roots
+        assert [parse_root_path(file.path) for file in passed] == [0, 1, 2, 3]
+        purge(place, plan.purge, plan.head, FLOORS)
+        assert lose(spark)
+        mark(place, plan.mark)
+    check_catalog(place.store)
+    finish(place)
 
 
 def test_a_manifest_that_is_not_whole(spark, marked, tmp_path: Path):

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.functions import spark_partition_id
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.errors import Damaged
+from olympia_cli.errors import Damaged, StorageFailed
 from olympia_cli.format.paths import file_kind, parse_root_path, root_path
 from olympia_cli.names import Kind, NamespaceName, TableName
 from olympia_cli.ops.expire.plan import Planner
@@ -59,7 +59,7 @@ def test_the_same_as_the_planner_file_for_file(spark, worn):
         unknown = paths(swept.unknown)
         assert len(unknown) == plan.unknown
         assert set(plan.unknown_paths) == set(unknown)
-        assert paths(swept.live) == reached(worn, sweep)
+        assert sorted(set(paths(swept.live))) == reached(worn, sweep)
 
 
 def reached(catalog, sweep) -> list[str]:
@@ -97,10 +97,10 @@ def test_each_task_has_its_part(spark, tmp_path: Path):
         for number in range(1000):
             transaction.create_table(TableName("ns", f"t{number}"), "s3://lake/t")
     sweep = sweep_of(catalog, not_beyond=0)
-    with dead_files(spark, place_of(catalog), sweep, partitions=4, definitions=False) as swept:
+    with dead_files(spark, place_of(catalog), sweep, partitions=4) as swept:
         nodes = swept.live.where("kind = 'node'")
         counts = [row[1] for row in nodes.groupBy(spark_partition_id()).count().collect()]
-        definitions = swept.live.where("kind = 'table'")
+        definitions = swept.live.where("kind = 'definition'")
         assert definitions.select(spark_partition_id()).distinct().count() == 4
         assert swept.dead.count() == 0
     assert sum(counts) >= 16
@@ -117,9 +117,20 @@ def test_damage_stops_it(spark, tmp_path: Path, definitions):
     if not definitions:
         with run() as swept:
             assert swept.dead.count() == 0
-        lost = catalog.snapshot().root.node.children[0]
+    nodes = catalog.snapshot().root.node.children
+    for lost in nodes:
         (tmp_path / lost).write_bytes(b"")
-        victim = lost
     with pytest.raises(Damaged) as raised, run():
         pass
-    assert victim in raised.value.message
+    # of several the first by path
+    assert (raised.value.code, raised.value.path) == (("F301", victim) if definitions else ("F202", min(nodes)))
+
+
+def test_a_store_that_fails_is_no_damage(spark, tmp_path: Path):
+    catalog = make_catalog(tmp_path)
+    sweep = sweep_of(catalog, not_beyond=0)
+    node = tmp_path / catalog.snapshot().root.node.children[0]
+    node.unlink()
+    node.mkdir()
+    with pytest.raises(StorageFailed), dead_files(spark, place_of(catalog), sweep, partitions=2, definitions=False):
+        pass

@@ -6,14 +6,14 @@ What depends on other nodes is not looked at here, so nodes can be looked at any
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from olympia_cli.catalog.snapshot import Snapshot, check_supported
 from olympia_cli.errors import Damaged, StoreError, Unsupported
 from olympia_cli.format.definitions import CLASSES, Definition, examine
 from olympia_cli.format.keys import CATALOG_DEF, KeyCodec, kind_of_key
 from olympia_cli.format.node import Node
-from olympia_cli.format.node_file import decode_node
+from olympia_cli.format.node_file import decode_node, decode_root
 from olympia_cli.format.paths import FileKind, check_pointer, file_kind, parse_root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind
@@ -89,6 +89,17 @@ class NodeRules:
     def look_at_root(self, path: str, node: Node | bytes) -> NodeFacts:
         """The top of a tree; of one that cannot be decoded its bytes are given."""
         return self._remains(path, node, []) if isinstance(node, bytes) else self._facts(path, node, True, True, [])
+
+    def look_at_root_file(self, path: str, data: bytes) -> tuple[NodeFacts, int | None]:
+        """As `look_at_root`, from the file: the catalog definition is among what is named. And when it was made."""
+        try:
+            root = decode_root(data, path, self.java)
+            check_pointer(root.catalog_def, path)
+        except Exception as error:
+            # what a decoder stumbles over is damage, whatever it says
+            return NodeFacts(path, False, marks=((path, flaw_of(error)),)), None
+        facts = self.look_at_root(path, root.node)
+        return replace(facts, names=((root.catalog_def, Kind.CATALOG, ""), *facts.names)), root.created_at_millis
 
     def _facts(self, path: str, node: Node, is_root: bool, verified: bool, marks: list[FlawedPath]) -> NodeFacts:
         marks += self._check_fill(node, path, is_root)

@@ -10,14 +10,12 @@ from hashlib import blake2b
 from itertools import islice
 
 from olympia_cli.errors import PathMissing, PathOutside, StoreError
-from olympia_cli.format.node_file import decode_root
-from olympia_cli.format.paths import check_pointer
 from olympia_cli.names import Kind
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.descend import descend
 from olympia_cli.ops.walk.facts import NodeFacts, NodeRules, look_at_definition
 from olympia_cli.ops.walk.files import Files
-from olympia_cli.ops.walk.flaws import Flaw, flaw_of
+from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.storage.protocol import Store
 
 ROOTS_AT_ONCE = 64
@@ -73,16 +71,9 @@ class Reach:
         return portion
 
     def _visit_root(self, path: str, data: bytes) -> list[str]:
-        try:
-            root = decode_root(data, path, self._rules.java)
-            check_pointer(root.catalog_def, path)
-        except Exception as error:
-            # what a decoder stumbles over is damage, whatever it says
-            raise flaw_of(error).error(path) from error
         self._is_new(path)
-        self._name(root.catalog_def, Kind.CATALOG)
         self._progress.advance()
-        return self._visit(path, self._rules.look_at_root(path, root.node))
+        return self._visit(path, self._rules.look_at_root_file(path, data)[0])
 
     def _look(self, paths: Sequence[str]) -> Iterator[tuple[str, NodeFacts]]:
         for path, data in self._read(paths):

@@ -3,27 +3,34 @@ transactions pass by."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
 from olympia_cli.ops.expire.files import ROOT, TRANSACTION, Going, GoingTotals, delete_checked
 from olympia_cli.ops.expire.manifest import Doomed, Manifest, ManifestPart, encode_part, new_part_path
+from olympia_cli.ops.expire.sweep import FileFate
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.spark.engine import SparkEngine
-from olympia_cli.spark.failures import explained
+from olympia_cli.spark.pipelines.frames import Remade
 from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
+from olympia_cli.spark.pipelines.sweep import SurveyedFiles, of_fate
 from olympia_cli.storage.protocol import Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame, Row
+
+T = TypeVar("T")
 
 PART_FILES = 50_000
 """A part of a manifest names so many files at most: some megabytes."""
+
+_AT_ONCE = 10_000
+"""So many files are in this process at once."""
 
 _PARTS = pa.schema([pa.field("path", pa.string()), pa.field("files", pa.int64())])
 _COUNTS = pa.schema([pa.field("files", pa.int64())])
@@ -31,20 +38,35 @@ _COUNTS = pa.schema([pa.field("files", pa.int64())])
 
 @dataclass(frozen=True, slots=True)
 class SparkFiles:
-    """Files that are listed on Spark; of use as long as Spark keeps the list."""
+    """Files that are listed on Spark; of use as long as Spark keeps the list, or can make it again."""
 
     engine: SparkEngine
-    frame: DataFrame
-    """Path, bytes, kind and, of roots, the version."""
+    surveyed: Remade[SurveyedFiles]
+    fate: FileFate
     totals: GoingTotals
 
-    def __iter__(self) -> Iterator[Doomed]:
-        return self._passing(self.frame)
+    @property
+    def frame(self) -> DataFrame:
+        """Path, bytes, kind and, of roots, the version."""
+        return of_fate(self.surveyed.value.frame, self.fate)
 
-    def _passing(self, frame: DataFrame) -> Iterator[Doomed]:
-        with explained():
-            for row in frame.toLocalIterator():
-                yield Doomed(row.path, row.bytes, row.kind)
+    def __iter__(self) -> Iterator[Doomed]:
+        return self._passing("true", "path")
+
+    def _ask(self, work: Callable[[DataFrame], T]) -> T:
+        return self.surveyed.ask(lambda surveyed: work(of_fate(surveyed.frame, self.fate)))
+
+    def _passing(self, condition: str, order: str) -> Iterator[Doomed]:
+        """Some of them at a time: where the list is made again, it goes on after the last that passed."""
+        from pyspark.sql.functions import col
+
+        left = col(order).isNotNull()
+        while True:
+            rows = self._ask(partial(_first_rows, condition, left, order))
+            yield from (Doomed(row.path, row.bytes, row.kind) for row in rows)
+            if len(rows) < _AT_ONCE:
+                return
+            left = col(order) > rows[-1][order]
 
     def manifest(self, path: str, oldest: int, former_oldest: int) -> Manifest:
         """Each task writes parts of its own. Of a task that runs twice only the parts count that it came back with."""
@@ -52,25 +74,31 @@ class SparkFiles:
             return Manifest(path, oldest, former_oldest, ())
         wanted = min(self.engine.partitions, 1 + self.totals.files // PART_FILES)
         write = partial(_write_parts, self.engine.catalog, path)
-        with explained():
-            rows = self.frame.coalesce(wanted).mapInArrow(write, "path string, files long").collect()
+        rows = self._ask(lambda frame: frame.coalesce(wanted).mapInArrow(write, "path string, files long").collect())
         parts = tuple(sorted((ManifestPart(row.path, row.files) for row in rows), key=lambda part: part.path))
         return Manifest(path, oldest, former_oldest, (), parts)
 
     def roots(self) -> Iterator[Doomed]:
-        return self._passing(self.frame.where(f"kind = '{ROOT}'").orderBy("version"))
+        return self._passing(f"kind = '{ROOT}'", "version")
 
     def saves(self) -> Iterator[Doomed]:
         # what the names of one transaction's files have in common is what they begin with
-        return self._passing(self.frame.where(f"kind = '{TRANSACTION}'").orderBy("path"))
+        return self._passing(f"kind = '{TRANSACTION}'", "path")
 
     def delete_others(self, store: Store, below: int, progress: Progress) -> None:
         """The tasks delete, and say how many files they had."""
-        others = self.frame.where(f"kind not in ('{ROOT}', '{TRANSACTION}')")
         delete = partial(_delete, self.engine.catalog, below)
-        with explained():
+
+        def deleted(frame: DataFrame) -> int:
+            others = frame.where(f"kind not in ('{ROOT}', '{TRANSACTION}')")
             [row] = others.mapInArrow(delete, "files long").agg({"files": "sum"}).collect()
-        progress.advance(row[0] or 0)
+            return row[0] or 0
+
+        progress.advance(self._ask(deleted))
+
+
+def _first_rows(condition: str, left: Column, order: str, frame: DataFrame) -> list[Row]:
+    return frame.where(condition).where(left).orderBy(order).limit(_AT_ONCE).collect()
 
 
 def frame_of(engine: SparkEngine, files: Going) -> DataFrame:

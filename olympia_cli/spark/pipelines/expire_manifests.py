@@ -17,7 +17,7 @@ from olympia_cli.ops.expire.manifest import Doomed, ManifestPart, check_deletabl
 from olympia_cli.ops.expire.sweep import Sweep
 from olympia_cli.spark.batches import arrow_schema
 from olympia_cli.spark.engine import SparkEngine
-from olympia_cli.spark.pipelines.live import keep
+from olympia_cli.spark.pipelines.frames import keep
 from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from olympia_cli.ops.fsck.examined import Engine, Examined, FindHolders, Lost, W
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
-from olympia_cli.spark.pipelines.cut import is_loss
+from olympia_cli.spark.pipelines.frames import is_loss
 from olympia_cli.spark.pipelines.fsck import SparkFsck
 from olympia_cli.spark.pipelines.place import CatalogPlace
 

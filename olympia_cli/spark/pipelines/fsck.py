@@ -8,13 +8,13 @@ that a verdict is about. A tree in which nodes are not where they should be is l
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.errors import Unsupported
 from olympia_cli.names import Reference
-from olympia_cli.ops.fsck.chain import CatalogFile, list_versions
+from olympia_cli.ops.fsck.chain import list_versions
 from olympia_cli.ops.fsck.data import DataChecks
 from olympia_cli.ops.fsck.examined import DATA, FULL, STRUCTURE, Examined, FindHolders, OutOfPlace, Wanted, new_examined
 from olympia_cli.ops.fsck.fsck import Level, Report, fsck
@@ -24,22 +24,20 @@ from olympia_cli.ops.fsck.roots import RootNotes
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.files import Place
 from olympia_cli.ops.walk.flaws import Flaw
-from olympia_cli.spark.failures import explained
-from olympia_cli.spark.pipelines.cut import cut, with_losses
+from olympia_cli.spark.pipelines.frames import cut, with_losses
 from olympia_cli.spark.pipelines.fsck_listing import paths_frame, resting, sort_files, tally, unreached
-from olympia_cli.spark.pipelines.fsck_named import homeless, named_by, read_definitions, shared_ids
+from olympia_cli.spark.pipelines.fsck_named import homeless, shared_ids
 from olympia_cli.spark.pipelines.fsck_pruned import Pruned, fill
-from olympia_cli.spark.pipelines.fsck_spans import find_spans
-from olympia_cli.spark.pipelines.fsck_walk import (
+from olympia_cli.spark.pipelines.fsck_roots import (
+    ChainBrief,
     ChainNotes,
-    FilesPlace,
-    TaskBrief,
-    all_nodes,
     brief_for,
     collect_chain,
     look_at_holders,
     look_at_roots,
 )
+from olympia_cli.spark.pipelines.fsck_spans import find_spans
+from olympia_cli.spark.pipelines.walk import FilesPlace, all_nodes, named_by, read_definitions
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -72,12 +70,8 @@ def spark_fsck(
             engine=mapper,
         )
 
-    def on_spark() -> Report:
-        with explained():
-            return check(SparkFsck(engine))
-
     try:
-        return with_losses(on_spark)
+        return with_losses(lambda: check(SparkFsck(engine)))
     except OutOfPlace:
         say("nodes of the tree are out of place: looking again with the local engine, in this process")
     return check(None)
@@ -117,11 +111,10 @@ class SparkFsck:
         again = new_examined(examined.files, examined.chain, examined.depth)
         again.findings, again.data_findings = examined.findings, examined.data_findings
         again.data_files, again.notes = examined.data_files, copy.deepcopy(self._chain_notes)
-        again.notes.bad_catalogs |= {path: [] for path in examined.notes.bad_catalogs}
         self._follow(again, sorted([*examined.roots, *versions]), (), None, _disproved(examined))
         return again
 
-    def _brief(self, into: Examined, versions: Sequence[int]) -> TaskBrief:
+    def _brief(self, into: Examined, versions: Sequence[int]) -> ChainBrief:
         return brief_for(
             self._place,
             into.rules,
@@ -251,17 +244,15 @@ def _sums(unverified: str) -> list[Column]:
 
 
 def _take_chain(into: Examined, chained: ChainNotes) -> None:
-    """What the log disproved of catalog definitions stays disproved."""
-    disproved: Iterable[tuple[str, CatalogFile]] = [
-        (path, into.chain.catalogs[path]) for path in into.notes.bad_catalogs if path in into.chain.catalogs
-    ]
-    into.notes.add(chained.notes)
+    """Catalog definitions that are known to be bad stay so: it may be the log that disproved them."""
+    catalogs, notes = into.chain.catalogs, into.notes
     for path, catalog in chained.catalogs.items():
-        if path not in into.chain.catalogs:
+        if path not in catalogs:
             into.files.tally(Place(path, 1), bool(catalog.size), catalog.size, is_node=False)
-    into.chain.catalogs |= chained.catalogs | dict(disproved)
-    for path, _ in disproved:
-        into.notes.bad_catalogs[path] = into.notes.catalogs.get(path) or into.notes.bad_catalogs[path]
+        if path not in catalogs or catalogs[path].flaw is None:
+            catalogs[path] = catalog
+    notes.add(chained.notes)
+    notes.bad_catalogs |= {path: versions for path, versions in notes.catalogs.items() if catalogs[path].flaw}
     into.files.bytes += chained.bytes
 
 

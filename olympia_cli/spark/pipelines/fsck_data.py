@@ -25,6 +25,7 @@ from olympia_cli.ops.fsck.data import DataFinding
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
+from olympia_cli.spark.pipelines.frames import keep
 from olympia_cli.spark.pipelines.fsck_data_hits import Looked, data_findings
 from olympia_cli.spark.pipelines.fsck_data_rows import (
     BELOW,
@@ -38,7 +39,6 @@ from olympia_cli.spark.pipelines.fsck_data_rows import (
     looked_at,
     wrong,
 )
-from olympia_cli.spark.pipelines.live import keep
 from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
 
 if TYPE_CHECKING:

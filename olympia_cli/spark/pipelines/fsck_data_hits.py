@@ -17,8 +17,8 @@ from olympia_cli.iceberg.data_findings import EACH, TABLES, DataFindings, WrongF
 from olympia_cli.iceberg.data_parts import UNSEEN, Floor
 from olympia_cli.names import TableName
 from olympia_cli.ops.fsck.data import DataFinding
+from olympia_cli.spark.pipelines.frames import apart, keep
 from olympia_cli.spark.pipelines.fsck_data_rows import BELOW, WRONG, as_text
-from olympia_cli.spark.pipelines.live import apart, keep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

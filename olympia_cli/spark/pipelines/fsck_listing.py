@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,8 +11,7 @@ import pyarrow as pa
 from olympia_cli.ops.fsck.listing import CAN_REST, NAMED, Listing, Quarantine, Sorting, resting_files
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.spark.batches import text
-from olympia_cli.spark.pipelines.cut import cut
-from olympia_cli.spark.pipelines.live import apart
+from olympia_cli.spark.pipelines.frames import apart, cut, together
 from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def sort_files(engine: SparkEngine, sorting: Sorting) -> DataFrame:
 
 def unreached(engine: SparkEngine, files: DataFrame, reached: Iterable[DataFrame]) -> DataFrame:
     """Those of the files that nothing reaches."""
-    known = reduce(lambda one, other: one.union(other), reached)
+    known = together(reached)
     going = files.where("unless_reached").repartition(engine.partitions, "path").join(apart(known), "path", "left_anti")
     return cut(going.union(files.where("not unless_reached")))
 

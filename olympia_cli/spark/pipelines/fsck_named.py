@@ -1,5 +1,5 @@
-"""What nodes name: definitions, each read once, and namespaces. Which of them cannot be right in some version is found
-by joins; what exactly is wrong is for others to say.
+"""What nodes name: the ids of definitions, and namespaces. Which of them cannot be right in some version is found by
+joins; what exactly is wrong is for others to say. No file is read here.
 """
 
 from __future__ import annotations
@@ -11,71 +11,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from olympia_cli.errors import StoreError
-from olympia_cli.format.pb.objects_pb2 import TableDef
-from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.versions import merge
-from olympia_cli.ops.walk.facts import look_at_definition
-from olympia_cli.ops.walk.files import Files, Place
-from olympia_cli.ops.walk.flaws import Flaw
-from olympia_cli.spark.batches import text
-from olympia_cli.spark.failures import failures
-from olympia_cli.spark.pipelines.cut import cut
-from olympia_cli.spark.pipelines.fsck_walk import FilesPlace, key_code
-from olympia_cli.spark.pipelines.live import apart
-from olympia_cli.spark.pipelines.place import pieces, rows_of
+from olympia_cli.spark.pipelines.frames import apart, cut
+from olympia_cli.spark.pipelines.place import rows_of
+from olympia_cli.spark.pipelines.walk import key_code, named_by
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from olympia_cli.spark.engine import SparkEngine
-
-_SCHEMA = (
-    "path string, kind int, level int, low long, high long, sure boolean, keys array<string>, id long, "
-    "verified boolean, code string, reason string, location string, bytes long"
-)
-_ARROW = pa.schema(
-    [
-        pa.field("path", pa.string()),
-        pa.field("kind", pa.int32()),
-        pa.field("level", pa.int32()),
-        pa.field("low", pa.int64()),
-        pa.field("high", pa.int64()),
-        pa.field("sure", pa.bool_()),
-        pa.field("keys", pa.list_(pa.string())),
-        pa.field("id", pa.int64()),
-        pa.field("verified", pa.bool_()),
-        pa.field("code", pa.string()),
-        pa.field("reason", pa.string()),
-        pa.field("location", pa.string()),
-        pa.field("bytes", pa.int64()),
-    ]
-)
-_SAID = list(_ARROW)[7:]
-_AT_ONCE = 1024
-
-
-def named_by(nodes: DataFrame) -> DataFrame:
-    """A row for each definition that a node names."""
-    rows = nodes.selectExpr("path as holder", "level", "readable", "explode(names) as name")
-    columns = ("name.path as path", "name.kind as kind", "name.key as code", "name.text as key")
-    return rows.selectExpr("holder", "level", "readable", *columns)
-
-
-def read_definitions(engine: SparkEngine, place: FilesPlace, nodes: DataFrame) -> DataFrame:
-    """A row for each definition: the number of its object's id, or what is wrong with it. `low` and `high` differ when
-    several keys name it; `sure` says that a node names it that can be read."""
-    from pyspark.sql.functions import collect_set, max, min
-
-    named = named_by(nodes).repartition(engine.partitions, "path")
-    named = named.groupBy("path", "kind").agg(
-        min("level").alias("level"),
-        min("code").alias("low"),
-        max("code").alias("high"),
-        max("readable").alias("sure"),
-        collect_set("key").alias("keys"),
-    )
-    return cut(named.mapInArrow(partial(_read, place), _SCHEMA))
 
 
 def shared_ids(
@@ -115,31 +59,6 @@ def homeless(engine: SparkEngine, nodes: DataFrame, spans: DataFrame) -> list[st
 
 
 # On the workers
-
-
-def _read(place: FilesPlace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with failures(), place.files() as files:
-        for batch in pieces(batches, _AT_ONCE):
-            kinds = batch.column("kind").to_pylist()
-            columns = (batch.column(name).to_pylist() for name in ("path", "level"))
-            read = files.definitions([Place(*one) for one in zip(*columns, strict=True)])
-            judged = [_judge(files, Kind(kind), *one) for kind, one in zip(kinds, read, strict=True)]
-            said = [
-                pa.array(column, field.type) for column, field in zip(zip(*judged, strict=True), _SAID, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays([*batch.columns, *said], schema=_ARROW)
-
-
-def _judge(files: Files, kind: Kind, place: Place, data: bytes | StoreError) -> tuple[int | bool | str | None, ...]:
-    """The columns that are said of a definition, in their order."""
-    found = look_at_definition(kind, data, place.path)
-    files.looked_at(place, data, found if isinstance(found, Flaw) else None, is_node=False)
-    size = len(data) if isinstance(data, bytes) else 0
-    if isinstance(found, Flaw):
-        return None, None, found.code, text(found.reason), None, size
-    definition, verified = found
-    location = definition.iceberg_metadata_location if isinstance(definition, TableDef) else ""
-    return key_code(definition.id), verified, None, None, text(location) or None, size
 
 
 def _overlapping(catalog: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

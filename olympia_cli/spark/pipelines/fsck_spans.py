@@ -13,9 +13,7 @@ import pyarrow as pa
 
 from olympia_cli.ops.fsck.versions import merge
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.spark.pipelines.cut import cut
-from olympia_cli.spark.pipelines.fsck_walk import together
-from olympia_cli.spark.pipelines.live import apart
+from olympia_cli.spark.pipelines.frames import apart, cut, together
 from olympia_cli.spark.pipelines.place import rows_of
 from olympia_cli.tree.load import MAX_DEPTH
 

@@ -31,7 +31,7 @@ from olympia_cli.iceberg.inventory_rows import (
 from olympia_cli.names import Kind, NamespaceName, TableName, parse_reference
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pins import open_pinned, pin
-from olympia_cli.spark.pipelines.live import keep
+from olympia_cli.spark.pipelines.frames import keep
 from olympia_cli.spark.pipelines.place import PARTITIONS, CatalogPlace, rows_of
 
 if TYPE_CHECKING:

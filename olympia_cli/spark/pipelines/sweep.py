@@ -17,11 +17,12 @@ from olympia_cli.names import AtVersion
 from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.facts import NodeRules
-from olympia_cli.spark.batches import arrow_schema
+from olympia_cli.spark.batches import arrow_schema, ddl
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines.expire_manifests import read_manifests
-from olympia_cli.spark.pipelines.live import Walk, keep, together
+from olympia_cli.spark.pipelines.frames import keep, together, with_losses
+from olympia_cli.spark.pipelines.live import ReachedFiles, find_reached
 from olympia_cli.spark.pipelines.place import PARTITIONS, CatalogPlace, rows_of
 
 if TYPE_CHECKING:
@@ -44,41 +45,76 @@ _ARROW = arrow_schema(_FATES)
 _LEFT_OUT = (FileFate.STAYS, FileFate.RESTS, FileFate.GONE)
 
 
-def judged(engine: SparkEngine, sweep: Sweep, facts: Iterable[DataFrame], stack: ExitStack) -> DataFrame:
-    """The files that an expire does something about, or has to speak of, each with its fate.
+@dataclass(frozen=True, slots=True)
+class SurveyedFiles:
+    """The files that an expire does something about, or has to speak of."""
 
-    The facts are DataFrames that know something of some of the files; see `known`. A row is of more than one file where
-    names that are no text look alike.
+    frame: DataFrame
+    """Path, bytes, kind, the version of roots, the fate, and of how many files the row is."""
+    reached: ReachedFiles
+    notes: tuple[str, ...]
+    """What is wrong with manifests that cannot be read."""
+
+
+def survey_files(
+    engine: SparkEngine,
+    sweep: Sweep,
+    rules: NodeRules,
+    stack: ExitStack,
+    progress: Progress = SILENT,
+    *,
+    files: DataFrame | None = None,
+    definitions: bool = True,
+) -> SurveyedFiles:
+    """Read all that is needed, Damaged when some of it is not whole; then ask the sweep about each file that is listed
+    or that a manifest names, or, if they are given, about these files alone. What Spark keeps is freed with `stack`."""
+    reached = find_reached(engine, sweep, rules, progress, definitions=definitions)
+    facts = [_known(reached.kept, reached="true")]
+    if reached.resting is not None:
+        facts.append(_known(reached.resting, recallable="true"))
+    if files is not None:
+        facts.append(_known(files, at="0", named="bytes"))
+        return SurveyedFiles(_judged(engine, sweep, facts, stack), reached, ())
+    manifests = read_manifests(engine, sweep, stack)
+    progress.phase("listing files" if sweep.kinds else "listing all files")
+    facts += [_listed(engine, sweep), _named(manifests.files, sweep)]
+    return SurveyedFiles(_judged(engine, sweep, facts, stack), reached, manifests.notes)
+
+
+def of_fate(files: DataFrame, fate: FileFate) -> DataFrame:
+    """Path, bytes, kind and, of roots, the version of the judged files that have this fate."""
+    return files.where(f"fate = '{fate.name}'").select("path", "bytes", "kind", "version")
+
+
+def _judged(engine: SparkEngine, sweep: Sweep, facts: Iterable[DataFrame], stack: ExitStack) -> DataFrame:
+    """The files with their fates, but for those that nothing is done about.
+
+    The facts are DataFrames that know something of some of the files; see `_known`. A row is of more than one file
+    where names that are no text look alike.
     """
     from pyspark.sql.functions import count, expr, max
 
     columns: list[Column] = [max(name).alias(name) for name in _FACTS if name not in ("bytes", "named")]
     columns += [max("bytes").alias("bytes"), expr("max_by(named, at)").alias("named"), count("modified").alias("files")]
     rows = together(facts).repartition(engine.partitions, "path").groupBy("path").agg(*columns)
-    schema = ", ".join(f"{name} {word}" for name, word in _FATES.items())
-    return keep(rows.mapInArrow(partial(_judge, sweep), schema), stack)
+    return keep(rows.mapInArrow(partial(_judge, sweep), ddl(_FATES)), stack)
 
 
-def known(frame: DataFrame, **facts: str) -> DataFrame:
+def _known(frame: DataFrame, **facts: str) -> DataFrame:
     """What a DataFrame with paths knows of these files, as expressions over its columns."""
     return frame.selectExpr("path", *(f"{facts.get(name, nothing)} as {name}" for name, nothing in _FACTS.items()))
 
 
-def listed(engine: SparkEngine, sweep: Sweep) -> DataFrame:
+def _listed(engine: SparkEngine, sweep: Sweep) -> DataFrame:
     options = [{"kind": kind.value} for kind in sweep.kinds] or [{}]
     files = together(engine.catalog.read(engine.spark, "files", **given) for given in options)
-    return known(files, modified="modified_at", bytes="bytes")
+    return _known(files, modified="modified_at", bytes="bytes")
 
 
-def named(files: DataFrame, sweep: Sweep) -> DataFrame:
+def _named(files: DataFrame, sweep: Sweep) -> DataFrame:
     numbers = [str(at) for at, path in enumerate(sweep.manifests) if path in sweep.leaving]
     leaving = f"at in ({', '.join(numbers)})" if numbers else "false"
-    return known(files, at=f"if({leaving}, at, null)", named=f"if({leaving}, bytes, null)", resting="true")
-
-
-def of_fate(files: DataFrame, fate: FileFate) -> DataFrame:
-    """Path, bytes, kind and, of roots, the version of the judged files that have this fate."""
-    return files.where(f"fate = '{fate.name}'").select("path", "bytes", "kind", "version")
+    return _known(files, at=f"if({leaving}, at, null)", named=f"if({leaving}, bytes, null)", resting="true")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +128,7 @@ class Swept:
     unknown: DataFrame
     """What is not a file of this format."""
     live: DataFrame
-    """Path and kind of all that stays because a version or a pin reaches it."""
+    """Path and kind of all that stays because a version or a pin reaches it; a file may be there more than once."""
 
 
 @contextmanager
@@ -113,18 +149,13 @@ def dead_files(
     engine = SparkEngine(spark, catalog, partitions)
     with explained(), ExitStack() as stack:
         rules = NodeRules.of(open_snapshot(catalog.store, AtVersion(sweep.latest), 0))
-        walk = Walk(
-            spark, catalog, sweep, rules, stack, partitions=partitions, definitions=definitions, progress=progress
-        )
-        at_rest = read_manifests(engine, sweep, stack).files
-        progress.phase("listing all files")
-        facts = listed(engine, sweep), known(walk.live, reached="true"), named(at_rest, sweep)
-        files = judged(engine, sweep, facts, stack)
+        survey = partial(survey_files, engine, sweep, rules, stack, progress, definitions=definitions)
+        surveyed = with_losses(survey)
         yield Swept(
-            dead=of_fate(files, FileFate.QUARANTINED),
-            young=of_fate(files, FileFate.YOUNG),
-            unknown=of_fate(files, FileFate.UNKNOWN),
-            live=walk.live,
+            dead=of_fate(surveyed.frame, FileFate.QUARANTINED),
+            young=of_fate(surveyed.frame, FileFate.YOUNG),
+            unknown=of_fate(surveyed.frame, FileFate.UNKNOWN),
+            live=surveyed.reached.kept,
         )
 
 
