@@ -73,10 +73,12 @@ def settle_create(
     them, and raise Failure; `where` is the key as a person would write it.
     """
     start = time.monotonic()
+    # a request that is cut off may have been sent, so none is begun that a slow store could not answer in time
+    fair = min(1.0, time_allowed / 8)
     why: Failure | None = None
     sent = False
     attempt = 0
-    while (share := _share(start, time_allowed)) > MOMENT:
+    while (share := _share(start, time_allowed)) > fair:
         try:
             return send(share)
         except Failure as failure:
@@ -95,7 +97,7 @@ def settle_create(
         raise StorageFailed(f"{where} was not created: no time was allowed for it", hint="")
     if not sent:
         raise why.error from why.__cause__
-    raise OutcomeUnknown(f"{where} may or may not have been created: {why.error.message}") from why.__cause__
+    raise _unknown(where, why.error.message) from why.__cause__
 
 
 def _mine_stands(
@@ -108,15 +110,15 @@ def _mine_stands(
 ) -> bool:
     """Whether the key holds my bytes; False if it holds none. Goes on asking while it cannot be read."""
     attempt = 0
-    trouble = failure
+    unreadable: Failure | None = None
     while (share := _share(start, time_allowed)) > MOMENT:
         try:
             found = read(share)
-        except Failure as unreadable:
-            if unreadable.fate is Fate.MISSING:
+        except Failure as now:
+            if now.fate is Fate.MISSING:
                 return False
-            trouble = reason(trouble, unreadable)
-            if unreadable.fate is Fate.REFUSED:
+            unreadable = reason(unreadable, now)
+            if now.fate is Fate.REFUSED:
                 break
         else:
             if found == data:
@@ -124,9 +126,13 @@ def _mine_stands(
             raise PathTaken(f"{where} is taken") from failure.__cause__
         _sleep(pause(attempt), start, time_allowed)
         attempt += 1
-    raise OutcomeUnknown(
-        f"{where} may or may not have been created: it cannot be read ({trouble.error.message})"
-    ) from trouble.__cause__
+    if unreadable is None or unreadable.silent:
+        raise _unknown(where, failure.error.message) from failure.__cause__
+    raise _unknown(where, f"it cannot be read ({unreadable.error.message})") from unreadable.__cause__
+
+
+def _unknown(where: str, why: str) -> OutcomeUnknown:
+    return OutcomeUnknown(f"{where} may or may not have been created: {why}")
 
 
 def _share(start: float, time_allowed: float) -> float:
