@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 DEVELOPMENT := $(VENV)/.installed-dev
 export PYTHON
 
-.PHONY: demo test lint format histories benchmark proto docs clean
+.PHONY: demo test mutants lint format histories benchmark proto docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -18,6 +18,10 @@ test: lint
 	tools/ensure-java
 	tools/ensure-shells
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
+
+# breaks one promise at a time: the tests meant for it must fail. MUTANTS="purge undo" takes those with such names
+mutants: $(DEVELOPMENT)
+	$(BIN)/python -m tests.mutants.run $(MUTANTS)
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check

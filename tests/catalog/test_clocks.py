@@ -24,7 +24,8 @@ class WatchedStore(WrappedStore):
     """Calls a function before or after a step of a commit, and remembers when each file was created by a clock.
 
     `before_root` and `after_root` are called around the creation of a root, `before_files` and `after_files` around
-    that of the other files, `after_definition` when the catalog's definition was read.
+    that of the other files, `after_latest` when the root of the latest version was read, `after_definition` when the
+    catalog's definition was.
     """
 
     def __init__(self, store, clock):
@@ -57,6 +58,11 @@ class WatchedStore(WrappedStore):
         self.created_at.update(dict.fromkeys(files, self.clock.elapsed_millis()))
         super().create_many(files)
         self._step("after_files")
+
+    def read(self, path):
+        data = super().read(path)
+        self._step("after_latest")
+        return data
 
     def read_many(self, paths):
         paths = list(paths)
@@ -166,10 +172,13 @@ class TestLifetime:
         assert raised.value.exit_code == 12
         assert {file.path for file in files.list()} == before, "nothing was written"
 
-    def test_it_passes_while_the_files_are_written(self, catalog, clock, watched):
+    @pytest.mark.parametrize("left", [LIFETIME, 10 * MINUTE])
+    def test_it_passes_while_the_files_are_written(self, catalog, clock, watched, left):
+        """Also where they are not old enough to be written again."""
         transaction = catalog.begin()
         transaction.create_table(table("a.mine"), location())
-        watched.at("after_files", lambda: clock.advance(LIFETIME + 1))
+        clock.advance(LIFETIME - left)
+        watched.at("after_files", lambda: clock.advance(left + 1))
         with pytest.raises(TransactionExpired):
             catalog.commit(transaction)
         assert catalog.snapshot().version == 1
@@ -251,7 +260,8 @@ class TestAgeOfFiles:
 
     def test_many_short_sleeps(self, catalog, clock, files, others, watched):
         turns = iter(range(5))
-        watched.at("before_root", lambda: (commit(others, f"winner{next(turns)}"), clock.advance(11 * MINUTE)), times=5)
+        # beside ours, so that each attempt writes a node again and uses the definition that the first one wrote
+        watched.at("before_root", lambda: (commit(others, f"mine{next(turns)}"), clock.advance(11 * MINUTE)), times=5)
         assert commit(catalog, "mine").version == 7
         self.check_fresh(watched, files)
 
@@ -370,10 +380,11 @@ class TestSleepingThroughAnExpire:
         with self.never_acknowledged(files):
             commit(catalog, "mine")
 
-    def test_while_beginning(self, catalog, files, watched, sleep):
+    @pytest.mark.parametrize("when", ["after_latest", "after_definition"])
+    def test_while_beginning(self, catalog, files, watched, sleep, when):
         """The lifetime counts from before the version was read, not from after."""
         # the writer changes the catalog's own definition, so that it needs no file of the version that is gone
-        watched.at("after_definition", sleep)
+        watched.at(when, sleep)
         with self.never_acknowledged(files):
             transaction = catalog.begin()
             transaction.alter_catalog({"mine": "1"})

@@ -18,11 +18,13 @@ from olympia_cli.errors import (
     StorageFailed,
     TableExists,
     TransactionClosed,
+    TransactionExpired,
     VersionNotFound,
 )
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action
-from olympia_cli.format.paths import OLDEST
+from olympia_cli.format.node_file import encode_root
+from olympia_cli.format.paths import OLDEST, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, CompactDef, ExpireDef, ExportDef
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel, TableDef
 from olympia_cli.names import NamespaceName, TableName, parse_reference
@@ -121,18 +123,19 @@ def test_a_statement_that_failed_was_a_read(catalog):
         catalog.commit(transaction)
 
 
-def test_a_store_that_fails_during_a_rebase_is_no_conflict(catalog):
+@pytest.mark.parametrize("unreadable", ["def/table/", "vn/"])
+def test_a_store_that_fails_during_a_rebase_is_no_conflict(catalog, unreadable):
     class Failing(WrappedStore):
         broken = False
 
         def read_many(self, paths):
             paths = list(paths)
-            if self.broken and any(path.startswith("def/table/") for path in paths):
+            if self.broken and any(path.startswith(unreadable) for path in paths):
                 return ((path, StorageFailed("down")) for path in paths)
             return super().read_many(paths)
 
     store = Failing(catalog.store)
-    mine = Catalog(store)
+    mine = Catalog(store, FakeClock())
     transaction = mine.begin()
     transaction.alter_table(T, {"mine": "1"})
     with catalog.transaction() as other:
@@ -143,6 +146,19 @@ def test_a_store_that_fails_during_a_rebase_is_no_conflict(catalog):
     store.broken = False
     mine.commit(transaction)
     assert catalog.snapshot().table(T).properties == {"p": "old", "mine": "1", "theirs": "1"}
+
+
+def test_a_version_that_says_nothing_of_itself_did_what_it_changed(catalog):
+    """As another program may write it: what it did to others' work is seen in its tree."""
+    transaction = catalog.begin()
+    transaction.alter_table(T, {"p": "mine"})
+    with catalog.transaction() as other:
+        other.alter_table(T, {"p": "theirs"})
+    theirs = catalog.snapshot()
+    catalog.store.overwrite(theirs.file.path, encode_root(theirs.root, []))
+    with pytest.raises(CommitConflict):
+        catalog.commit(transaction)
+    assert catalog.snapshot().table(T).properties["p"] == "theirs"
 
 
 def test_a_definition_that_is_handed_out_is_a_copy(catalog):
@@ -345,6 +361,20 @@ def test_a_shortened_lifetime_does_not_hide_a_commit_at_a_freed_name(catalog):
     store.delete_many(["vn/" + format(version, "032b")[::-1] for version in range(4)])
     with pytest.raises(CommitUnknown):
         long_lived.commit(transaction)
+
+
+def test_a_distributed_transaction_whose_next_version_is_expired_writes_no_root(catalog):
+    running = distributed.begin(catalog)
+    running.transaction.create_namespace(NamespaceName("late"))
+    for number in range(4):
+        with catalog.transaction() as other:
+            other.create_namespace(NamespaceName(f"n{number}"))
+    base = running.transaction.base.version
+    catalog.store.overwrite(OLDEST, str(base + 3).encode())
+    catalog.store.delete_many([root_path(version) for version in range(base + 3)])
+    with pytest.raises(TransactionExpired):
+        running.commit()
+    assert not catalog.store.exists(root_path(base + 1))
 
 
 @pytest.mark.parametrize("statement", ["create", "alter", "drop", "rename"])

@@ -873,6 +873,16 @@ class TestConcurrentCommits:
         assert catalog.commit(transaction).version == 22
         assert len(catalog.snapshot().table(table("a.t")).properties) == 23
 
+    @pytest.mark.parametrize("at", range(3))
+    def test_a_conflict_with_any_of_the_versions_in_between(self, catalog, at):
+        transaction = catalog.begin()
+        transaction.alter_table(table("a.t"), {"k": "mine"})
+        for number in range(3):
+            with catalog.transaction() as winner:
+                winner.alter_table(table("a.t"), {"k" if number == at else f"k{number}": "theirs"})
+        with pytest.raises(CommitConflict, match=f"version {2 + at}"):
+            catalog.commit(transaction)
+
     def test_definitions_already_written_are_used_again(self, catalog):
         """Only the nodes of the attempt that lost are left over."""
         self.both(
@@ -963,6 +973,16 @@ class TestReapply:
         catalog.commit(transaction)
         assert self.location(catalog) == f"{location(1)}+theirs+mine"
         assert catalog.snapshot().table(table("a.t")).properties == {"p": "1", "q": "1", "mine": "1"}
+
+    def test_a_conflict_of_another_part_of_the_change_is_one(self, catalog):
+        transaction = catalog.begin()
+        transaction.alter_table(
+            table("a.t"), {"k": "mine"}, metadata_location=location(8), type=T.TABLE_INSERT, reapply=lambda newer: newer
+        )
+        with catalog.transaction() as winner:
+            winner.alter_table(table("a.t"), {"k": "theirs"})
+        with pytest.raises(CommitConflict):
+            catalog.commit(transaction)
 
     def test_a_conflict_of_another_change_of_the_table_is_still_one(self, catalog):
         transaction = catalog.begin()

@@ -140,6 +140,7 @@ class TestHints:
             put(inner, OLDEST, b"1")
             store = Moving(inner)
             assert Catalog.open(store).snapshot().version == 9
+            assert store.lists == 0, "the hints say it, once they are read again"
 
     @pytest.mark.parametrize("files", [{}, {LATEST: b"3"}, {OLDEST: b"3"}, {LATEST: b"0", OLDEST: b"0"}, {"x": b""}])
     def test_no_catalog(self, files):

@@ -85,6 +85,8 @@ def test_an_expire_that_is_cut_off_is_finished_by_the_next(cut_at):
     catalog = Catalog(store, clock)
     check_catalog(store)
     replay(store)
+    resting = {resting.manifest for resting in read_quarantine(catalog.snapshot().definition)}
+    assert resting <= {file.path for file in store.list("ops/expire/")}, "a mark names a manifest that is not there"
     for _ in range(3):
         clock.advance(2 * DAY)
         expire(catalog)

@@ -15,77 +15,20 @@ from olympia_cli.catalog.versions import read_hints
 from olympia_cli.errors import CommitConflict, Damaged, PartlyDone, Refused, StorageFailed, VersionNotFound
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action
-from olympia_cli.format.paths import OLDEST, FileKind, file_kind, new_node_path, parse_root_path, root_path
+from olympia_cli.format.paths import OLDEST, FileKind, file_kind, new_node_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.expire.expire import mark, purge, undo
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Policy, read_policy
+from olympia_cli.ops.expire.retention import read_policy
 from olympia_cli.ops.expire.values import Floors
 from olympia_cli.ops.fsck.fsck import Level, fsck
-from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog, orphans, replay
-from tests.helpers.clock import DAY, HOUR, MINUTE, FakeClock
-from tests.helpers.names import location, ns, table
-from tests.helpers.stores import CountingStore, WrappedStore
-
-FLOORS = Floors(DAY, DAY)
-
-
-class Place:
-    """A catalog whose store has the same clock, and what an expire does to it."""
-
-    def __init__(self, order: int = 4, **settings) -> None:
-        self.clock = FakeClock()
-        self.store = CountingStore(MemoryStore(now_millis=self.clock.now_millis))
-        self.catalog = Catalog.create(self.store, order=order, clock=self.clock, **settings)
-
-    def commit(self, *names, after: int = HOUR) -> int:
-        self.clock.advance(after)
-        with_names = self.catalog.begin()
-        for name in names:
-            with_names.create_table(table(name), location(name))
-        return self.catalog.commit(with_names, "more").version
-
-    def namespace(self, name: str = "a") -> None:
-        with self.catalog.transaction() as transaction:
-            transaction.create_namespace(ns(name))
-
-    def planner(self, floors: Floors = FLOORS) -> Planner:
-        return Planner(self.catalog, floors)
-
-    def policy(self, **asked) -> Policy:
-        return read_policy(self.head.definition, self.clock.now_millis(), **asked)
-
-    def plan(self, floors: Floors = FLOORS, **asked):
-        return self.planner(floors).expire(self.policy(**asked))
-
-    def mark(self, floors: Floors = FLOORS, **asked):
-        return mark(self.catalog, self.plan(floors, **asked).mark)
-
-    def purge(self, floors: Floors = FLOORS):
-        planner = self.planner(floors)
-        plan = planner.purge()
-        purge(self.catalog, plan, planner.head.version, floors)
-        return plan
-
-    @property
-    def head(self):
-        return self.catalog.snapshot()
-
-    @property
-    def roots(self) -> list[int]:
-        return sorted(v for file in self.store.list("vn/") if (v := parse_root_path(file.path)) is not None)
-
-
-def filled(versions: int) -> Place:
-    place = Place()
-    place.namespace()
-    for number in range(versions):
-        place.commit(f"a.t{number:02}")
-    place.clock.advance(20 * DAY)
-    return place
+from tests.helpers.clock import DAY, HOUR, MINUTE
+from tests.helpers.expire_place import FLOORS, Place, filled
+from tests.helpers.names import location, table
+from tests.helpers.stores import WrappedStore
 
 
 @pytest.fixture

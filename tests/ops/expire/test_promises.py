@@ -1,0 +1,292 @@
+"""What an expire promises where it would otherwise go wrong seldom and quietly: each of these fails when the one line
+is taken out that it is about (`tests/mutants`)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from olympia_cli.catalog import distributed
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.quarantine import read_quarantine
+from olympia_cli.catalog.snapshot import Snapshot, expired_before
+from olympia_cli.catalog.versions import read_root
+from olympia_cli.errors import CommitConflict, Damaged, PartlyDone, StorageFailed
+from olympia_cli.format import definitions
+from olympia_cli.format.actions import Action
+from olympia_cli.format.node_file import encode_root
+from olympia_cli.format.paths import new_node_path, root_path
+from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
+from olympia_cli.names import AtVersion
+from olympia_cli.ops.expire.expire import mark, purge, undo
+from olympia_cli.ops.expire.plan import Planner
+from tests.helpers.check import check_catalog, orphans
+from tests.helpers.clock import DAY, HOUR, MINUTE
+from tests.helpers.expire_place import FLOORS, Place, filled
+from tests.helpers.expire_world import SkewedClock, listed
+from tests.helpers.names import location, table
+from tests.helpers.stores import WrappedStore
+
+
+def bring_back(place: Place, version: int) -> int:
+    """What another program does that knows of no quarantine: the tree of an old version as the next one, which says
+    nothing of itself."""
+    head = place.head
+    old = Snapshot(place.store, read_root(place.store, version))
+    root = replace(
+        old.root,
+        catalog_def=head.root.catalog_def,
+        created_at_millis=place.clock.now_millis(),
+        previous_root=head.file.path,
+    )
+    place.store.create(root_path(head.version + 1), encode_root(root, []))
+    return head.version + 1
+
+
+def export(place: Place, version: int, pin: str = "", expires_at_millis: int = 0) -> None:
+    """As another program records it."""
+    payload = ExportDef(
+        name="other",
+        location="s3://x/vn/1",
+        mode="minimal",
+        version=version,
+        pin=pin,
+        expires_at_millis=expires_at_millis,
+    )
+    with place.catalog.transaction() as transaction:
+        transaction.do(Action(ActionType.CATALOG_EXPORT, None, b"", payload.SerializeToString()))
+
+
+def marked(versions: int = 12) -> Place:
+    """With a mark that has rested."""
+    place = filled(versions)
+    place.mark()
+    place.clock.advance(2 * DAY)
+    return place
+
+
+def marked_twice() -> Place:
+    """With a mark that has rested, and one that has not."""
+    place = marked()
+    for number in range(6):
+        place.commit(f"a.u{number}")
+    place.clock.advance(10 * DAY)
+    place.mark()
+    return place
+
+
+class Dies(WrappedStore):
+    """Does not create or delete what begins so."""
+
+    def __init__(self, store, *, create: str = "-", delete: str = "-") -> None:
+        super().__init__(store)
+        self._create, self._delete = create, delete
+
+    def create(self, path, data):
+        if path.startswith(self._create):
+            raise StorageFailed("cut")
+        self.inner.create(path, data)
+
+    def delete_many(self, paths):
+        paths = list(paths)
+        if any(path.startswith(self._delete) for path in paths):
+            raise StorageFailed("cut")
+        self.inner.delete_many(paths)
+
+
+# What came back since the plan
+
+
+def test_a_version_that_says_nothing_of_itself_may_have_brought_files_back():
+    place = marked()
+    planner = place.planner()
+    plan = planner.purge()
+    bring_back(place, 5)
+    purge(place.catalog, plan, planner.head.version, FLOORS)
+    assert len(listed(place.head)) == 5
+
+
+def test_a_revival_that_is_expired_since_the_plan_is_looked_for():
+    place = marked()
+    planner = place.planner()
+    plan = planner.purge()
+    back = bring_back(place, 5)
+    place.clock.advance(HOUR)
+    place.commit("a.later", "a.latest")
+    place.clock.advance(20 * DAY)
+    place.mark(keep_last=1)
+    assert expired_before(place.head.definition) > back
+    purge(place.catalog, plan, planner.head.version, FLOORS)
+    assert len(listed(place.head)) == 7
+
+
+def test_what_rests_after_a_purge_is_not_dead():
+    """A version that brought files back, and is in quarantine by now itself, can be brought back."""
+    place = marked()
+    planner = place.planner()
+    plan = planner.purge()
+    back = bring_back(place, 5)
+    bring_back(place, planner.head.version)
+    place.clock.advance(20 * DAY)
+    place.mark(keep_last=1)
+    assert expired_before(place.head.definition) > back
+    purge(place.catalog, plan, planner.head.version, FLOORS)
+    undo(place.catalog)
+    assert len(listed(place.catalog.snapshot(AtVersion(back)))) == 5
+
+
+def test_a_purge_does_not_take_a_later_mark_of_the_same_versions_for_its_own():
+    """It was undone, and what is marked since then has not rested."""
+    place = marked()
+    planner = place.planner()
+    plan = planner.purge()
+    undo(place.catalog)
+    place.mark()
+    with pytest.raises(CommitConflict):
+        purge(place.catalog, plan, planner.head.version, FLOORS)
+    undo(place.catalog)
+    assert min(check_catalog(place.store)) == 0
+
+
+# How long anything rests
+
+
+def test_marks_leave_quarantine_from_the_first_on():
+    """The store says that the first is younger than the second, as after a copy by hand: neither leaves."""
+    place = marked_twice()
+    first, _ = read_quarantine(place.head.definition)
+    place.clock.advance(DAY)
+    place.store.overwrite(root_path(first.version), place.store.read(root_path(first.version)))
+    assert place.purge().is_empty
+    undo(place.catalog)
+    assert min(check_catalog(place.store)) == 0
+
+
+def test_a_mark_rests_while_an_export_without_a_pin_needs_it():
+    place = filled(12)
+    plan = place.plan().mark
+    export(place, 5)
+    mark(place.catalog, plan)
+    place.clock.advance(2 * DAY)
+    assert place.purge().is_empty
+    with place.catalog.transaction() as transaction:
+        payload = ExportDef(name="other", dropped=True)
+        transaction.do(Action(ActionType.CATALOG_EXPORT, None, b"", payload.SerializeToString()))
+    assert place.purge().purged == plan.oldest
+
+
+def test_an_export_whose_record_cannot_be_read_stops_an_expire():
+    place = filled(12)
+    transaction = place.catalog.begin()
+    definition = transaction.draft.catalog
+    definition.exported_snapshots["other"] = "s3://x/vn/1"
+    definition.properties["olympia.export.other"] = "nonsense"
+    transaction.draft.put_catalog(definitions.body(definition))
+    transaction.actions.append(Action(ActionType.CATALOG_ALTER, None, definitions.body(definition)))
+    place.catalog.commit(transaction)
+    with pytest.raises(Damaged, match="nobody knows what it needs"):
+        place.plan()
+
+
+def test_a_version_that_rests_and_is_missing_stops_a_purge():
+    """All that it reaches would seem dead."""
+    place = marked_twice()
+    place.store.delete_many([root_path(expired_before(place.head.definition) - 1)])
+    with pytest.raises(Damaged, match="in quarantine, is missing"):
+        place.purge()
+
+
+def test_a_lifetime_is_half_an_hour_longer_for_an_expire():
+    settings = {"olympia.retention.max-version-age": "1h", "olympia.retention.min-versions": "1"}
+    place = Place(txn_ttl_millis=6 * HOUR, properties=settings)
+    place.namespace()
+    place.commit("a.x", after=0)
+    place.clock.advance(6 * HOUR + 29 * MINUTE)
+    assert place.plan().mark.oldest == 0
+    place.clock.advance(2 * MINUTE)
+    assert place.plan().mark.oldest == 2
+
+
+def test_an_export_lives_half_an_hour_longer_for_an_expire():
+    place = filled(12)
+    pin = new_node_path()
+    place.store.create(pin, place.store.read(root_path(5)))
+    export(place, 5, pin, place.clock.now_millis() + DAY)
+    place.clock.advance(DAY + 29 * MINUTE)
+    assert pin not in {file.path for file in place.plan().mark.files}
+    place.clock.advance(2 * MINUTE)
+    assert pin in {file.path for file in place.plan().mark.files}
+
+
+@pytest.mark.parametrize("off", [-2 * MINUTE, 2 * MINUTE])
+def test_a_transaction_lives_by_the_clock_that_makes_it_younger(off):
+    """This machine's and the store's are on two sides of the end of its lifetime."""
+    place = filled(3)
+    begun = distributed.begin(place.catalog)
+    place.clock.advance(3 * DAY + 30 * MINUTE - off // 2)
+    planner = Planner(Catalog(place.store, SkewedClock(place.clock, off)), FLOORS)
+    files = {file.path for file in planner.expire(place.policy()).mark.files}
+    assert not any(begun.id in path for path in files)
+
+
+def test_a_mark_rests_by_the_clock_of_the_store():
+    place = filled(12)
+    place.mark()
+    place.clock.advance(DAY - MINUTE)
+    ahead = Catalog(place.store, SkewedClock(place.clock, 2 * MINUTE))
+    assert Planner(ahead, FLOORS).purge().is_empty
+
+
+# What others leave
+
+
+def test_a_young_manifest_is_not_swept():
+    """It may be of a mark that is about to be committed."""
+    place = marked()
+    before = {file.path for file in place.store.list("ops/expire/")}
+    stray = new_node_path()
+    place.store.create(stray, b"")
+    place.clock.advance(2 * DAY)
+    with pytest.raises(StorageFailed):
+        mark(Catalog(Dies(place.store, create="vn/"), place.clock), place.plan().mark)
+    [young] = {file.path for file in place.store.list("ops/expire/")} - before
+    place.purge()
+    assert [file.path for file in place.store.list("ops/expire/")] == [young]
+
+
+def test_a_purge_that_dies_twice_is_still_finished():
+    """The second time after it committed another mark's purge, too."""
+    place = marked_twice()
+    dying = Catalog(Dies(place.store, delete="node/"), place.clock)
+    for _ in range(2):
+        planner = Planner(dying, FLOORS)
+        plan = planner.purge()
+        assert plan.manifests
+        with suppress(PartlyDone):
+            purge(dying, plan, planner.head.version, FLOORS)
+        place.clock.advance(2 * DAY)
+    assert len(plan.unfinished) == 1
+    place.purge()
+    assert not orphans(place.store)
+    assert not list(place.store.list("ops/expire/"))
+
+
+def test_the_last_save_of_a_transaction_is_deleted_last():
+    """By its number, and not by its name: while it stands, those before it mean nothing."""
+    place = filled(3)
+    begun = distributed.begin(place.catalog)
+    begun.transaction.create_table(table("a.mine"), location())
+    for _ in range(10):
+        begun.save()
+    begun.abort()
+    last = distributed.find(place.store, begun.id).path
+    place.clock.advance(4 * DAY)
+    place.mark()
+    place.clock.advance(2 * DAY)
+    place.store.reset()
+    place.purge()
+    saves = [path for path in place.store.paths("delete_many") if path.startswith("dtxn/")]
+    assert len(saves) == 13
+    assert saves[-1] == last
