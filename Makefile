@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 DEVELOPMENT := $(VENV)/.installed-dev
 export PYTHON
 
-.PHONY: demo test mutants lint format histories benchmark proto docs clean
+.PHONY: demo test mutants soak lint format histories benchmark proto docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -22,6 +22,11 @@ test: lint
 # breaks one promise at a time: the tests meant for it must fail. MUTANTS="purge undo" takes those with such names
 mutants: $(DEVELOPMENT)
 	$(BIN)/python -m tests.mutants.run $(MUTANTS)
+
+# random orders of writers, readers and expires, with faults, from seed to seed; SEED=n begins at a known one
+SECONDS ?= 600
+soak: $(DEVELOPMENT)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.helpers.worlds --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check

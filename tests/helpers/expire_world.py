@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -27,6 +27,7 @@ from olympia_cli.errors import (
     PathMissing,
     Refused,
     SavedElsewhere,
+    StorageFailed,
     TransactionClosed,
     TransactionExpired,
     TransactionNotFound,
@@ -42,6 +43,7 @@ from olympia_cli.ops.expire.retention import read_policy
 from olympia_cli.ops.fsck.findings import Severity
 from olympia_cli.ops.fsck.fsck import Level, fsck
 from olympia_cli.storage.memory import MemoryStore
+from olympia_cli.storage.protocol import FileInfo
 from tests.helpers.check import Unsound, check_versions, orphans
 from tests.helpers.check import replay as replay_log
 from tests.helpers.clock import DAY, HOUR, MINUTE, FakeClock
@@ -56,6 +58,10 @@ HOT = table("a.hot")
 Files = dict[str, tuple[bytes, int]]
 
 
+LAG = 20 * MINUTE
+"""So long a listing may lag; half an hour is what files are safe for before a root names them."""
+
+
 class World(WrappedStore):
     """The store that all actors share. It remembers every file that ever was, and which roots came at the end."""
 
@@ -65,6 +71,8 @@ class World(WrappedStore):
         self.ever = dict(files)
         super().__init__(MemoryStore("world", self.files, self.clock.now_millis))
         self._created: dict[int, bytes] = {}
+        self._before: list[tuple[int, str, FileInfo | None]] = []
+        """What each change changed, and when."""
         for path, (data, _) in files.items():
             version = parse_root_path(path)
             if version is not None:
@@ -84,9 +92,38 @@ class World(WrappedStore):
     def catalog(self) -> Catalog:
         return Catalog(self, self.clock)
 
+    def list_late(self, prefix: str, temporary: bool) -> Iterator[FileInfo]:
+        """A listing without what changed a short time ago."""
+        shown = {file.path: file for file in self.list(prefix, temporary)}
+        for when, path, before in reversed(self._before):
+            if when <= self.clock.now_millis() - LAG:
+                break
+            if path.startswith(prefix) and before is not None:
+                shown[path] = before
+            else:
+                shown.pop(path, None)
+        return iter(shown.values())
+
+    def _note(self, path: str) -> None:
+        before = self.files.get(path)
+        info = None if before is None else FileInfo(path, len(before[0]), before[1])
+        self._before.append((self.clock.now_millis(), path, info))
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        self._note(path)
+        super().overwrite(path, data)
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        paths = list(paths)
+        for path in paths:
+            self._note(path)
+        super().delete_many(paths)
+
     def create(self, path: str, data: bytes) -> None:
         version = parse_root_path(path)
         last = self.last_version() if version is not None else 0
+        if path not in self.files:
+            self._note(path)
         super().create(path, data)
         self.ever[path] = self.files[path]
         if version is not None and version == last + 1:
@@ -511,7 +548,7 @@ def check_world(world: World, ended: dict[str, Ended]) -> None:
         _need(done.version < oldest or in_log.get(done.version) == done.id, f"version {done.version} is another's")
         _need(list(log.values()).count(done.id) == 1, f"{done.id} is in history more than once")
     for name, how in ended.items():
-        if isinstance(how.error, CommitConflict | TransactionExpired | VersionNotFound):
+        if isinstance(how.error, CommitConflict | StorageFailed | TransactionExpired | VersionNotFound):
             _need(not set(how.said) & set(log.values()), f"{name} was refused, and is in history all the same")
         if isinstance(how.value, Seen):
             seen = how.value

@@ -6,7 +6,10 @@ before the operation, so an actor that is left there has done all before it and 
 
 A schedule is a list of (actor, number of turns): `[("expire", 14), ("writer", 9), ("expire", 80)]`. It is what a
 failure prints, and what `replay` takes. Names and delays that the program draws at random come from generators that
-each run starts anew, so a schedule means the same each time. `("!expire", 1)` kills the actor at that point.
+each run starts anew, so a schedule means the same each time.
+
+A sign before the name is a fault at that point: `("!expire", 1)` kills the actor, `("?expire", 1)` carries its creation
+out and loses the answer, `("/expire", 1)` loses the request, and `("<expire", 1)` shows it a listing that lags.
 """
 
 from __future__ import annotations
@@ -16,12 +19,12 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from olympia_cli.errors import StoreError
+from olympia_cli.errors import OutcomeUnknown, PathTaken, StoreError
 from olympia_cli.storage.protocol import FileInfo, Store
 from tests.helpers.clock import FakeClock
 from tests.helpers.stores import WrappedStore
@@ -32,6 +35,10 @@ PAGE = 8
 """So many files a listing gives at once; a store may change between two pages."""
 
 MOST_TURNS = 20_000
+
+KILLED, NO_ANSWER, NO_REQUEST, LAGGING = FAULTS = "!", "?", "/", "<"
+_BY_METHOD = {"create": (NO_ANSWER, NO_REQUEST), "list": (LAGGING,)}
+"""What can go wrong with an operation."""
 
 
 class Killed(BaseException):
@@ -106,6 +113,7 @@ class _Actor:
         self.thread: threading.Thread | None = None
         self.alive = True
         self.killed = False
+        self.fault = ""
         self.ended = Ended()
 
 
@@ -133,8 +141,8 @@ class Scheduler:
             raise self._failure
         return {name: actor.ended for name, actor in self._actors.items()}
 
-    def point(self, name: str, method: str, path: str) -> None:
-        """An operation is about to be done: perhaps others go first."""
+    def point(self, name: str, method: str, path: str) -> str:
+        """An operation is about to be done: perhaps others go first. What goes wrong with it."""
         actor = self._actors[name]
         if actor.killed:
             raise Killed
@@ -144,6 +152,8 @@ class Scheduler:
         if actor.killed:
             raise Killed
         self.operations.append(waiting)
+        fault, actor.fault = actor.fault, ""
+        return fault
 
     def _hand_over(self, waiting: Operation | None) -> bool:
         """Let whoever is chosen go on. Whether that is the one that asks."""
@@ -158,11 +168,11 @@ class Scheduler:
         except Exception as error:
             # end them all, one by one
             self._failure = self._failure or error
-            chosen = "!" + (alive[0] if waiting is None else waiting.actor)
+            chosen = KILLED + (alive[0] if waiting is None else waiting.actor)
         self.choices.append(Choice(chosen, alive, waiting))
-        actor = self._actors[chosen.removeprefix("!")]
-        if chosen.startswith("!"):
-            actor.killed = True
+        actor = self._actors[without_fault(chosen)]
+        actor.fault = chosen.removesuffix(actor.name)
+        actor.killed = actor.killed or actor.fault == KILLED
         if waiting is not None and actor.name == waiting.actor:
             return True
         if actor.thread is None:
@@ -183,6 +193,10 @@ class Scheduler:
         ended.ended_at = self._clock.now_millis()
         actor.alive = False
         self._hand_over(None)
+
+
+def without_fault(chosen: str) -> str:
+    return chosen[1:] if chosen.startswith(FAULTS) else chosen
 
 
 @contextmanager
@@ -206,9 +220,10 @@ def repeatable(seed: str) -> Iterator[None]:
 
 
 class _ScheduledStore(WrappedStore):
-    """Asks before each operation. Batches are taken apart, and listings come in pages."""
+    """Asks before each operation, and learns what goes wrong with it. Batches are taken apart, and listings come in
+    pages."""
 
-    def __init__(self, store: Store, point: Callable[[str, str], None]) -> None:
+    def __init__(self, store: Store, point: Callable[[str, str], str]) -> None:
         super().__init__(store)
         self._point = point
 
@@ -226,8 +241,13 @@ class _ScheduledStore(WrappedStore):
         return self.inner.read_range(path, start, length)
 
     def create(self, path: str, data: bytes) -> None:
-        self._point("create", path)
-        self.inner.create(path, data)
+        fault = self._point("create", path)
+        if not fault:
+            return self.inner.create(path, data)
+        if fault == NO_ANSWER:
+            with suppress(PathTaken):  # that answer is lost as well
+                self.inner.create(path, data)
+        raise OutcomeUnknown(f"no answer for {path}")
 
     def create_many(self, files: Mapping[str, bytes]) -> None:
         for path, data in files.items():
@@ -252,8 +272,9 @@ class _ScheduledStore(WrappedStore):
     def list(self, prefix: str = "", temporary: bool = False) -> Iterator[FileInfo]:
         after = ""
         while True:
-            self._point("list", prefix)
-            found = sorted(self.inner.list(prefix, temporary), key=lambda file: file.path)
+            late = self._point("list", prefix) == LAGGING
+            shown = self.inner.list_late(prefix, temporary) if late else self.inner.list(prefix, temporary)
+            found = sorted(shown, key=lambda file: file.path)
             page = [file for file in found if file.path > after][:PAGE]
             yield from page
             if len(page) < PAGE:
@@ -299,7 +320,7 @@ def follow(choices: Sequence[str]) -> Choose:
 
     def choose(at: int, alive: tuple[str, ...], waiting: Operation | None) -> str:
         if at < len(choices):
-            if choices[at].removeprefix("!") not in alive:
+            if without_fault(choices[at]) not in alive:
                 raise AssertionError(f"{choices[at]} cannot go on at turn {at}: this schedule is of another scenario")
             return choices[at]
         return alive[0] if waiting is None else waiting.actor
@@ -322,13 +343,15 @@ def explore(
     *,
     points: Callable[[Operation], bool] = everywhere,
     mortal: Iterable[str] = (),
+    unlucky: Iterable[str] = (),
 ) -> Iterator[Run]:
-    """Every schedule in which at most `bound` times an actor that could go on is left for another, or killed.
+    """Every schedule in which at most `bound` times an actor that could go on is left for another, or killed, or
+    something goes wrong with what it does.
 
     Who comes next when one has ended is free. Actors are left only at operations that `points` allows; those that
-    are `mortal` may be killed there.
+    are `mortal` may be killed there, and those that are `unlucky` meet with what else can go wrong.
     """
-    mortals = frozenset(mortal)
+    mortals, unfortunates = frozenset(mortal), frozenset(unlucky)
     # by what they cost: the simplest schedule that shows a mistake is found first
     waiting: list[deque[tuple[list[str], int, str]]] = [deque() for _ in range(bound + 1)]
     prefix: list[str] = []
@@ -343,9 +366,11 @@ def explore(
             cost = spent + (operation is not None)
             if cost > bound or (operation is not None and not points(operation)):
                 continue
-            others = [name for name in choice.alive if name != choice.chosen]
+            others = [name for name in choice.alive if name != without_fault(choice.chosen)]
             if operation is not None and operation.actor in mortals:
-                others.append("!" + operation.actor)
+                others.append(KILLED + operation.actor)
+            if operation is not None and operation.actor in unfortunates:
+                others += [fault + operation.actor for fault in _BY_METHOD.get(operation.method, ())]
             waiting[cost].extend((taken, at, other) for other in others)
         spent = next((cost for cost, queue in enumerate(waiting) if queue), bound + 1)
         if spent > bound:
@@ -354,12 +379,14 @@ def explore(
         prefix = [*taken[:at], other]
 
 
-def wander(play: Play, count: int, seed: int, mortal: Iterable[str] = ()) -> Iterator[Run]:
-    """So many schedules drawn at random, always the same ones for a seed. How often actors change is drawn too."""
-    mortals = frozenset(mortal)
+def wander(play: Play, count: int, seed: int, mortal: Iterable[str] = (), unlucky: Iterable[str] = ()) -> Iterator[Run]:
+    """So many schedules drawn at random, always the same ones for a seed. How often actors change is drawn too, and how
+    often something goes wrong for those that are `unlucky`."""
+    mortals, unfortunates = frozenset(mortal), frozenset(unlucky)
     for number in range(count):
         drawn = random.Random(f"{seed}/{number}")
         restless = drawn.choice((0.02, 0.05, 0.1, 0.3))
+        misfortune = drawn.choice((0.0, 0.03, 0.2)) if unfortunates else 0.0
 
         def choose(
             at: int,
@@ -367,11 +394,16 @@ def wander(play: Play, count: int, seed: int, mortal: Iterable[str] = ()) -> Ite
             waiting: Operation | None,
             drawn: random.Random = drawn,
             restless: float = restless,
+            misfortune: float = misfortune,
         ) -> str:
+            if waiting is not None and waiting.actor in unfortunates and drawn.random() < misfortune:
+                faults = _BY_METHOD.get(waiting.method)
+                if faults:
+                    return drawn.choice(faults) + waiting.actor
             if waiting is not None and drawn.random() >= restless:
                 return waiting.actor
             if waiting is not None and waiting.actor in mortals and drawn.random() < 0.02:
-                return "!" + waiting.actor
+                return KILLED + waiting.actor
             return drawn.choice(alive)
 
         yield play(choose)

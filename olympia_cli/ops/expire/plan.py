@@ -5,7 +5,7 @@ here but a probe of the store's clock.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from olympia_cli.catalog.catalog import Catalog
@@ -242,13 +242,20 @@ class Planner:
         """The marks that have rested long enough, from the first on."""
         rested: list[QuarantineMark] = []
         for mark in self.marks:
-            # itself gone with an older purge when it has no root any more
-            old = self._has_age(self._written.get(mark.version, 0), self.floors.quarantine_millis)
+            old = self._has_age(self._written_at(mark.version), self.floors.quarantine_millis)
             # an export may have been recorded since the mark was planned
             if not old or mark.oldest > self._holders.exports_from:
                 break
             rested.append(mark)
         return rested
+
+    def _written_at(self, version: int) -> int:
+        """When a root was written; 0 when it is gone itself with an older purge."""
+        if version not in self._written:
+            # or a listing lags, and the root is too young to be in it
+            with suppress(PathMissing):
+                return self.store.stat(root_path(version)).modified_at_millis
+        return self._written.get(version, 0)
 
     @property
     def leaving(self) -> PurgePlan:

@@ -21,6 +21,7 @@ from olympia_cli.ops.expire.values import Kept
 
 MAX_AGE, MIN_VERSIONS = "olympia.retention.max-version-age", "olympia.retention.min-versions"
 DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS = "7d", 3
+MAX_MILLIS = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,9 @@ class Versions:
         yield from (self._past(waiting, head.created_at_millis, ttl, head.version) for waiting, ttl in held)
 
     def _past(self, version: int, superseded_at: int, ttl: int, successor: int) -> Past:
-        return Past(version, superseded_at, ttl, self._written.get(successor, 0))
+        # what can be read and is not listed is younger than the listing, which may lag
+        unlisted = MAX_MILLIS if self._written else 0
+        return Past(version, superseded_at, ttl, self._written.get(successor, unlisted))
 
 
 def _whole(version: int, path: str, data: bytes | StoreError) -> tuple[int, str, bytes]:

@@ -239,6 +239,35 @@ def test_a_mark_rests_by_the_clock_of_the_store():
     assert Planner(ahead, FLOORS).purge().is_empty
 
 
+class Unlisted(WrappedStore):
+    """Its listings do not show a file yet."""
+
+    def __init__(self, store, path: str) -> None:
+        super().__init__(store)
+        self._path = path
+
+    def list(self, prefix="", temporary=False):
+        return (file for file in self.inner.list(prefix, temporary) if file.path != self._path)
+
+
+def test_a_mark_that_a_listing_does_not_show_yet_has_not_rested():
+    place = filled(12)
+    version = place.mark().version
+    assert Planner(Catalog(Unlisted(place.store, root_path(version)), place.clock), FLOORS).purge().is_empty
+
+
+def test_a_root_that_a_listing_does_not_show_yet_does_not_make_the_one_before_it_older():
+    """Its own time is from before its writer slept."""
+    settings = {"olympia.retention.max-version-age": "1h", "olympia.retention.min-versions": "1"}
+    place = Place(txn_ttl_millis=6 * HOUR, properties=settings)
+    place.namespace()
+    root = replace(place.head.root, previous_root=place.head.file.path)
+    place.clock.advance(7 * HOUR)
+    place.store.create(root_path(2), encode_root(root, []))
+    lagging = Catalog(Unlisted(place.store, root_path(2)), place.clock)
+    assert Planner(lagging, FLOORS).expire(place.policy()).mark.oldest == 1
+
+
 # What others leave
 
 
