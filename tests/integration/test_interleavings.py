@@ -660,9 +660,9 @@ def test_writing_oldest_after_the_deletes_shows_a_leftover_as_the_latest(monkeyp
     _check_all(explore(scene().play, 2, points=points))
     write, delete = expire._write_oldest, expire._delete
 
-    def naive(store, *args):
-        delete(store, *args)
-        write(Catalog(store))
+    def naive(catalog, *args):
+        delete(catalog, *args)
+        write(catalog)
 
     def skip(catalog):
         """Only a purge writes it late."""
