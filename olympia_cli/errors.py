@@ -318,6 +318,14 @@ class Damaged(OlympiaError):
         self.reason = reason
 
 
+class FileTooLarge(Damaged):
+    """A file is larger than any of its kind; it is not read."""
+
+    def __init__(self, path: str, size: int | None, limit: int) -> None:
+        shown = "even more" if size is None else f"{size:,} bytes"
+        super().__init__("F205", path, f"no file of its kind has more than {limit:,} bytes, and it has {shown}")
+
+
 class PathOutside(OlympiaError):
     """A path, or the link that it names, leads outside the catalog; it is never followed."""
 
@@ -332,4 +340,4 @@ class Unsupported(OlympiaError):
     default_hint = "use a newer olympia"
 
 
-StoreError = PathMissing | PathTaken | StorageFailed | StorageDenied | OutcomeUnknown | PathOutside
+StoreError = PathMissing | PathTaken | StorageFailed | StorageDenied | OutcomeUnknown | PathOutside | FileTooLarge

@@ -30,6 +30,7 @@ from olympia_cli.format.paths import (
     new_definition_path,
     new_node_path,
     root_path,
+    size_limit,
 )
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, IsolationLevel
@@ -169,7 +170,7 @@ def who() -> str:
 
 def _store_at(location: StoreOrUri, options: Mapping[str, object] | None) -> Store:
     if isinstance(location, str | os.PathLike):
-        return open_store(os.fspath(location), options)
+        return open_store(os.fspath(location), options, size_limit=size_limit)
     if options:
         raise InvalidOption(f"a store that is open takes no options: {', '.join(sorted(options))}")
     return location

@@ -68,6 +68,8 @@ class Snapshot:
 
     def __init__(self, store: Store, file: RootFile, near: Snapshot | None = None) -> None:
         """`near` is another version of the same catalog, whose nodes and definitions need not be read again."""
+        if file.damage is not None:
+            raise file.damage
         self.store = store
         self.file = file
         self.root = decode_root(file.data, file.path, file.java)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from olympia_cli.errors import CatalogNotFound, PathMissing, StoreError, VersionNotFound
+from olympia_cli.errors import CatalogNotFound, FileTooLarge, PathMissing, StoreError, VersionNotFound
 from olympia_cli.format.paths import (
     JAVA_WIDTH,
     LATEST,
@@ -44,6 +44,8 @@ class RootFile:
     """What the hints said when this root was found as the latest; None of a root that was found otherwise."""
     beside: Mapping[str, bytes | StoreError] = field(default_factory=dict, compare=False)
     """Other files that were read in the same round trip."""
+    damage: FileTooLarge | None = None
+    """Why nobody reads it: the latest version is known by its name, and hides none before it."""
 
     @property
     def hint(self) -> int | None:
@@ -70,7 +72,7 @@ def read_hints(store: Store) -> Hints:
     """Both hints, in one round trip."""
     found: list[int | None] = []
     for _, data in store.read_many([LATEST, OLDEST]):
-        if isinstance(data, PathMissing):
+        if isinstance(data, PathMissing | FileTooLarge):
             found.append(None)
         elif isinstance(data, Exception):
             raise data
@@ -167,7 +169,7 @@ def _climb(
             if isinstance(here, PathMissing):
                 return None
             guess = here
-        elif isinstance(after, Exception):
+        elif isinstance(after, Exception) and not isinstance(after, FileTooLarge):
             raise after
         else:
             version = last_version(store, start + 1, width)
@@ -178,6 +180,8 @@ def _climb(
     data = found.pop(path)
     if isinstance(data, PathMissing):
         return None
+    if isinstance(data, FileTooLarge):
+        return RootFile(version, width, b"", damage=data)
     if isinstance(data, Exception):
         raise data
     return RootFile(version, width, data, beside=found)

@@ -127,9 +127,10 @@ class Session:
 
     @cached_property
     def store(self) -> Store:
+        from olympia_cli.format.paths import size_limit
         from olympia_cli.storage.open import open_store
 
-        return open_store(_expanded(self.location.uri), self.location.options or None)
+        return open_store(_expanded(self.location.uri), self.location.options or None, size_limit=size_limit)
 
     @cached_property
     def catalog(self) -> Catalog:

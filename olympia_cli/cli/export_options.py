@@ -33,12 +33,13 @@ DestProfile = Annotated[
 def open_dest(session: Session, uri: str, profile: str | None) -> Store:
     """The store of an export."""
     from olympia_cli.errors import InvalidLocation
+    from olympia_cli.format.paths import size_limit
     from olympia_cli.storage.open import open_store
 
     if not uri.strip():
         # an unset variable in a script must not lead anywhere
         raise InvalidLocation("--dest is empty", hint="give it a value")
-    return open_store(uri, session.options_for(uri, profile))
+    return open_store(uri, session.options_for(uri, profile), size_limit=size_limit)
 
 
 @contextmanager

@@ -105,11 +105,12 @@ def salvage(session: Session, destination: str, *, dry_run: bool, message: str) 
     from olympia_cli.catalog.catalog import who
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.catalog.commit import Author
+    from olympia_cli.format.paths import size_limit
     from olympia_cli.ops.repair.salvage import salvage as do_salvage
     from olympia_cli.storage.open import open_store
 
     uri = os.path.expanduser(destination) if destination.startswith("~") else destination
-    dest = open_store(uri, session.options_for(uri))
+    dest = open_store(uri, session.options_for(uri), size_limit=size_limit)
     author = Author(by=who(), message=message)
     with session.progress() as progress:
         report = do_salvage(session.store, dest, SystemClock(), author, progress, dry_run=dry_run)

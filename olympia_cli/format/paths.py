@@ -135,3 +135,16 @@ def parse_transaction_path(path: str) -> tuple[str, int | None] | None:
     if not found:
         return None
     return found[1], None if found[2] is None else int(found[2])
+
+
+_LIMITS = {FileKind.HINT: 2**10, FileKind.DEFINITION: 2**26, FileKind.TRANSACTION: 2**20, FileKind.OPERATION: 2**20}
+MAX_FILE_BYTES = 2**28
+"""More than a node or a root has: of the largest, most are actions."""
+_MAX_MANIFEST_BYTES = 2**29
+
+
+def size_limit(path: str) -> int:
+    """How many bytes a file may have, by its name alone; a larger one is damaged, and not read."""
+    if path.startswith("ops/expire/"):
+        return _MAX_MANIFEST_BYTES
+    return _LIMITS.get(file_kind(path), MAX_FILE_BYTES)

@@ -11,7 +11,7 @@ from olympia_cli.catalog.references import oldest_version, open_snapshot
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile, read_hints
 from olympia_cli.errors import Damaged, OlympiaError, PathMissing, VersionNotFound
-from olympia_cli.format.paths import check_pointer
+from olympia_cli.format.paths import check_pointer, size_limit
 from olympia_cli.names import AtExport, Latest, Reference
 from olympia_cli.spark.options import ReadOptions
 from olympia_cli.storage.open import open_store
@@ -31,7 +31,7 @@ class Pin:
 @lru_cache(maxsize=8)
 def store_at(catalog: str, storage: tuple[tuple[str, str], ...]) -> Store:
     """A catalog's store. A worker process has one task after the other, and keeps its connections between them."""
-    return open_store(catalog, dict(storage) or None)
+    return open_store(catalog, dict(storage) or None, size_limit=size_limit)
 
 
 def store_of(options: ReadOptions) -> Store:

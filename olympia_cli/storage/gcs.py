@@ -35,7 +35,8 @@ from olympia_cli.errors import (
     StorageFull,
 )
 from olympia_cli.storage.connections import shown, silence, unreachable, why
-from olympia_cli.storage.objects import Entry, ObjectStore, run_within, size_seconds
+from olympia_cli.storage.objects import Entry, ObjectStore, read_within, run_within, size_seconds
+from olympia_cli.storage.protocol import LARGEST
 from olympia_cli.storage.settle import TIME_ALLOWED, Failure, Fate
 
 _PAGE = 1000
@@ -95,13 +96,13 @@ class _GcsBucket:
     def uri(self) -> str:
         return f"gs://{self._name}"
 
-    def get(self, key: str, seconds: float) -> bytes:
-        return self._run(lambda fs: self._get(fs, key, seconds), key)
+    def get(self, key: str, limit: int, seconds: float) -> bytes:
+        return self._run(lambda fs: self._get(fs, key, limit, seconds), key)
 
     def get_range(self, key: str, start: int, length: int, seconds: float) -> bytes:
         wanted = {"Range": f"bytes={start}-{start + length - 1}"}
         try:
-            found = self._run(lambda fs: self._get(fs, key, seconds, wanted), key)
+            found = self._run(lambda fs: self._get(fs, key, max(length, LARGEST), seconds, wanted), key)
         except Failure as failure:
             if isinstance(failure.__cause__, _Answer) and failure.__cause__.status == 416:
                 return b""  # the file ends before the range begins
@@ -163,9 +164,13 @@ class _GcsBucket:
     def _object(self, key: str) -> str:
         return f"storage/v1/b/{_quoted(self._name)}/o/{_quoted(key)}"
 
-    async def _get(self, fs: Any, key: str, seconds: float, headers: Mapping[str, str] | None = None) -> bytes:
+    async def _get(
+        self, fs: Any, key: str, limit: int, seconds: float, headers: Mapping[str, str] | None = None
+    ) -> bytes:
         # aiohttp raises when fewer bytes come than the header promises
-        found, data = await _ask(fs, "GET", self._object(key), seconds, {"alt": "media"}, headers or {})
+        found, data = await _ask(
+            fs, "GET", self._object(key), seconds, {"alt": "media"}, headers or {}, key=key, limit=limit
+        )
         stored = found.get("X-Goog-Stored-Content-Length")
         if headers and "Content-Range" not in found:
             raise aiohttp.ClientPayloadError("the server sent the whole file where a range was asked for")
@@ -190,6 +195,8 @@ class _GcsBucket:
         try:
             fs = self._client()
             return run_within(fs.loop, run(), None)
+        except Failure:
+            raise
         except Exception as error:
             # what fails before the client is ready may show a token in its text
             raise self._explain(error, key, ready) from (error if ready else None)
@@ -248,11 +255,13 @@ async def _ask(
     params: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
     data: bytes | None = None,
+    key: str = "",
+    limit: int = LARGEST,
 ) -> tuple[Mapping[str, str], bytes]:
     """One request with gcsfs's session and credentials, within the seconds: the answer's headers and body."""
     url = URL(f"{fs._location}/{path}", encoded=True)
     async with (
-        asyncio.timeout(seconds) as limit,
+        asyncio.timeout(seconds) as timeout,
         fs.session.request(
             method,
             url,
@@ -262,8 +271,8 @@ async def _ask(
             timeout=fs.requests_timeout,
         ) as reply,
     ):
-        limit.reschedule((limit.when() or 0.0) + size_seconds(reply.content_length or 0))
-        body = bytes(await reply.read())
+        timeout.reschedule((timeout.when() or 0.0) + size_seconds(reply.content_length or 0))
+        body = await read_within(reply.content_length, reply.content.read, key, limit)
         if reply.status >= 300:
             raise _Answer(reply.status, body)
         return reply.headers, body

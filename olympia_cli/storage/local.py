@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from olympia_cli.errors import (
     ExclusiveCreateUnsupported,
+    FileTooLarge,
     OutcomeUnknown,
     PathMissing,
     PathOutside,
@@ -322,6 +323,8 @@ class LocalStore(LocalReader):
                 return True
         except PathMissing:
             return False
+        except FileTooLarge:
+            pass  # nobody who reads within the limits writes such a file
         except StorageFailed as error:
             raise OutcomeUnknown(f"cannot tell whose content stands: {error.message}") from error
         raise PathTaken(f"{write.path} in {self.uri} is taken")

@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterable, Iterator
 
 from olympia_cli.errors import (
+    FileTooLarge,
     OlympiaError,
     OutcomeUnknown,
     PathMissing,
@@ -20,7 +21,7 @@ from olympia_cli.errors import (
     StorageFull,
     StoreError,
 )
-from olympia_cli.storage.protocol import TEMPORARY_PREFIX, FileInfo, check_path
+from olympia_cli.storage.protocol import TEMPORARY_PREFIX, FileInfo, SizeLimit, check_path, largest
 
 # O_NONBLOCK: opening a FIFO that somebody put in place of a file must not wait for its other end
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -35,6 +36,7 @@ class LocalReader:
     """Files below a folder, to be looked at."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.size_limit: SizeLimit = largest
         self._uri = os.path.abspath(os.fspath(root))
         self._root = os.path.realpath(self._uri)
         self._base = self._root.rstrip("/") + "/"
@@ -46,15 +48,21 @@ class LocalReader:
 
     def read(self, path: str) -> bytes:
         file, size = self._open(path)
+        limit = self.size_limit(path)
         try:
+            if size > limit:
+                raise FileTooLarge(path, size, limit)
             # one byte more than there should be, so that a whole file takes one call
             data = os.read(file, size + 1)
             if len(data) == size:
                 return data
-            parts = [data]
+            parts, total = [data], len(data)
             while data:
                 data = os.read(file, 1 << 20)
                 parts.append(data)
+                total += len(data)
+                if total > limit:  # it grows while it is read
+                    raise FileTooLarge(path, None, limit)
             return b"".join(parts)
         except OSError as error:
             raise self._failed("read", path, error) from error
@@ -67,7 +75,7 @@ class LocalReader:
             found: bytes | StoreError
             try:
                 found = self.read(path)
-            except (PathMissing, PathOutside, StorageFailed, StorageDenied) as error:
+            except (PathMissing, PathOutside, FileTooLarge, StorageFailed, StorageDenied) as error:
                 found = error
             yield path, found
 

@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from olympia_cli.errors import PathMissing, PathOutside, PathTaken, StoreError
-from olympia_cli.storage.protocol import FileInfo, check_path, is_temporary
+from olympia_cli.errors import FileTooLarge, PathMissing, PathOutside, PathTaken, StoreError
+from olympia_cli.storage.protocol import FileInfo, SizeLimit, check_path, is_temporary, largest
 
 
 class MemoryStore:
@@ -19,6 +19,7 @@ class MemoryStore:
         files: dict[str, tuple[bytes, int]] | None = None,
         now_millis: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
+        self.size_limit: SizeLimit = largest
         self._name = name
         self._now = now_millis
         self._files: dict[str, tuple[bytes, int]] = {} if files is None else files
@@ -29,20 +30,20 @@ class MemoryStore:
         return f"memory://{self._name}"
 
     def read(self, path: str) -> bytes:
-        found = self._files.get(check_path(path))
-        if found is None:
-            raise PathMissing(f"no file {path} in {self.uri}")
-        return found[0]
+        data = self._found(path)[0]
+        if len(data) > (limit := self.size_limit(path)):
+            raise FileTooLarge(path, len(data), limit)
+        return data
 
     def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
         for path in paths:
             try:
                 yield path, self.read(path)
-            except (PathMissing, PathOutside) as error:
+            except (PathMissing, PathOutside, FileTooLarge) as error:
                 yield path, error
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        return self.read(path)[start : start + length]
+        return self._found(path)[0][start : start + length]
 
     def create(self, path: str, data: bytes) -> None:
         entry = (bytes(data), self._now())
@@ -67,10 +68,8 @@ class MemoryStore:
         return check_path(path) in self._files
 
     def stat(self, path: str) -> FileInfo:
-        found = self._files.get(check_path(path))
-        if found is None:
-            raise PathMissing(f"no file {path} in {self.uri}")
-        return FileInfo(path, len(found[0]), found[1])
+        data, modified_at_millis = self._found(path)
+        return FileInfo(path, len(data), modified_at_millis)
 
     def list(self, prefix: str = "", temporary: bool = False) -> Iterator[FileInfo]:
         with self._lock:
@@ -86,6 +85,12 @@ class MemoryStore:
 
     def close(self) -> None:
         pass
+
+    def _found(self, path: str) -> tuple[bytes, int]:
+        found = self._files.get(check_path(path))
+        if found is None:
+            raise PathMissing(f"no file {path} in {self.uri}")
+        return found
 
 
 _shared: dict[str, MemoryStore] = {}

@@ -15,7 +15,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +23,7 @@ from itertools import count, islice
 from typing import Any, Protocol, TypeVar
 
 from olympia_cli.errors import (
+    FileTooLarge,
     OutcomeUnknown,
     PathMissing,
     PathOutside,
@@ -31,7 +32,7 @@ from olympia_cli.errors import (
     StorageFailed,
     StoreError,
 )
-from olympia_cli.storage.protocol import FileInfo, check_path, is_temporary
+from olympia_cli.storage.protocol import LARGEST, FileInfo, SizeLimit, check_path, is_temporary, largest
 from olympia_cli.storage.settle import MOMENT, TIME_ALLOWED, Failure, Fate, pause, reason, settle_create
 
 CONNECTIONS = 64
@@ -40,6 +41,7 @@ _WORKERS = 32
 _SLOW_BYTES = 1024 * 1024
 # from the moment that it is given: nobody waits longer for what may be lost
 _HINT_SECONDS = 2.0
+_PIECE = 1 << 20
 
 T = TypeVar("T")
 
@@ -65,8 +67,9 @@ class Bucket(Protocol):
         """How many keys `delete` takes."""
         ...
 
-    def get(self, key: str, seconds: float) -> bytes:
-        """The seconds are for an empty file; a large one gets `size_seconds` more."""
+    def get(self, key: str, limit: int, seconds: float) -> bytes:
+        """The seconds are for an empty file; a large one gets `size_seconds` more. One of more bytes than the limit is
+        refused as FileTooLarge."""
         ...
 
     def get_range(self, key: str, start: int, length: int, seconds: float) -> bytes: ...
@@ -90,6 +93,7 @@ class ObjectStore:
     """A Store over a bucket and a prefix in it."""
 
     def __init__(self, bucket: Bucket, prefix: str, *, time_allowed: float = TIME_ALLOWED) -> None:
+        self.size_limit: SizeLimit = largest
         self._bucket = bucket
         self._root = f"{prefix}/" if prefix else ""
         self._time_allowed = time_allowed
@@ -103,8 +107,7 @@ class ObjectStore:
         return f"{self._bucket.uri}/{self._root}".rstrip("/")
 
     def read(self, path: str) -> bytes:
-        key = self._key(path)
-        return self._again(partial(self._bucket.get, key))
+        return self._again(partial(self._bucket.get, self._key(path), self.size_limit(path)))
 
     def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
         rest = iter(paths)
@@ -135,7 +138,7 @@ class ObjectStore:
         content = bytes(data)
         settle_create(
             lambda seconds: self._bucket.put(key, content, exclusive=True, seconds=seconds),
-            lambda seconds: self._bucket.get(key, seconds),
+            lambda seconds: self._bucket.get(key, max(LARGEST, len(content)), seconds),
             content,
             f"{self._bucket.uri}/{key}",
             time_allowed=self._time_for(content),
@@ -238,7 +241,15 @@ class ObjectStore:
     def _read_or_error(self, path: str) -> bytes | StoreError:
         try:
             return self.read(path)
-        except (PathMissing, PathTaken, StorageFailed, StorageDenied, OutcomeUnknown, PathOutside) as error:
+        except (
+            PathMissing,
+            PathTaken,
+            StorageFailed,
+            StorageDenied,
+            OutcomeUnknown,
+            PathOutside,
+            FileTooLarge,
+        ) as error:
             return error
 
     def _delete(self, keys: Sequence[str]) -> None:
@@ -301,6 +312,23 @@ def run_within(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], se
     except BaseException:
         future.cancel()
         raise
+
+
+async def read_within(length: int | None, read: Callable[[int], Awaitable[bytes]], where: str, limit: int) -> bytes:
+    """A body of the length that its header says, if it says one, read in pieces: no more than the limit, and a bit."""
+    if length is not None and length > limit:
+        raise too_large(where, length, limit)
+    out = bytearray()
+    while piece := await read(_PIECE):
+        out += piece
+        # without a header, or unpacked on the way, only this tells how large it is
+        if len(out) > limit:
+            raise too_large(where, None, limit)
+    return bytes(out)
+
+
+def too_large(where: str, size: int | None, limit: int) -> Failure:
+    return Failure(Fate.REFUSED, FileTooLarge(where, size, limit))
 
 
 def _names_a_file(path: str, temporary: bool) -> bool:

@@ -6,12 +6,18 @@ import math
 import os
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from olympia_cli.errors import InvalidLocation, InvalidOption, PathOutside
 from olympia_cli.names import parse_duration
-from olympia_cli.storage.protocol import Store, check_path
+from olympia_cli.storage.protocol import SizeLimit, Store, check_path, largest
 from olympia_cli.storage.settle import TIME_ALLOWED
+
+if TYPE_CHECKING:
+    from olympia_cli.storage.local import LocalStore
+    from olympia_cli.storage.memory import MemoryStore
+    from olympia_cli.storage.objects import ObjectStore
 
 SCHEMES = ("file", "s3", "gs", "memory")
 BUCKET_SCHEMES = ("s3", "gs")
@@ -20,12 +26,19 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def open_store(uri: str, options: Mapping[str, object] | None = None) -> Store:
+def open_store(uri: str, options: Mapping[str, object] | None = None, *, size_limit: SizeLimit = largest) -> Store:
     """The store at the location: a plain path, or a URI of one of SCHEMES. Nothing is read or written.
 
     `options` are the backend's own (endpoint_url, region, anon, …), and two of ours for buckets: `timeout` is how long
     an operation is tried, and `bucket` names those that the other options are for, with commas between them.
+    `size_limit` says how large a file may be that is read whole.
     """
+    store = _opened(uri, options)
+    store.size_limit = size_limit
+    return store
+
+
+def _opened(uri: str, options: Mapping[str, object] | None) -> LocalStore | MemoryStore | ObjectStore:
     if not uri.strip() or "\0" in uri:
         raise InvalidLocation("the catalog's location is empty or garbled", hint=f"use {_SUPPORTED}")
     scheme, rest = _split(uri)

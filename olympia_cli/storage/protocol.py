@@ -15,19 +15,32 @@ What every backend guarantees:
 - **Durability.** When `create`, `create_many` or `overwrite` returns, the content survives a crash of the machine.
 - **Read your writes, and others'.** Reads, `exists` and listings go to the store every time; nothing is served from
   a cache.
+- **Bounded reads.** A whole file that is larger than the store's `size_limit` allows for its path raises FileTooLarge,
+  before it is read where the store says how large it is, and as soon as too much came where it does not.
 - **Errors are ours.** PathMissing, PathTaken, StorageDenied, StorageFailed (StorageFull), OutcomeUnknown,
-  PathOutside. Nothing of an SDK escapes.
+  PathOutside, FileTooLarge. Nothing of an SDK escapes.
 
 Stores are safe to use from several threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from olympia_cli.errors import PathOutside, StoreError
+
+LARGEST = 2**28
+"""So many bytes are read at once where nobody says that a file may be larger, or must be smaller."""
+
+SizeLimit = Callable[[str], int]
+"""How many bytes the file at a path may have."""
+
+
+def largest(path: str) -> int:
+    """The limit of a store that knows nothing of what its files are."""
+    return LARGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +61,7 @@ class Store(Protocol):
         ...
 
     def read(self, path: str) -> bytes:
-        """The whole file; PathMissing if there is none."""
+        """The whole file; PathMissing if there is none, FileTooLarge if it is no file to read whole."""
         ...
 
     def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:

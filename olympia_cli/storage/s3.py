@@ -16,7 +16,8 @@ import s3fs
 from aiobotocore.httpsession import AIOHTTPSession  # type: ignore[import-untyped]
 
 from olympia_cli.errors import ExclusiveCreateUnsupported
-from olympia_cli.storage.objects import CONNECTIONS, Entry, ObjectStore, run_within, size_seconds
+from olympia_cli.storage.objects import CONNECTIONS, Entry, ObjectStore, read_within, run_within, size_seconds
+from olympia_cli.storage.protocol import LARGEST
 from olympia_cli.storage.s3_failures import cause, explain, explain_listed, status
 from olympia_cli.storage.settle import TIME_ALLOWED, Failure, Fate
 
@@ -70,13 +71,13 @@ class _S3Bucket:
     def uri(self) -> str:
         return f"s3://{self._name}"
 
-    def get(self, key: str, seconds: float) -> bytes:
-        return self._run(lambda fs: self._get(fs, key, seconds), key)
+    def get(self, key: str, limit: int, seconds: float) -> bytes:
+        return self._run(lambda fs: self._get(fs, key, limit, seconds), key)
 
     def get_range(self, key: str, start: int, length: int, seconds: float) -> bytes:
         wanted = f"bytes={start}-{start + length - 1}"
         try:
-            found = self._run(lambda fs: self._get(fs, key, seconds, Range=wanted), key)
+            found = self._run(lambda fs: self._get(fs, key, max(length, LARGEST), seconds, Range=wanted), key)
         except Failure as failure:
             if status(failure.__cause__) == 416:
                 return b""  # the file ends before the range begins
@@ -121,13 +122,13 @@ class _S3Bucket:
         if fs is not None and fs._s3 is not None:
             run_within(fs.loop, fs._s3.close(), 5.0)
 
-    async def _get(self, fs: Any, key: str, seconds: float, **more: str) -> bytes:
-        async with asyncio.timeout(seconds) as limit:
+    async def _get(self, fs: Any, key: str, limit: int, seconds: float, **more: str) -> bytes:
+        async with asyncio.timeout(seconds) as timeout:
             reply = await fs._call_s3("get_object", Bucket=self._name, Key=key, **more)
             expected = reply.get("ContentLength")
-            limit.reschedule((limit.when() or 0.0) + size_seconds(expected or 0))
+            timeout.reschedule((timeout.when() or 0.0) + size_seconds(expected or 0))
             async with reply["Body"] as body:
-                data = bytes(await body.read())
+                data = await read_within(expected, body.read, key, limit)
         if expected is not None and len(data) != expected:
             raise aiohttp.ClientPayloadError(f"{len(data)} of {expected} bytes came")
         if more and "ContentRange" not in reply:
@@ -171,6 +172,8 @@ class _S3Bucket:
         try:
             fs = self._client()
             return run_within(fs.loop, run(), None)
+        except Failure:
+            raise
         except Exception as error:
             raise explain(error, self._name, key, self._endpoint(), ready) from cause(error)
 

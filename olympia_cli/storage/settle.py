@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from enum import Enum
 
-from olympia_cli.errors import OlympiaError, OutcomeUnknown, PathTaken, StorageFailed
+from olympia_cli.errors import FileTooLarge, OlympiaError, OutcomeUnknown, PathTaken, StorageFailed
 
 TIME_ALLOWED = 30.0
 # too little to send or read anything in
@@ -117,6 +117,8 @@ def _mine_stands(
         except Failure as now:
             if now.fate is Fate.MISSING:
                 return False
+            if isinstance(now.error, FileTooLarge):
+                raise PathTaken(f"{where} is taken") from failure.__cause__
             unreadable = reason(unreadable, now)
             if now.fate is Fate.REFUSED:
                 break

@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 
 import pytest
 
-from olympia_cli.errors import OlympiaError, PathMissing, PathOutside, PathTaken
+from olympia_cli.errors import FileTooLarge, OlympiaError, PathMissing, PathOutside, PathTaken
 from olympia_cli.storage.protocol import FileInfo
 
 ILLEGAL = ["", "/", "/a", "a/", "a//b", ".", "..", "./a", "../x", "a/.", "a/..", "a/../b", "a\\b", "a\0b"]
@@ -120,6 +120,37 @@ class TestReading:
         for length in (0, 5):
             with pytest.raises(PathMissing):
                 store.read_range("a", 0, length)
+
+
+class TestReadingLargeFiles:
+    """A file that is larger than its path allows is not read."""
+
+    @pytest.fixture
+    def small(self, store):
+        store.create_many({"small": b"12345678", "large": b"123456789", "huge": LARGE})
+        store.size_limit = lambda path: 8
+        return store
+
+    def test_it_is_told_and_not_given(self, small):
+        assert small.read("small") == b"12345678"
+        for path, shown in (("large", "it has 9 bytes"), ("huge", f"it has {len(LARGE):,} bytes")):
+            with pytest.raises(FileTooLarge, match=f"more than 8 bytes, and {shown}") as raised:
+                small.read(path)
+            assert path in raised.value.path
+            assert raised.value.exit_code == 40
+
+    def test_it_is_a_value_among_many(self, small):
+        found = dict(small.read_many(["large", "small", "huge"]))
+        assert found["small"] == b"12345678"
+        assert isinstance(found["large"], FileTooLarge)
+        assert isinstance(found["huge"], FileTooLarge)
+
+    def test_parts_of_it_can_be_read(self, small):
+        assert small.read_range("huge", 1_000_000, 1000) == LARGE[1_000_000:1_001_000]
+
+    def test_its_name_is_taken(self, small):
+        with pytest.raises(PathTaken):
+            small.create("huge", b"x")
 
 
 class TestReadingMany:

@@ -36,7 +36,7 @@ from olympia_cli.ops.export.copy import check_alone, exported_root, own_definiti
 from olympia_cli.ops.export.files import CopyFiles, FileCount, create_all, not_whole
 from olympia_cli.ops.export.note import Mode, Note, Scope, read_note, resume_words
 from olympia_cli.ops.export.verify import ExportEngine, local_engine, verify_export
-from olympia_cli.ops.fsck.chain import Chain, ChainReader, ChainRoot
+from olympia_cli.ops.fsck.chain import Chain, ChainReader, ChainRoot, list_versions
 from olympia_cli.ops.fsck.sound import errors_of, examine_version
 from olympia_cli.ops.progress import SILENT, Progress, Within
 from olympia_cli.ops.walk.files import Files, failures_pass
@@ -284,7 +284,8 @@ class _Copying:
 def _chain(latest: Snapshot) -> Chain:
     """The versions of a catalog, and what most of them say that it is."""
     oldest = expired_before(latest.definition)
-    chain = Chain(list(range(oldest, latest.version + 1)), WIDTH, oldest=oldest)
+    listed, _ = list_versions(latest.store)
+    chain = Chain([version for version in listed if oldest <= version <= latest.version], WIDTH, oldest=oldest)
     ChainReader(Files(latest.store, lambda: False), chain).find_reference()
     # what the export has is read on its own way
     chain.catalogs = {}

@@ -136,7 +136,7 @@ class CopyFiles(Files):
             yield (place, there[place.path]) if place.path in there else next(missing)
 
     def looked_at(self, place: Place, data: bytes | StoreError, flaw: Flaw | None, *, is_node: bool) -> None:
-        if isinstance(data, Exception) and not isinstance(data, PathMissing | PathOutside):
+        if isinstance(data, Exception) and not isinstance(data, PathMissing | PathOutside | Damaged):
             # a network that fails is not damage
             raise StoreFailure(data)
         if self._closed:

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
 from olympia_cli.catalog.versions import parse_hint
-from olympia_cli.errors import CatalogNotFound, PathMissing
+from olympia_cli.errors import CatalogNotFound, FileTooLarge, PathMissing
 from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.fsck.chain import Chain, ChainReader
@@ -20,6 +20,8 @@ from olympia_cli.storage.protocol import Store
 
 MANY = 100
 """Of a long gap only the ends are asked for again."""
+
+HINT_SHOWN = 40
 
 REPAIR, SALVAGE = "fsck --repair", "fsck --salvage DEST"
 
@@ -41,6 +43,9 @@ def read_hint(files: Files, path: str) -> bytes | None:
     data = files.read(path)
     if isinstance(data, PathMissing):
         return None
+    if isinstance(data, FileTooLarge):
+        # what it begins with is all that is ever shown of garbage
+        return files.store.read_range(path, 0, HINT_SHOWN)
     if isinstance(data, Exception):
         raise data
     return data
@@ -53,7 +58,7 @@ def check_latest(files: Files, hint: bytes | None, latest: int) -> Iterator[Find
         return
     said = parse_hint(hint)
     if said is None:
-        yield finding("F112", LATEST, f"it holds {hint[:40]!a}, not a version number", hint=REPAIR)
+        yield finding("F112", LATEST, f"it holds {hint[:HINT_SHOWN]!a}, not a version number", hint=REPAIR)
     elif said < latest:
         # writers may have committed since it was read
         again = read_hint(files, LATEST)
@@ -75,7 +80,7 @@ def _settle_oldest(chain: Chain, hint: bytes | None) -> Iterator[Finding]:
     """Decide which version is the oldest that counts: the catalog says it where an expire has run, else the hint."""
     said = None if hint is None else parse_hint(hint)
     if hint is not None and said is None:
-        yield finding("F115", OLDEST, f"it holds {hint[:40]!a}, not a version number", hint=REPAIR)
+        yield finding("F115", OLDEST, f"it holds {hint[:HINT_SHOWN]!a}, not a version number", hint=REPAIR)
     marked = None if chain.reference is None else marked_oldest(chain.reference)
     lowest, latest = chain.existing[0], chain.latest
     for value, path in ((marked, chain.path(chain.reference_version or 0)), (said, OLDEST)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain, takewhile
+from itertools import takewhile
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.references import oldest_version
@@ -16,6 +16,9 @@ from olympia_cli.format.actions import Action, commit_info
 from olympia_cli.format.paths import parse_root_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.names import Ago, AtTime, parse_reference
+
+LONG_GAP = 64
+"""So many missing versions in a row are told one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +75,12 @@ def log(newest: Snapshot, oldest: int) -> Iterator[LogEntry]:
     A rollback goes on from an older version, so the versions between are not part of what came after. `counts`
     is the next version, going back, that is. A version that cannot be read is told as such, and hides none before it.
     """
-    store, width = newest.store, newest.file.width
-    versions = range(newest.version, oldest - 1, -1)
-    paths = (root_path(version, width) for version in versions[1:])
-    known: tuple[str, bytes | StoreError] = (newest.file.path, newest.file.data)
+    width = newest.file.width
     counts, undoing = newest.version, None
-    older = store.read_many(paths) if len(versions) > 1 else ()
-    for version, (path, data) in zip(versions, chain([known], older), strict=False):
-        if isinstance(data, Exception) and not isinstance(data, PathMissing):
+    for version, data in _roots(newest, oldest):
+        if isinstance(data, Exception) and not isinstance(data, Damaged):
             raise data
-        snapshot, actions, unreadable = _read(path, data, RootFile(version, width, b""), newest)
+        snapshot, actions, unreadable = _read(data, RootFile(version, width, b""), newest)
         target = rollback_target(actions)
         undone_by = None
         if version > counts:
@@ -91,12 +90,36 @@ def log(newest: Snapshot, oldest: int) -> Iterator[LogEntry]:
         yield LogEntry(version, snapshot, actions, target, undone_by, unreadable)
 
 
-def _read(
-    path: str, data: bytes | PathMissing, file: RootFile, newest: Snapshot
-) -> tuple[Snapshot | None, tuple[Action, ...], str]:
+def _roots(newest: Snapshot, oldest: int) -> Iterator[tuple[int, bytes | StoreError | Damaged]]:
+    """The roots from one version back to another. Of a long gap only the beginning is told one by one: it may be as
+    long as there are numbers, and a listing says where it ends.
+    """
+    store, width = newest.store, newest.file.width
+    yield newest.version, newest.file.data
+    next_version = newest.version - 1
+    while next_version >= oldest:
+        versions, missing = range(next_version, oldest - 1, -1), 0
+        read = store.read_many(root_path(version, width) for version in versions)
+        for version, (path, data) in zip(versions, read, strict=False):
+            missing = missing + 1 if isinstance(data, PathMissing) else 0
+            yield version, Damaged("F101", path, "the version is missing") if missing else data
+            next_version = version - 1
+            if missing == LONG_GAP:
+                break
+        if missing == LONG_GAP:
+            listed = (parse_root_path(file.path) for file in store.list("vn/") if len(file.path) == len(path))
+            there = max((version for version in listed if version is not None and version <= next_version), default=-1)
+            first = max(there + 1, oldest)
+            if first <= next_version:
+                where, why = root_path(first, width), f"versions {first} to {next_version} are missing"
+                yield first, Damaged("F101", where, why)
+            next_version = first - 1
+
+
+def _read(data: bytes | Damaged, file: RootFile, newest: Snapshot) -> tuple[Snapshot | None, tuple[Action, ...], str]:
     """A version and what it did, and why either cannot be read."""
-    if isinstance(data, PathMissing):
-        return None, (), f"{path}: the version is missing"
+    if isinstance(data, Damaged):
+        return None, (), data.message
     snapshot = None
     try:
         snapshot = Snapshot(newest.store, replace(file, data=data), newest)

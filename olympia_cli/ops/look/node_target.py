@@ -98,6 +98,8 @@ def _version(store: Store, version: int) -> RootFile:
 
 
 def _of_root(root: RootFile) -> NodeBytes:
+    if root.damage is not None:
+        raise root.damage
     return NodeBytes(root.path, root.data, root.java)
 
 

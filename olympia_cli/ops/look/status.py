@@ -13,7 +13,7 @@ from olympia_cli.catalog.distributed import State
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import read_hints
-from olympia_cli.errors import Damaged, InvalidReference, PathMissing, Refused, Unsupported
+from olympia_cli.errors import Damaged, FileTooLarge, InvalidReference, PathMissing, Refused, Unsupported
 from olympia_cli.format.paths import file_kind
 from olympia_cli.names import Kind, parse_duration, time_text
 from olympia_cli.ops.expire.expire import LAST_EXPIRE
@@ -136,7 +136,7 @@ def _reclaimable(catalog: Catalog) -> int | None:
 def _read_json(catalog: Catalog, path: str) -> dict[str, Any] | None:
     try:
         record = json.loads(catalog.store.read(path))
-    except (PathMissing, ValueError, RecursionError):
+    except (PathMissing, FileTooLarge, ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
 

@@ -11,7 +11,7 @@ from itertools import islice
 from math import inf
 from typing import NamedTuple
 
-from olympia_cli.errors import Damaged, PathMissing, PathOutside, StorageFailed, StoreError
+from olympia_cli.errors import Damaged, FileTooLarge, PathMissing, PathOutside, StorageFailed, StoreError
 from olympia_cli.format.definitions import CLASSES, Definition, body
 from olympia_cli.format.paths import check_pointer, root_path
 from olympia_cli.names import Kind
@@ -90,9 +90,9 @@ class RepairFiles:
                 return self.store.read(path)
             except StorageFailed as again:
                 return Flaw("F205", again.message)
-            except (PathMissing, PathOutside) as other:
+            except (PathMissing, PathOutside, FileTooLarge) as other:
                 error = other
-        if isinstance(error, PathMissing | PathOutside):
+        if isinstance(error, PathMissing | PathOutside | FileTooLarge):
             return flaw_of(error)
         raise error
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Self
 
-from olympia_cli.errors import OlympiaError, PathMissing, PathOutside, StorageFailed, StoreError
+from olympia_cli.errors import Damaged, OlympiaError, PathMissing, PathOutside, StorageFailed, StoreError
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.storage.protocol import Store
@@ -123,7 +123,7 @@ class Files:
     def _counted(self, data: bytes | StoreError) -> bytes | StoreError:
         if isinstance(data, bytes):
             self.bytes += len(data)
-        failed = isinstance(data, Exception) and not isinstance(data, PathMissing | PathOutside)
+        failed = isinstance(data, Exception) and not isinstance(data, PathMissing | PathOutside | Damaged)
         self._failures = self._failures + 1 if failed else 0
         if self._failures >= self._patience:
             assert isinstance(data, OlympiaError)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import islice
 
-from olympia_cli.errors import PathMissing, PathOutside, StoreError
+from olympia_cli.errors import Damaged, PathMissing, PathOutside, StoreError
 from olympia_cli.names import Kind
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.descend import descend
@@ -116,6 +116,6 @@ class Reach:
     def _read(self, paths: Sequence[str]) -> Iterator[tuple[str, bytes | StoreError]]:
         for path, data in self._files.read_many(paths):
             # that the store fails says nothing of the file
-            if isinstance(data, Exception) and not isinstance(data, PathMissing | PathOutside):
+            if isinstance(data, Exception) and not isinstance(data, PathMissing | PathOutside | Damaged):
                 raise data
             yield path, data

@@ -1,0 +1,95 @@
+"""Files that are larger, farther away or numbered higher than anybody means: no command works at them for long."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+from olympia_cli.format.paths import LATEST, MAX_VERSION, OLDEST, root_path
+from tests.cli.conftest import Run, Sample
+
+TERABYTE = 2**40
+
+
+@pytest.fixture
+def hostile(run: Run, damageable: Sample) -> Run:
+    """Run the program on a sample that a test breaks."""
+    return lambda *args, **more: run("-c", damageable.uri, *args, **more)
+
+
+class TestAVersionFarAway:
+    """Work is proportional to files that exist: nobody counts to the highest version."""
+
+    def test_an_empty_root_is_told_and_salvaged_around(self, hostile, damageable, tmp_path):
+        damageable.store.create(root_path(MAX_VERSION), b"")
+        found = hostile("fsck", "--all-versions", "--json")
+        assert found.exit_code == 50
+        assert {finding["code"] for finding in found.json["findings"]} >= {"F101", "F202"}
+        hostile("fsck", "--repair", "--yes").failed(12, "missing")
+        assert hostile("fsck", "--salvage", tmp_path / "new", "--json").exit_code == 3
+        hostile("log", "-n", "1").ok()
+
+    @pytest.fixture
+    def far(self, damageable) -> int:
+        """A copy of the latest root as the last version but one, where the hint says it is."""
+        store, version = damageable.store, MAX_VERSION - 1
+        store.create(root_path(version), store.read(root_path(7)))
+        store.overwrite(LATEST, str(version).encode())
+        return version
+
+    def test_the_log_tells_a_gap_and_goes_on_behind_it(self, hostile, far):
+        entries = hostile("log", "--json").ok().json["versions"]
+        assert [entry["version"] for entry in entries][-9:] == [8, *range(7, -1, -1)]
+        assert len(entries) < 100
+        assert f"versions 8 to {far - 65} are missing" in hostile("log").ok().stdout
+
+    def test_a_history_passes_over_it(self, hostile, far):
+        history = hostile("table", "history", "sales.orders_2025", "--json").ok().json["revisions"]
+        assert [revision["version"] for revision in history][-1] == 2
+
+    def test_an_export_does_not_list_what_is_not_there(self, hostile, far, tmp_path):
+        hostile("export", "create", "copy", "--dest", tmp_path / "copy").failed(40)
+
+
+class TestLargeFiles:
+    @pytest.mark.parametrize("hint", [LATEST, OLDEST])
+    def test_a_hint_is_garbage_and_repaired(self, hostile, damageable, hint):
+        damageable.store.overwrite(hint, b"7")
+        os.truncate(damageable.folder / hint, TERABYTE)
+        hostile("status").ok()
+        found = hostile("fsck", "--json").ok().json["findings"]
+        assert [(finding["code"], finding["path"]) for finding in found] == [
+            ("F112" if hint == LATEST else "F115", hint)
+        ]
+        hostile("ns", "create", "more").ok()
+        hostile("fsck", "--repair", "--yes").ok()
+        assert hostile("fsck", "--json").ok().json["findings"] == []
+
+    def test_a_root_is_told_and_rolled_back_over(self, hostile, damageable):
+        os.truncate(damageable.folder / root_path(7), TERABYTE)
+        hostile("table", "ls").failed(40, "no file of its kind has more than 268,435,456 bytes")
+        hostile("table", "ls", "--at", "v5").ok()
+        found = hostile("fsck", "--json")
+        assert found.exit_code == 50
+        assert [(finding["code"], finding["path"]) for finding in found.json["findings"]] == [("F205", root_path(7))]
+        hostile("fsck", "--repair", "--yes").ok()
+        hostile("table", "ls").ok()
+        assert [entry["version"] for entry in hostile("log", "--json").ok().json["versions"]] == [*range(8, -1, -1)]
+
+    @pytest.mark.parametrize("folder", ["def/table", "def/ns", "def/catalog", "dtxn", "ops"])
+    def test_any_other_is_told_with_its_path(self, hostile, damageable, folder):
+        hostile("fsck").ok()
+        for path in (damageable.folder / folder).iterdir():
+            if path.is_file():
+                os.truncate(path, TERABYTE)
+        for command in ("status", "txn ls", "table ls --output wide", "fsck --all-versions --level full", "expire -n"):
+            assert hostile(*command.split()).exit_code in (0, 3, 40, 50, 51), command
+
+    def test_it_can_be_salvaged_around(self, hostile, damageable, tmp_path):
+        victim = next((damageable.folder / "def/table").glob("*orders*"))
+        shutil.copy(victim, tmp_path)
+        os.truncate(victim, TERABYTE)
+        report = hostile("fsck", "--salvage", tmp_path / "new", "--json")
+        assert report.exit_code in (0, 3)
