@@ -278,6 +278,13 @@ class StorageFull(StorageFailed):
     default_hint = "free some space and run it again; nothing was left half-written"
 
 
+class OutOfMemory(OlympiaError):
+    """The work needs more memory than there is."""
+
+    exit_code = 30
+    default_hint = "give it more, ask for less at once, or use --engine spark where there is one"
+
+
 class SparkUnreachable(OlympiaError):
     """Spark's master or server does not answer, or offers no executors."""
 

@@ -19,6 +19,7 @@ from olympia_cli.catalog.versions import write_latest
 from olympia_cli.errors import CatalogExists, InvalidOption, LocationNotEmpty, PathTaken
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action, encode_action
+from olympia_cli.format.bounds import MAX_NODE_BYTES
 from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import EMPTY, Root
@@ -201,10 +202,10 @@ def _check_node_size(definition: CatalogDef) -> None:
     value = len("def/catalog/") + MAX_FILE_NAME_BYTES
     widest = 4 + names + value + len(new_node_path()) + 3 * 4
     needed = (definition.order - 1) * widest + 8192
-    if needed > definition.node_file_max_size_bytes:
+    allowed = min(definition.node_file_max_size_bytes, MAX_NODE_BYTES)
+    if needed > allowed:
         raise InvalidOption(
-            f"a full node of order {definition.order} may need {needed:,} bytes, "
-            f"more than the {definition.node_file_max_size_bytes:,} allowed",
+            f"a full node of order {definition.order} may need {needed:,} bytes, more than the {allowed:,} allowed",
             hint="choose a lower order, shorter names or larger node files",
         )
 

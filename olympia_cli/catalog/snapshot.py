@@ -73,7 +73,9 @@ class Snapshot:
         self.store = store
         self.file = file
         self.root = decode_root(file.data, file.path, file.java)
-        self.reader: NodeReader = near.reader if near is not None else NodeReader(store, java=file.java)
+        self.reader: NodeReader = (
+            near.reader if near is not None else NodeReader(store, java=file.java, sizes=self.root.sizes)
+        )
         self.definitions: DefinitionReader = near.definitions if near is not None else DefinitionReader(store)
         self._definition: CatalogDef | None = None
         self._keys: KeyCodec | None = None

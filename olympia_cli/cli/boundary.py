@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from olympia_cli.cli.escape import dumps
-from olympia_cli.errors import OlympiaError
+from olympia_cli.errors import OlympiaError, OutOfMemory
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _LOOK_AT_LOG = "make room; a change may have been committed: look at the log before running it again"
@@ -67,6 +67,10 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
             _discard_output()
             report("StorageFailed", f"the output cannot be written: {error.strerror}", _LOOK_AT_LOG, 30, as_json)
             return 30
+        if isinstance(error, MemoryError):
+            small = OutOfMemory("this machine has not enough memory for that")
+            report(small.name, small.message, small.hint, small.exit_code, as_json)
+            return small.exit_code
         path = _write_traceback(arguments)
         report("Bug", f"a bug: {type(error).__name__}: {error}", f"please send {path}", 1, as_json)
         return 1

@@ -1,4 +1,4 @@
-"""Where the messages of an Arrow file lie, found without its footer: for files that no Arrow library opens any more.
+"""Where the messages of an Arrow file lie: by its footer, or without it, for files that no Arrow library opens.
 
 A file is a magic word, then messages one after the other, then an end mark and the footer. A message is a marker, the
 length of its metadata, the metadata (a flatbuffer, read here with every offset checked), and its body. When one makes
@@ -14,14 +14,15 @@ from dataclasses import dataclass
 MAGIC = b"ARROW1"
 MARKER = b"\xff\xff\xff\xff"
 FIRST_MESSAGE = 8
-SCHEMA, RECORD_BATCH = 1, 3
+SCHEMA, DICTIONARY_BATCH, RECORD_BATCH = 1, 2, 3
 CODECS = {0: "lz4", 1: "zstd"}
 
 _MAX_CANDIDATES = 100_000
 _MAX_BUFFERS = 4096
+_BLOCK = "<qi4xq"
 
 
-class _Nonsense(Exception):
+class Nonsense(Exception):
     """Bytes that are not the metadata of a message."""
 
 
@@ -71,13 +72,39 @@ def walk(data: bytes, start: int = FIRST_MESSAGE) -> Iterator[Message | Gap | En
             return
         try:
             message = _message(data, at)
-        except _Nonsense as error:
+        except Nonsense as error:
             end = _next_message(data, at + 1)
             yield Gap(at, end, str(error))
             at = end
             continue
         yield message
         at = message.end
+
+
+Block = tuple[int, int]
+"""Where the footer says that a batch is, and how long its metadata is."""
+
+
+def footer_blocks(data: bytes) -> tuple[list[Block], list[Block]]:
+    """The dictionaries and the record batches that the footer names; Nonsense when it cannot be read."""
+    end = len(data) - len(MAGIC) - 4
+    length = _number(data, "<i", end)
+    if not 0 < length <= end:
+        raise Nonsense("its footer makes no sense")
+    footer = _Table.root(data[end - length : end])
+    dictionaries, batches = footer.structs(_BLOCK, 2), footer.structs(_BLOCK, 3)
+    return [(at, metadata) for at, metadata, _ in dictionaries], [(at, metadata) for at, metadata, _ in batches]
+
+
+def block_layout(data: bytes, block: Block) -> tuple[int, Layout]:
+    """Where the body of a batch begins, and what its metadata says. Files of before Arrow 0.15 have no marker."""
+    at, metadata = block
+    prefix = 8 if data[at : at + 4] == MARKER else 4
+    if at < 0 or metadata <= prefix or at + metadata > len(data):
+        raise Nonsense("its footer names a record batch that is not there")
+    table = _Table.root(data[at + prefix : at + metadata])
+    batch = table.table(2)
+    return at + metadata, _layout(batch.table(1) if table.number("<B", 1) == DICTIONARY_BATCH else batch)
 
 
 def _next_message(data: bytes, at: int) -> int:
@@ -92,7 +119,7 @@ def _next_message(data: bytes, at: int) -> int:
             message = _message(data, at)
             if message.kind == SCHEMA or (message.layout is not None and message.layout.buffers):
                 return at
-        except _Nonsense:
+        except Nonsense:
             pass
         at += 1
     return len(data)
@@ -102,23 +129,23 @@ def _message(data: bytes, at: int) -> Message:
     if not any(data[at : at + 8]):
         length = len(data) - at
         zeros = not any(data[at:])
-        raise _Nonsense(f"the last {length:,} bytes are all zero" if zeros else "zeros stand where a message begins")
+        raise Nonsense(f"the last {length:,} bytes are all zero" if zeros else "zeros stand where a message begins")
     if data[at : at + 4] != MARKER[: len(data) - at]:
-        raise _Nonsense("no message begins here")
+        raise Nonsense("no message begins here")
     if at + 8 > len(data):
-        raise _Nonsense("the file ends in the middle of a message's header")
+        raise Nonsense("the file ends in the middle of a message's header")
     length = int.from_bytes(data[at + 4 : at + 8], "little")
     body = at + 8 + length
     if not 16 <= length <= 2**24:
-        raise _Nonsense(f"a message says that its header has {length:,} bytes")
+        raise Nonsense(f"a message says that its header has {length:,} bytes")
     if body > len(data):
-        raise _Nonsense("the file ends in the middle of a message's header")
+        raise Nonsense("the file ends in the middle of a message's header")
     table = _Table.root(data[at + 8 : body])
     kind = table.number("<B", 1)
     claimed = table.number("<q", 3)
     layout = _layout(table.table(2)) if kind == RECORD_BATCH else None
     if kind not in (SCHEMA, RECORD_BATCH) or claimed < 0:
-        raise _Nonsense("a message is neither a schema nor a record batch")
+        raise Nonsense("a message is neither a schema nor a record batch")
     end = body + claimed
     if layout is not None and end > len(data):
         # the length may be what is damaged: the buffers say it too
@@ -130,7 +157,7 @@ def _message(data: bytes, at: int) -> Message:
 def _layout(batch: _Table) -> Layout:
     buffers = tuple((int(offset), int(size)) for offset, size in batch.structs("<qq", 2))
     if any(offset < 0 or size < 0 for offset, size in buffers):
-        raise _Nonsense("a record batch has buffers before its beginning")
+        raise Nonsense("a record batch has buffers before its beginning")
     rows = batch.number("<q", 0)
     compression = batch.optional_table(3)
     codec = None if compression is None else CODECS.get(compression.number("<b", 0), "unknown")
@@ -157,7 +184,7 @@ class _Table:
     def table(self, field: int) -> _Table:
         found = self.optional_table(field)
         if found is None:
-            raise _Nonsense("a message lacks its content")
+            raise Nonsense("a message lacks its content")
         return found
 
     def optional_table(self, field: int) -> _Table | None:
@@ -172,7 +199,7 @@ class _Table:
         count = _number(self._data, "<I", at)
         size = struct.calcsize(layout)
         if count > _MAX_BUFFERS or at + 4 + count * size > len(self._data):
-            raise _Nonsense("a record batch has more buffers than its header holds")
+            raise Nonsense("a record batch has more buffers than its header holds")
         yield from struct.iter_unpack(layout, self._data[at + 4 : at + 4 + count * size])
 
     def _field(self, number: int) -> int | None:
@@ -184,6 +211,9 @@ class _Table:
 
 
 def _number(data: bytes, layout: str, at: int) -> int:
-    if not 0 <= at <= len(data) - struct.calcsize(layout):
-        raise _Nonsense("a message's header makes no sense")
-    return int(struct.unpack_from(layout, data, at)[0])
+    try:
+        if at >= 0:
+            return int(struct.unpack_from(layout, data, at)[0])
+    except struct.error:
+        pass
+    raise Nonsense("a message's header makes no sense")

@@ -9,8 +9,9 @@ from typing import TypeVar, cast
 
 from google.protobuf.message import DecodeError
 
-from olympia_cli.errors import Damaged
+from olympia_cli.errors import Damaged, InvalidOption
 from olympia_cli.format.node import Sizes
+from olympia_cli.format.paths import size_limit
 from olympia_cli.format.pb.objects_pb2 import (
     CatalogDef,
     DistributedTransactionDef,
@@ -74,8 +75,11 @@ def sizes_of(catalog: CatalogDef) -> Sizes:
 
 
 def encode(content: bytes, path: str) -> bytes:
-    """The bytes of the file `path` for a definition's body."""
-    return content + _tail(content, path)
+    """The bytes of the file `path` for a definition's body; InvalidOption when no reader would take them."""
+    data = content + _tail(content, path)
+    if len(data) > (limit := size_limit(path)):
+        raise InvalidOption(f"the definition has {len(data):,} bytes, and may have {limit:,}", hint="make it shorter")
+    return data
 
 
 def decode(cls: type[D], data: bytes, path: str) -> D:

@@ -50,8 +50,10 @@ def _unpack_block(block: bytes, out: bytearray, limit: int) -> bool:
         length, at = _length(block, at + 2, token & 15)
         if not 0 < distance <= len(out):
             return False
-        for _ in range(min(length + 4, limit - len(out))):
-            out.append(out[-distance])
+        wanted = min(length + 4, limit - len(out))
+        # a copy may reach into itself: then what lies between is repeated
+        pattern = out[len(out) - distance :]
+        out += (pattern * (wanted // distance + 1))[:wanted]
     return True
 
 

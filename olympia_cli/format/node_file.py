@@ -17,9 +17,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from olympia_cli.errors import Damaged, Unsupported
+from olympia_cli.errors import Damaged, TransactionTooLarge, Unsupported
+from olympia_cli.format.arrow_messages import Block, Nonsense, block_layout, footer_blocks
+from olympia_cli.format.bounds import Bounds, TooMuch, check_batch, check_file, root_bounds, tree_bounds
 from olympia_cli.format.keys import CATALOG_DEF, utf16_units
 from olympia_cli.format.node import EMPTY, Node, Root, Sizes
+from olympia_cli.format.paths import MAX_FILE_BYTES, parse_root_path
 
 PREVIOUS_ROOT = "previous_root"
 ROLLBACK_FROM_ROOT = "rollback_from_root"
@@ -61,29 +64,42 @@ def encode_node(node: Node, created_at_millis: int) -> bytes:
 
 
 def encode_root(root: Root, actions: Sequence[tuple[str, str]]) -> bytes:
-    """A root with its action rows, each an object key and the action as text."""
+    """A root with its action rows, each an object key and the action as text; TransactionTooLarge when no reader would
+    take it."""
     system = {CATALOG_DEF: root.catalog_def, CREATED_AT_MILLIS: str(root.created_at_millis)}
     if root.previous_root is not None:
         system[PREVIOUS_ROOT] = root.previous_root
     if root.rollback_from_root is not None:
         system[ROLLBACK_FROM_ROOT] = root.rollback_from_root
     rows: list[Row] = [(key, value, None) for key, value in actions]
-    return _encode(_tree_rows(root.node, system), rows, root.sizes)
+    data = _encode(_tree_rows(root.node, system), rows, root.sizes)
+    try:
+        check_file(data, root_bounds(root.sizes, len(data)))
+        if len(data) > MAX_FILE_BYTES:
+            raise TooMuch(f"it has {len(data):,} bytes")
+    except TooMuch as error:
+        raise TransactionTooLarge(f"the root would be too large: {error}", hint="commit in steps") from None
+    return data
 
 
-def decode_node(data: bytes, path: str, java: bool = False) -> NodeFile:
-    """The node in the file `path`; rows after its pivot table are action rows, which only roots have.
+def decode_node(data: bytes, path: str, java: bool = False, sizes: Sizes | None = None) -> NodeFile:
+    """The node in the file `path`; rows after its pivot table are action rows, which only roots have. `sizes` are the
+    catalog's, where they are known: a node that says that it holds more than they allow is not unpacked.
 
     The Java SDK counts `n_keys` in several ways, writes nothing behind the pivot table, leaves single pointers
     NULL, and sorts by UTF-16 units.
     """
-    rows = _Rows(data, path)
+    bounds = tree_bounds(None if java else sizes)
+    return _decode_file(_Rows(data, path, bounds if parse_root_path(path) is None else None), path, java)
+
+
+def _decode_file(rows: _Rows, path: str, java: bool) -> NodeFile:
     return _decode_java(rows, path) if java else _decode(rows, path)
 
 
 def decode_root(data: bytes, path: str, java: bool = False) -> Root:
     """The root in the file `path`, without its action rows."""
-    file = decode_node(data, path, java)
+    file = _decode_file(_Rows(data, path), path, java)
     system = file.system
     catalog_def = system.get(CATALOG_DEF)
     if catalog_def is None:
@@ -177,7 +193,9 @@ def _encode(tree: list[Row], actions: list[Row], sizes: Sizes | None) -> bytes:
 class _Rows:
     """The rows of a file, decoded batch by batch as far as they are asked for."""
 
-    def __init__(self, data: bytes, path: str) -> None:
+    def __init__(self, data: bytes, path: str, bounds: Bounds | None = None) -> None:
+        """`bounds` are those of a node; without them the file is a root, which says what its catalog's sizes are."""
+        self._data = data
         self._path = path
         try:
             self._reader = pa.ipc.open_file(pa.py_buffer(data), options=READ_OPTIONS)
@@ -194,6 +212,8 @@ class _Rows:
         self.digest = metadata_text(metadata.get(DIGEST_KEY))
         self.actions_digest = metadata_text(metadata.get(ACTIONS_DIGEST_KEY))
         self.sizes = decode_sizes(metadata.get(SIZES_KEY), path)
+        self._bounds = bounds if bounds is not None else root_bounds(self.sizes, len(data))
+        self._blocks: list[Block] | None = None
         self._batches = 0
         self._rows: list[Row] = []
 
@@ -238,16 +258,28 @@ class _Rows:
         try:
             if self._batches >= self._reader.num_record_batches:
                 return False
+            self._check_bounds()
             batch = self._reader.get_batch(self._batches)
             # offsets that lead out of the buffers are found here, before they are followed
             batch.validate(full=True)
             columns: list[list[Any]] = [column.to_pylist() for column in batch.columns]
-        except (pa.ArrowException, OSError, ValueError) as error:
+        except (pa.ArrowException, OSError, ValueError, Nonsense, TooMuch) as error:
+            if isinstance(error, MemoryError):
+                raise  # within the bounds it is this machine that is too small
             reason = f"its record batch {self._batches} cannot be read: {one_line(error)}"
             raise Damaged("F205", self._path, reason) from None
         self._batches += 1
         self._rows.extend(zip(*columns, strict=True))
         return True
+
+    def _check_bounds(self) -> None:
+        """The next batch is unpacked only when what it says of itself is within the bounds."""
+        if self._blocks is None:
+            dictionaries, self._blocks = footer_blocks(self._data)
+            if dictionaries:
+                raise Nonsense("it has dictionaries, and columns without")
+        layout = block_layout(self._data, self._blocks[self._batches])
+        self._bounds = check_batch(self._data, *layout, self._bounds)
 
 
 def _decode(rows: _Rows, path: str) -> NodeFile:

@@ -25,8 +25,10 @@ from olympia_cli.format.arrow_messages import (
     End,
     Gap,
     Message,
+    Nonsense,
     walk,
 )
+from olympia_cli.format.bounds import Bounds, TooMuch, check_file, root_bounds
 from olympia_cli.format.node import Sizes
 from olympia_cli.format.node_file import (
     ACTIONS_DIGEST_KEY,
@@ -39,10 +41,10 @@ from olympia_cli.format.node_file import (
     one_line,
 )
 
-MAX_UNPACKED = 2**28
-"""More than any buffer of a node unpacks to; a larger claim is taken for damage."""
+_USUAL = Sizes(4096, 1024, 1024, 1024)
+"""So much is looked at of a file of which nobody knows the catalog."""
 
-_FAILURES = (pa.ArrowException, OSError, ValueError)
+_FAILURES = (pa.ArrowException, OSError, ValueError, Nonsense, TooMuch)
 
 
 class Lost(Enum):
@@ -92,18 +94,38 @@ class Salvage:
         self.problems.append(Problem(message, offset, batch, row))
 
 
-def salvage(data: bytes) -> Salvage:
-    """All that can be read of a node file."""
+def salvage(data: bytes, sizes: Sizes | None = None) -> Salvage:
+    """All that can be read of a node file, up to what a node of a catalog of these sizes can have."""
+    sizes = sizes if sizes is not None else _own_sizes(data)
+    bounds = root_bounds(sizes if sizes is not None else _USUAL, len(data))
     found = Salvage()
-    if not _read_whole(data, found):
+    if not _read_whole(data, found, bounds):
         found = Salvage()
-        _read_pieces(data, found)
+        _read_pieces(data, found, _Budget(bounds.rows, bounds.bytes))
     return found
 
 
-def _read_whole(data: bytes, found: Salvage) -> bool:
+def _own_sizes(data: bytes) -> Sizes | None:
+    """The sizes that a root says its catalog has."""
+    try:
+        schema = pa.ipc.open_file(pa.py_buffer(data), options=READ_OPTIONS).schema
+        return decode_sizes((schema.metadata or {}).get(SIZES_KEY), "")
+    except (*_FAILURES, Damaged):
+        return None
+
+
+@dataclass(slots=True)
+class _Budget:
+    """How much may still be unpacked of a file."""
+
+    rows: int
+    bytes: int
+
+
+def _read_whole(data: bytes, found: Salvage, bounds: Bounds) -> bool:
     """Read a file that Arrow can read to its end; False when it cannot."""
     try:
+        check_file(data, bounds)
         reader = pa.ipc.open_file(pa.py_buffer(data), options=READ_OPTIONS)
         batches = [reader.get_batch(at) for at in range(reader.num_record_batches)]
         for batch in batches:
@@ -160,7 +182,7 @@ def _is_text(type: pa.DataType) -> bool:
 # Files that Arrow does not read
 
 
-def _read_pieces(data: bytes, found: Salvage) -> None:
+def _read_pieces(data: bytes, found: Salvage, budget: _Budget) -> None:
     start = FIRST_MESSAGE
     if not data.startswith(MAGIC):
         start = 0 if data.startswith(MARKER) else FIRST_MESSAGE
@@ -184,7 +206,7 @@ def _read_pieces(data: bytes, found: Salvage) -> None:
             passed = f"; {piece.end - piece.start:,} bytes are passed over" if piece.end < len(data) else ""
             found.add(piece.reason + passed, piece.start, found.batches)
         elif isinstance(piece, Message) and piece.kind == RECORD_BATCH:
-            _read_batch(data, piece, places, width, found)
+            _read_batch(data, piece, places, width, found, budget)
             found.batches += 1
     _check_end(data, pieces, found)
 
@@ -229,6 +251,7 @@ def _check_end(data: bytes, pieces: Sequence[Message | Gap | End], found: Salvag
 
 def _why(data: bytes) -> str:
     try:
+        check_file(data, root_bounds(None, len(data)))
         reader = pa.ipc.open_file(pa.py_buffer(data), options=READ_OPTIONS)
         for at in range(reader.num_record_batches):
             reader.get_batch(at).validate(full=True)
@@ -258,7 +281,9 @@ def _foreign(data: bytes) -> str:
 # One record batch
 
 
-def _read_batch(data: bytes, message: Message, places: list[int] | None, width: int, found: Salvage) -> None:
+def _read_batch(
+    data: bytes, message: Message, places: list[int] | None, width: int, found: Salvage, budget: _Budget
+) -> None:
     layout, batch, first = message.layout, found.batches, len(found.rows)
     assert layout is not None
     if places is None:
@@ -266,8 +291,9 @@ def _read_batch(data: bytes, message: Message, places: list[int] | None, width: 
     if len(layout.buffers) != 3 * width:
         found.add("its buffers are not those of its columns", message.start, batch)
         return
-    columns = [_Column(data, message, 3 * place) for place in places]
-    rows = min(layout.rows, max(column.rows(layout.rows) for column in columns))
+    columns = [_Column(data, message, 3 * place, budget) for place in places]
+    rows = min(layout.rows, max(column.rows(layout.rows) for column in columns), budget.rows)
+    budget.rows -= rows
     cells = [column.cells(rows) for column in columns]
     while rows and all(column[rows - 1] is LOST for column in cells):
         rows -= 1
@@ -288,11 +314,12 @@ def _read_batch(data: bytes, message: Message, places: list[int] | None, width: 
 class _Column:
     """One column of strings: a bit for each row that is not NULL, where each value ends, and the text of all values."""
 
-    def __init__(self, data: bytes, message: Message, first: int) -> None:
+    def __init__(self, data: bytes, message: Message, first: int, budget: _Budget) -> None:
         assert message.layout is not None
         self.reason = ""
         self.offset: int | None = None
         self.garbled: list[int] = []
+        self._budget = budget
         self._nullable = message.layout.buffers[first][1] > 0
         self._valid = self._buffer(data, message, first)
         ends = self._buffer(data, message, first + 1)
@@ -341,17 +368,19 @@ class _Column:
         codec = message.layout.codec
         if codec is not None and size:
             wanted = struct.unpack("<q", raw[:8])[0] if len(raw) >= 8 else 0
-            unpacked = raw[8:] if wanted == -1 else _unpack(codec, raw[8:], wanted)
+            unpacked = raw[8:] if wanted == -1 else _unpack(codec, raw[8:], min(wanted, self._budget.bytes))
             if not reason and wanted != -1 and len(unpacked) != wanted:
                 reason = f"its {codec} data is damaged"
             raw = unpacked
+        raw = raw[: self._budget.bytes]
+        self._budget.bytes -= len(raw)
         if reason and not self.reason:
             self.reason, self.offset = reason, min(start, len(data))
         return raw
 
 
 def _unpack(codec: str, packed: bytes, size: int) -> bytes:
-    limit = max(0, min(size, MAX_UNPACKED))
+    limit = max(0, size)
     if codec == "lz4":
         return lz4.unpack_prefix(packed, limit)
     if codec != "zstd":

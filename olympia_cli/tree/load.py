@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 
 from olympia_cli.errors import Damaged, PathMissing
-from olympia_cli.format.node import Child, Node
+from olympia_cli.format.node import Child, Node, Sizes
 from olympia_cli.format.node_file import decode_node
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.storage.protocol import Store
@@ -19,8 +19,10 @@ MAX_DEPTH = 64
 class NodeReader:
     """Nodes by path. Node files never change, so the last few hundred are kept. Safe for several threads."""
 
-    def __init__(self, store: Store, *, keep: int = 256, java: bool = False) -> None:
+    def __init__(self, store: Store, *, keep: int = 256, java: bool = False, sizes: Sizes | None = None) -> None:
+        """`sizes` are the catalog's, where they are known."""
         self._store = store
+        self._sizes = sizes
         self._java = java
         self._keep = keep
         self._nodes: dict[str, Node] = {}
@@ -71,7 +73,7 @@ class NodeReader:
 
     def keep(self, path: str, data: bytes) -> Node:
         """Decode a node that was read by other means, and remember it."""
-        node = decode_node(data, path, self._java).node
+        node = decode_node(data, path, self._java, self._sizes).node
         if self._keep:
             with self._lock:
                 while len(self._nodes) >= self._keep:

@@ -33,7 +33,7 @@ _SPACES = re.compile(" +")
 
 def dump_node(file: NodeBytes, sizes: Sizes | None = None) -> NodeDump:
     """What the file holds. `sizes` are those of its catalog where they are known; a root has its own."""
-    remains = salvage(file.data)
+    remains = salvage(file.data, sizes)
     dump = NodeDump(file.path, len(file.data), file.java, problems=list(remains.problems))
     dump.sizes = remains.sizes or sizes
     if remains.unknown_columns:
@@ -59,7 +59,7 @@ def _check_strictly(dump: NodeDump, file: NodeBytes) -> None:
             if not file.java:
                 decode_action_rows(file.data, file.path)
         else:
-            decode_node(file.data, file.path, file.java)
+            decode_node(file.data, file.path, file.java, dump.sizes)
     except Damaged as error:
         dump.problems.append(Problem(error.reason))
     except Unsupported as error:

@@ -12,7 +12,7 @@ from olympia_cli.catalog.snapshot import Snapshot, check_supported
 from olympia_cli.errors import Damaged, StoreError, Unsupported
 from olympia_cli.format.definitions import CLASSES, Definition, examine
 from olympia_cli.format.keys import CATALOG_DEF, KeyCodec, kind_of_key
-from olympia_cli.format.node import Node
+from olympia_cli.format.node import Node, Sizes
 from olympia_cli.format.node_file import decode_node, decode_root
 from olympia_cli.format.paths import FileKind, check_pointer, file_kind, parse_root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
@@ -71,12 +71,18 @@ class NodeRules:
         """Those of a version's catalog, definitions included."""
         return cls(snapshot.keys, snapshot.sizes.order, snapshot.file.java, names=True)
 
+    @property
+    def sizes(self) -> Sizes | None:
+        if self.keys is None or self.order is None:
+            return None
+        return Sizes(self.order, self.keys.namespace_size, self.keys.table_size, self.keys.view_size)
+
     def look(self, path: str, data: bytes | StoreError) -> NodeFacts:
         """A file that stands inside a tree."""
         if isinstance(data, Exception):
             return self._remains(path, b"", [(path, flaw_of(data))])
         try:
-            file = decode_node(data, path, self.java)
+            file = decode_node(data, path, self.java, self.sizes)
         except Exception as error:
             # what a decoder stumbles over is damage, whatever it says
             return self._remains(path, data, [(path, flaw_of(error))])
@@ -173,7 +179,7 @@ class NodeRules:
 
     def _remains(self, path: str, data: bytes, marks: list[FlawedPath]) -> NodeFacts:
         """What can still be read of a damaged node: what it leads to is not lost, and not an orphan."""
-        remains = remains_of_node(data, self.keys)
+        remains = remains_of_node(data, self.keys, self.sizes)
         entries = remains.entries if self.names and self.keys is not None else ()
         names = [
             (value, kind_of_key(key, ""), key)

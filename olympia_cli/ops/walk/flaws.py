@@ -34,5 +34,7 @@ def flaw_of(error: Exception, missing: str = "F201") -> Flaw:
         return Flaw("F207", error.message, newer=True)
     if isinstance(error, OlympiaError):
         return Flaw("F205", f"it cannot be read: {error.message}")
+    if isinstance(error, MemoryError):
+        raise error  # it says something of this machine, and nothing of the file
     # no decoder should let anything else out; if one does, the file is what it stumbled over
     return Flaw("F205", f"it cannot be decoded: {type(error).__name__}: {str(error)[:100]}")

@@ -102,10 +102,10 @@ class Remains:
     sizes: Sizes | None = None
 
 
-def remains_of_node(data: bytes, keys: KeyCodec | None = None) -> Remains:
+def remains_of_node(data: bytes, keys: KeyCodec | None = None, sizes: Sizes | None = None) -> Remains:
     """What there is left of a node that could not be decoded; with `keys`, only the keys that objects can have."""
     try:
-        return _remains(salvage(data), keys)
+        return _remains(salvage(data, sizes), keys)
     except Exception:
         # the salvage promises not to raise; a promise is no reason to crash where damage is expected
         return Remains()
