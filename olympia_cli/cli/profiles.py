@@ -27,7 +27,7 @@ def read_profile(name: str | None) -> Location:
         if name is not None or "OLYMPIA_CONFIG" in os.environ:
             raise InvalidOption(f"there is no config file {path}", hint="make it, or use -c URI") from None
         return Location("", {})
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:
         raise InvalidOption(f"the config file {path} cannot be read: {error}", hint="correct it") from None
     profile = config.get(name or "default")
     if profile is None and name is None:

@@ -103,7 +103,7 @@ class FileKind(Enum):
 
 
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_TRANSACTION = re.compile(rf"dtxn/({_UUID})(?:\.([0-9]+))?\.binpb")
+_TRANSACTION = re.compile(rf"dtxn/({_UUID})(?:\.([0-9]{{1,9}}))?\.binpb")
 _KINDS = (
     (FileKind.NODE, re.compile(rf"node/{_UUID}\.arrow")),
     (

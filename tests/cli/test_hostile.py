@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from typing import Any
 
 import pytest
 
 from olympia_cli.format.paths import LATEST, MAX_VERSION, OLDEST, root_path
 from tests.cli.conftest import Run, Sample
+from tests.helpers.damage import rewrite_definition, rewrite_raw
 
 TERABYTE = 2**40
 
@@ -93,3 +95,52 @@ class TestLargeFiles:
         os.truncate(victim, TERABYTE)
         report = hostile("fsck", "--salvage", tmp_path / "new", "--json")
         assert report.exit_code in (0, 3)
+
+
+class TestNumbers:
+    """Numbers from names and files are taken only where they can be meant."""
+
+    @pytest.mark.parametrize("number", [2**63, 10**9, 10**180])
+    def test_a_save_that_nobody_numbers_so_is_no_save(self, hostile, damageable, number):
+        path = f"dtxn/{damageable.transaction}.{number}.binpb"
+        damageable.store.create(path, b"garbage")
+        assert [row["id"] for row in hostile("txn", "ls", "--json").ok().json["transactions"]] == [
+            damageable.transaction
+        ]
+        hostile("status").ok()
+        found = hostile("fsck", "--all-versions", "--level", "full", "--json").ok().json["findings"]
+        assert ("F903", path) in [(finding["code"], finding["path"]) for finding in found]
+        hostile("txn", "commit", damageable.transaction).ok()
+
+    @pytest.mark.parametrize("number", ["\u00b2", "\u0663", "-1", "1e3", "9" * 30, "0x10", ""])
+    def test_a_number_of_keys_that_is_none(self, hostile, damageable, number, tmp_path):
+        rewrite_raw(damageable.store, root_path(7), lambda raw: raw.set("n_keys", number))
+        hostile("table", "ls").failed(40, "n_keys")
+        assert hostile("fsck", "--all-versions", "--level", "full").exit_code == 50
+        assert hostile("fsck", "--bundle", tmp_path / "bundle.zip").exit_code == 50
+        hostile("dump-node", "latest").failed(40)
+        hostile("fsck", "--repair", "--yes").ok()
+
+    def test_name_sizes_that_no_catalog_has(self, hostile, damageable):
+        def widen(definition: Any) -> None:
+            definition.namespace_name_max_size_bytes = definition.table_name_max_size_bytes = 2**32 - 1
+
+        for file in damageable.store.list("def/catalog/"):
+            rewrite_definition(damageable.store, file.path, widen)
+        # a root of another program does not say the sizes, so that the definition is asked
+        rewrite_raw(damageable.store, root_path(7), lambda raw: raw.metadata.clear())
+        hostile("table", "ls").failed(40, "out of range")
+        for command in ("dump-node latest", "dump-node v3", "tree", "fsck", "status", "fsck --repair -n", "log -p"):
+            assert hostile(*command.split()).exit_code in (0, 12, 40, 50), command
+
+    def test_enums_of_a_newer_program(self, hostile, damageable):
+        """Each is shown as its number."""
+        for file in damageable.store.list("def/table/"):
+            rewrite_definition(damageable.store, file.path, lambda table: setattr(table, "table_format", 99))
+        assert "table_format: 99" in hostile("log", "-p").ok().stdout
+        hostile("diff", "v0", "latest", "--json").ok()
+        hostile("table", "show", "sales.orders_2025").ok()
+
+    def test_toml_that_is_nested_too_deep(self, hostile, config):
+        config("a = " + "[" * 100_000 + "]" * 100_000)
+        hostile("--profile", "x", "status").failed(2, "config file")

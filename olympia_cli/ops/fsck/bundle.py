@@ -26,7 +26,7 @@ from olympia_cli.names import ObjectName
 from olympia_cli.ops.fsck.findings import CODES, Finding, describe_finding
 from olympia_cli.ops.fsck.fsck import Report, describe_report
 from olympia_cli.ops.walk.descend import descend
-from olympia_cli.ops.walk.remains import Sections, system_rows
+from olympia_cli.ops.walk.remains import Sections, number_in, system_rows
 from olympia_cli.storage.protocol import Store
 
 MOST_FILES = 500
@@ -164,7 +164,7 @@ def _structure(
 def _node(path: str, size: int, remains: Salvage, keys: KeyCodec | None, redact: _Redact) -> dict[str, Any]:
     parts = Sections.of(remains.rows, keys is not None and keys.java)
     system = {
-        key: value if value.isdigit() and len(value) < 20 else redact.path(value)
+        key: value if number_in(value) is not None else redact.path(value)
         for key, value in system_rows(remains.rows[: parts.start]).items()
         if key in _SYSTEM
     }

@@ -14,7 +14,7 @@ from olympia_cli.catalog.quarantine import EXPIRE_QUARANTINE
 from olympia_cli.errors import Damaged, OlympiaError
 from olympia_cli.format.paths import FileKind, check_pointer, file_kind, parse_root_path, parse_transaction_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.ops.expire.manifest import decode_manifest, named_files
+from olympia_cli.ops.expire.manifest import check_deletable, decode_manifest, named_files
 from olympia_cli.ops.fsck.definitions import BadDefinition, Definitions
 from olympia_cli.ops.fsck.findings import Finding, finding
 from olympia_cli.ops.fsck.graph import Graph, read_node
@@ -102,11 +102,17 @@ def resting_files(files: Files, manifest: str) -> list[str] | str:
     if isinstance(data, Exception):
         return str(data)
     try:
-        return [file.path for file in named_files(decode_manifest(data, manifest), files.read_many)]
+        head = decode_manifest(data, manifest)
+        named = named_files(head, files.read_many)
     except Damaged as error:
         return "it is not a manifest" if error.path == manifest else error.message
     except OlympiaError as error:
         return str(error)
+    try:
+        check_deletable(named, head.oldest, manifest)
+    except Damaged as error:
+        return f"{error.reason}, so a purge stops at it"
+    return [file.path for file in named]
 
 
 @dataclass(frozen=True, slots=True)

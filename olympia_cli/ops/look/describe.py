@@ -127,7 +127,8 @@ def describe_definition(definition: Definition) -> dict[str, Any]:
         elif field.name == "referenced_object_full_names":
             shown[field.name] = [{"namespace": name.namespace_name, "name": name.name} for name in value]
         elif field.enum_type is not None:
-            shown[field.name] = field.enum_type.values_by_number[value].name.lower()
+            known = field.enum_type.values_by_number.get(value)
+            shown[field.name] = known.name.lower() if known is not None else str(value)
         else:
             shown[field.name] = value
     return shown

@@ -8,7 +8,7 @@ from itertools import islice, pairwise
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.references import oldest_version, resolve
-from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.snapshot import Snapshot, check_supported
 from olympia_cli.catalog.versions import RootFile, read_hints, read_latest, read_root
 from olympia_cli.errors import Damaged, InvalidOption, OlympiaError, PathMissing, VersionNotFound
 from olympia_cli.format.definitions import decode, sizes_of
@@ -128,7 +128,9 @@ def catalog_sizes(store: Store, file: NodeBytes) -> Sizes | None:
         if remains.sizes is not None or not paths:
             return remains.sizes
         data = store.read(check_pointer(paths[0], file.path))
-        return sizes_of(decode(CatalogDef, data, paths[0]))
+        definition = decode(CatalogDef, data, paths[0])
+        check_supported(definition, paths[0])
+        return sizes_of(definition)
     except OlympiaError:
         return None
 

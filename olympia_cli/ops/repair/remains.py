@@ -56,7 +56,7 @@ def read_node(path: str, data: bytes | Flaw) -> ReadNode:
     if isinstance(data, Flaw):
         return ReadNode(path, None, flaw=data)
     try:
-        return ReadNode(path, decode_node(data, path, sizes=sizes).node)
+        return ReadNode(path, decode_node(data, path).node)
     except Damaged as error:
         return _left(path, remains_of_node(data), error)
 

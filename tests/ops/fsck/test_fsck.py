@@ -33,6 +33,7 @@ from olympia_cli.storage.memory import MemoryStore
 from tests.helpers import java_catalog
 from tests.helpers.big_catalog import add_versions, make_big_catalog
 from tests.helpers.clock import FakeClock
+from tests.helpers.damage_sample import make_sample
 from tests.helpers.fsck import READS, codes, everything, leaves_of, make, nodes_of
 from tests.helpers.names import location, ns, table
 from tests.helpers.stores import CountingStore, WrappedStore
@@ -587,3 +588,15 @@ def test_few_definitions_wait_to_be_read():
     assert store.nodes <= 64
     fsck(store, level=Level.STRUCTURE)
     assert store.nodes > 64
+
+
+@pytest.mark.parametrize("path", ["node/notes.txt", "vn/latest", "README"])
+def test_a_manifest_that_names_what_no_expire_deletes_is_told(path):
+    """A purge stops at it."""
+    sample = make_sample(expired=True)
+    store = sample.store()
+    text = json.loads(store.read(sample.manifest))
+    text["files"][0]["path"] = path
+    store.overwrite(sample.manifest, json.dumps(text).encode())
+    found = [one for one in everything(store).findings if one.code == "F906" and one.path == sample.manifest]
+    assert found[0].message.endswith(f"it names a file that an expire never deletes: {path!a}, so a purge stops at it")
