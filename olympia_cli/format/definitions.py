@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from olympia_cli.errors import Damaged, InvalidOption
 from olympia_cli.format.node import Sizes
-from olympia_cli.format.paths import size_limit
+from olympia_cli.format.paths import says_digest, size_limit
 from olympia_cli.format.pb.objects_pb2 import (
     CatalogDef,
     DistributedTransactionDef,
@@ -99,9 +99,21 @@ def examine(cls: type[D], data: bytes, path: str) -> tuple[D, bool]:
         raise Damaged(_code(cls, "F303"), path, f"it is not a {cls.__name__}") from None
     if digest is Digest.MISMATCH:
         raise Damaged(_code(cls, "F304"), path, "its content is not what its digest says")
+    if digest is Digest.ABSENT and says_digest(path):
+        # a file that is cut between two fields can be parsed
+        raise Damaged(_code(cls, "F304"), path, "its digest is missing, and its name says that it was written with one")
     if not definition.id:
         raise Damaged(_code(cls, "F302"), path, "it has no id")
     return definition, digest is Digest.VERIFIED
+
+
+def remains(cls: type[D], data: bytes, path: str) -> D | None:
+    """What a definition that lost its digest still says; None when it says nothing, or what was never written."""
+    try:
+        definition = cast(D, cls.FromString(data))
+    except (DecodeError, ValueError, RecursionError, MemoryError):
+        return None
+    return definition if definition.id and check_digest(data, path) is Digest.ABSENT else None
 
 
 def _code(cls: type[D], code: str) -> str:

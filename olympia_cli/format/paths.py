@@ -45,8 +45,10 @@ def new_node_path() -> str:
 
 
 def new_definition_path(kind: Kind, name: ObjectName | None) -> str:
-    """A fresh path for a definition. The names in it are for people who look at a listing; nobody parses them."""
+    """A fresh path for a definition that carries a digest, as its uuid says. The names in it are for people who look at
+    a listing; nobody parses them."""
     stem = _uuid4()
+    stem = stem[:_UUID_VERSION] + _WITH_DIGEST + stem[_UUID_VERSION + 1 :]
     if name is not None:
         from urllib.parse import quote
 
@@ -56,6 +58,15 @@ def new_definition_path(kind: Kind, name: ObjectName | None) -> str:
     # a cut must not leave half of a percent escape, which some tools refuse
     stem = re.sub(r"%[0-9A-F]?$", "", stem)
     return f"def/{DEFINITION_FOLDERS[kind]}/{stem}.binpb"
+
+
+_UUID_VERSION, _WITH_DIGEST = 14, "8"
+"""Where a uuid says its version, and the version whose meaning is left to those who use it."""
+
+
+def says_digest(path: str) -> bool:
+    """Whether the name of a definition says that it was written with a digest."""
+    return path.startswith("def/") and path.rpartition("/")[2][_UUID_VERSION : _UUID_VERSION + 1] == _WITH_DIGEST
 
 
 def _uuid4() -> str:
@@ -103,7 +114,7 @@ class FileKind(Enum):
 
 
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_TRANSACTION = re.compile(rf"dtxn/({_UUID})(?:\.([0-9]{{1,9}}))?\.binpb")
+_TRANSACTION = re.compile(rf"dtxn/({_UUID})(?:\.([0-9]{{1,10}}))?\.binpb")
 _KINDS = (
     (FileKind.NODE, re.compile(rf"node/{_UUID}\.arrow")),
     (

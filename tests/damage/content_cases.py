@@ -58,10 +58,10 @@ def definition_that_its_digest_denies(s: Sample, store: Store) -> Wanted:
 
 @case
 def definition_without_digest(s: Sample, store: Store) -> Wanted:
-    """Another program's: nothing is known to be wrong."""
+    """Its name says that it was written with one."""
     path = definition(s, "table")
     rewrite_definition(store, path, lambda found: None, with_digest=False)
-    return wanted("F904", damaged=False, sound=False)
+    return wanted("F304", path, versions=s.hit(path), objects=s.defined_by(path))
 
 
 @case

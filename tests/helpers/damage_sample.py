@@ -202,9 +202,10 @@ def read_content(store: Store, version: int) -> Content:
     )
 
 
-def make_sample(*, expired: bool = False, seed: int = 1) -> Sample:
-    """Versions 0 to 12. With `expired`, version 13 marks 6 as the oldest, and what only older ones reach is listed."""
-    with seeded_uuids(seed):
+def make_sample(*, expired: bool = False, seed: int = 1, older: bool = False) -> Sample:
+    """Versions 0 to 12. With `expired`, version 13 marks 6 as the oldest, and what only older ones reach is listed.
+    With `older`, the names of definitions are those of an older program."""
+    with seeded_uuids(seed), older_names() if older else contextlib.nullcontext():
         return _make(expired)
 
 
@@ -341,6 +342,13 @@ def _mark(catalog: Catalog, store: MemoryStore, pin: str, clock: FakeClock) -> s
 
 def save_path(sample: Sample, number: int) -> str:
     return transaction_save_path(sample.open_transaction, number)
+
+
+@contextlib.contextmanager
+def older_names() -> Iterator[None]:
+    """Definitions are written as an older program does: their names do not say that they have a digest."""
+    with mock.patch("olympia_cli.format.paths._WITH_DIGEST", "4"):
+        yield
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from olympia_cli.format.definitions import CLASSES, Digest, check_digest
-from olympia_cli.format.paths import parse_root_path, root_path
+from olympia_cli.format.paths import parse_root_path, root_path, says_digest
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.fsck import Level, Report, fsck
 from olympia_cli.storage.memory import MemoryStore
@@ -184,11 +184,11 @@ def _excused(sample: Sample, store: MemoryStore) -> set[str]:
 
 
 def unverified(path: str, data: bytes) -> bool:
-    """Whether it is a definition without a digest."""
+    """Whether it is a definition without a digest that need not have one."""
     kind = {"catalog": Kind.CATALOG, "ns": Kind.NAMESPACE, "table": Kind.TABLE, "view": Kind.VIEW}[path.split("/")[1]]
     try:
         CLASSES[kind].FromString(data)
-        return check_digest(data, path) is Digest.ABSENT
+        return check_digest(data, path) is Digest.ABSENT and not says_digest(path)
     except Exception:
         return False
 

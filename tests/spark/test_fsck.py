@@ -136,7 +136,7 @@ def test_the_latest_version_alone_and_the_last_sound_one_before_it(spark, tmp_pa
 
 
 def test_what_the_log_disproves_stays_found_while_older_versions_are_looked_at(spark, tmp_path):
-    sample = make_sample()
+    sample = make_sample(older=True)
     store = sample.store()
     path, _ = sample.tree().entries[sample.keys.encode(table("b.t00"))]
     elsewhere = "s3://elsewhere/x.json"
@@ -148,7 +148,7 @@ def test_what_the_log_disproves_stays_found_while_older_versions_are_looked_at(s
 
 
 def test_older_versions_are_held_against_the_log_too(spark, tmp_path):
-    sample = make_sample()
+    sample = make_sample(older=True)
     store = sample.store()
     path, _ = sample.tree().entries[sample.keys.encode(table("b.t03"))]
     # an id is 38 bytes with its tag

@@ -12,7 +12,8 @@ from math import inf
 from typing import NamedTuple
 
 from olympia_cli.errors import Damaged, FileTooLarge, PathMissing, PathOutside, StorageFailed, StoreError
-from olympia_cli.format.definitions import CLASSES, Definition, body
+from olympia_cli.format import definitions
+from olympia_cli.format.definitions import CLASSES, Definition
 from olympia_cli.format.paths import check_pointer, root_path
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.sound import LatestVersion
@@ -48,8 +49,6 @@ class RepairFiles:
         self.store = store
         self.tolerant = tolerant
         self.progress = progress
-        self.disproved: set[str] = set()
-        """Definitions that can be read, and are not what the log says was written."""
         self.bad: dict[str, Flaw] = {}
         """Files that are not whole, and why."""
         self.failed: set[RangePlace] = set()
@@ -66,15 +65,15 @@ class RepairFiles:
             latest = LatestVersion(files, versions)
         for kind, path, flaw in latest.disproofs:
             self._definitions[kind, path] = self.bad[path] = flaw
-            self.disproved.add(path)
         return latest
 
     def remains(self, kind: Kind, path: str) -> bytes | None:
         """What a definition still says that is less than was written, or another; None when it says nothing."""
-        if path not in self.disproved:
+        if outside(path):
             return None
         [(_, data)] = self.read_all([path])
-        return body(CLASSES[kind].FromString(data)) if isinstance(data, bytes) else None
+        left = definitions.remains(CLASSES[kind], data, path) if isinstance(data, bytes) else None
+        return None if left is None else definitions.body(left)
 
     # Bytes
 

@@ -33,7 +33,7 @@ from olympia_cli.storage.memory import MemoryStore
 from tests.helpers import java_catalog
 from tests.helpers.big_catalog import add_versions, make_big_catalog
 from tests.helpers.clock import FakeClock
-from tests.helpers.damage_sample import make_sample
+from tests.helpers.damage_sample import make_sample, older_names
 from tests.helpers.fsck import READS, codes, everything, leaves_of, make, nodes_of
 from tests.helpers.names import location, ns, table
 from tests.helpers.stores import CountingStore, WrappedStore
@@ -259,7 +259,10 @@ def test_a_definition_and_every_name_of_it(store):
     assert found.hint == "rollback v1"
 
 
-def test_a_definition_that_was_cut_at_the_end_of_a_field_is_compared_with_the_log(store):
+def test_a_definition_that_was_cut_at_the_end_of_a_field_is_compared_with_the_log():
+    store = MemoryStore("older")
+    with older_names():
+        make(store)
     path = Catalog(store).snapshot().find(parse_table("a.t007"))
     assert path is not None
     whole = TableDef.FromString(store.read(path))
