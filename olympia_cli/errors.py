@@ -328,9 +328,13 @@ class Damaged(OlympiaError):
 class FileTooLarge(Damaged):
     """A file is larger than any of its kind; it is not read."""
 
-    def __init__(self, path: str, size: int | None, limit: int) -> None:
+    exit_code = 40
+
+    @classmethod
+    def of(cls, path: str, size: int | None, limit: int) -> FileTooLarge:
+        """A file of so many bytes, where that is known, and how many it may have."""
         shown = "even more" if size is None else f"{size:,} bytes"
-        super().__init__("F205", path, f"no file of its kind has more than {limit:,} bytes, and it has {shown}")
+        return cls("F205", path, f"no file of its kind has more than {limit:,} bytes, and it has {shown}")
 
 
 class PathOutside(OlympiaError):

@@ -68,6 +68,11 @@ class Session:
         return self.is_tty and not self.no_color
 
     @property
+    def csv_safe(self) -> bool:
+        """Whether no cell of a CSV file may be taken for a formula."""
+        return bool(self._given.get("csv_safe"))
+
+    @property
     def no_color(self) -> bool:
         return bool(self._given.get("no_color") or os.environ.get("NO_COLOR"))
 

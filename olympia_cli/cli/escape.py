@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Any, TextIO
 
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_UNSEEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What JSON leaves as it is, and a terminal does not show."""
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -31,7 +34,9 @@ def dumps(value: Any, stream: TextIO, indent: int | None = None) -> str:
     import json
 
     utf8 = (stream.encoding or "").lower().replace("-", "") == "utf8"
-    return json.dumps(value, ensure_ascii=not utf8, indent=indent)
+    text = json.dumps(value, ensure_ascii=not utf8, indent=indent)
+    # inside a string, where alone they can stand, the escape means the same
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def visible(text: str) -> str:

@@ -40,7 +40,7 @@ def print_report(session: Session, report: Report, more: dict[str, Any] | None =
             for one in report.findings:
                 out.write(render.json_text(session, describe_finding(one)) + "\n")
         elif session.output is Output.CSV:
-            render.csv_rows(out, _CSV, map(describe_finding, report.findings))
+            render.csv_rows(session, out, _CSV, map(describe_finding, report.findings))
         elif session.output is Output.NAME:
             for path in dict.fromkeys(one.path for one in report.findings if one.path):
                 out.write(visible(path) + "\n")

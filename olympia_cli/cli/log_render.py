@@ -54,7 +54,7 @@ def print_log(
             for entry in entries:
                 out.write(render.json_text(session, describe(entry)) + "\n")
         elif session.output is Output.CSV:
-            render.csv_rows(out, _CSV, (row for entry in entries for row in _csv_rows(entry)))
+            render.csv_rows(session, out, _CSV, (row for entry in entries for row in _csv_rows(entry)))
         elif session.output is Output.NAME:
             for entry in entries:
                 out.write(f"v{entry.version}\n")

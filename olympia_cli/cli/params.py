@@ -44,6 +44,10 @@ def _shared(
     verbose: Annotated[bool, typer.Option("--verbose", help="Say more.")] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="No colours. [NO_COLOR]")] = False,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bars.")] = False,
+    csv_safe: Annotated[
+        bool,
+        typer.Option("--csv-safe", help="In CSV, put ' before what a spreadsheet would take for a formula."),
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Takes the options that every command has; see `remember`."""

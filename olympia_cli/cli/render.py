@@ -15,6 +15,10 @@ MAX_TABLE_ROWS = 2000
 """A rich table needs all of its rows at once; longer lists are printed as lines."""
 
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes for the beginning of a formula."""
+
+
 class Column(NamedTuple):
     """A column of a list: where its value is, and whether it is shown only when asked for more."""
 
@@ -44,7 +48,7 @@ def record(session: Session, value: Mapping[str, Any], *, name: str = "") -> Non
         if session.output is Output.NAME:
             out.write(visible(name) + "\n")
         elif session.output is Output.CSV:
-            csv_rows(out, list(value), [value])
+            csv_rows(session, out, list(value), [value])
         else:
             _write_fields(session, out, value)
 
@@ -70,7 +74,7 @@ def records(
             for value in values:
                 out.write(json_text(session, value) + "\n")
         elif output is Output.CSV:
-            csv_rows(out, [column.key for column in columns], values)
+            csv_rows(session, out, [column.key for column in columns], values)
         elif output is Output.NAME:
             for value in values:
                 out.write(visible(name(value)) + "\n")
@@ -98,13 +102,29 @@ def json_list(
     out.write(f"]{closing}}}\n")
 
 
-def csv_rows(out: TextIO, keys: Sequence[str], values: Iterable[Mapping[str, Any]]) -> None:
+def csv_rows(session: Session, out: TextIO, keys: Sequence[str], values: Iterable[Mapping[str, Any]]) -> None:
+    """A heading and a row for each value."""
+    csv_row(session, out, keys)
+    for value in values:
+        csv_row(session, out, [value.get(key) for key in keys])
+
+
+def csv_row(session: Session, out: TextIO, values: Iterable[Any]) -> None:
+    """One row. A terminal shows escapes for what it would act on; a file holds it as it is."""
     import csv
 
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(keys)
-    for value in values:
-        writer.writerow([_cell(value.get(key)) for key in keys])
+    cells = [_cell(value) for value in values]
+    if session.csv_safe:
+        cells = ["'" + cell if cell.startswith(FORMULA) and not _is_number(cell) else cell for cell in cells]
+    csv.writer(out, lineterminator="\n").writerow(map(visible, cells) if session.is_tty else cells)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def changed(session: Session, done: Changed, text: str) -> None:

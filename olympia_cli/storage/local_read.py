@@ -51,7 +51,7 @@ class LocalReader:
         limit = self.size_limit(path)
         try:
             if size > limit:
-                raise FileTooLarge(path, size, limit)
+                raise FileTooLarge.of(path, size, limit)
             # one byte more than there should be, so that a whole file takes one call
             data = os.read(file, size + 1)
             if len(data) == size:
@@ -62,7 +62,7 @@ class LocalReader:
                 parts.append(data)
                 total += len(data)
                 if total > limit:  # it grows while it is read
-                    raise FileTooLarge(path, None, limit)
+                    raise FileTooLarge.of(path, None, limit)
             return b"".join(parts)
         except OSError as error:
             raise self._failed("read", path, error) from error

@@ -32,7 +32,7 @@ class MemoryStore:
     def read(self, path: str) -> bytes:
         data = self._found(path)[0]
         if len(data) > (limit := self.size_limit(path)):
-            raise FileTooLarge(path, len(data), limit)
+            raise FileTooLarge.of(path, len(data), limit)
         return data
 
     def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:

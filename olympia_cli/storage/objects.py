@@ -328,7 +328,7 @@ async def read_within(length: int | None, read: Callable[[int], Awaitable[bytes]
 
 
 def too_large(where: str, size: int | None, limit: int) -> Failure:
-    return Failure(Fate.REFUSED, FileTooLarge(where, size, limit))
+    return Failure(Fate.REFUSED, FileTooLarge.of(where, size, limit))
 
 
 def _names_a_file(path: str, temporary: bool) -> bool:

@@ -184,6 +184,13 @@ class TestHarmless:
             ["ns", "show", NASTY[4]],
             ["table", "history", f'"{NASTY[5]}"."{NASTY[5]}"'],
             ["rollback", "latest~1", "--dry-run"],
+            ["log", "-n", "1", "-o", "csv"],
+            ["log", "-n", "1", "--json"],
+            ["log", "-n", "1", "-o", "jsonl"],
+            ["ns", "ls", "-o", "csv"],
+            ["ns", "show", NASTY[4], "-o", "csv"],
+            ["ns", "show", NASTY[5], "--json"],
+            ["tree", "-o", "csv"],
         ],
         ids=lambda args: " ".join(args[:3]).encode("ascii", "replace").decode(),
     )
@@ -201,6 +208,27 @@ class TestHarmless:
     def test_a_pipe_gets_them_escaped_too_and_json_exact(self, olympia, nasty):
         assert "esc\\x9b31m" in olympia("ns", "ls").ok().lines
         assert "esc\u009b31m" in [one["name"] for one in olympia("ns", "ls", "--json").ok().json["namespaces"]]
+
+    def test_json_escapes_what_nobody_sees_and_means_the_same(self, olympia, nasty):
+        for args in (["ns", "ls", "--json"], ["log", "-o", "jsonl"]):
+            shown = olympia(*args).ok().stdout
+            assert all(character == "\n" or character.isprintable() for character in shown)
+            assert "rtl\\u202etxt" in shown
+            assert "esc\\u009b31m" in shown
+        assert "\U0001f600" in olympia("ns", "ls", "--json").ok().stdout, "what can be seen stands as it is"
+
+    def test_csv_in_a_file_is_exact(self, olympia, nasty):
+        assert "esc\u009b31m" in olympia("ns", "ls", "-o", "csv").ok().stdout
+
+    def test_csv_for_a_spreadsheet(self, olympia, sample):
+        formulas = ["=1+2", "+a", "-a", "@sum", "-1", "a=b"]
+        with Catalog(sample.store).transaction() as transaction:
+            for name in formulas:
+                transaction.create_namespace(ns(name))
+        plain = olympia("ns", "ls", "-o", "csv").ok().stdout.splitlines()
+        assert {line.split(",")[0] for line in plain} >= set(formulas)
+        safe = olympia("ns", "ls", "-o", "csv", "--csv-safe").ok().stdout.splitlines()
+        assert {line.split(",")[0] for line in safe} >= {"'=1+2", "'+a", "'-a", "'@sum", "-1", "a=b"}
 
 
 class TestLog:

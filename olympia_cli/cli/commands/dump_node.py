@@ -105,7 +105,7 @@ def _print(session: Session, dump: NodeDump, *, raw: bool, chosen: bool) -> None
             for row in rows:
                 out.write(render.json_text(session, row) + "\n")
         elif output is Output.CSV:
-            render.csv_rows(out, ["at", "key", "value", "pnode", "object", "namespace", "name"], rows)
+            render.csv_rows(session, out, ["at", "key", "value", "pnode", "object", "namespace", "name"], rows)
         elif output is Output.NAME:
             for one in dump.pivot:
                 if one.name is not None:
@@ -154,7 +154,7 @@ def _print_way(session: Session, way: Way) -> None:
             for node in nodes:
                 out.write(render.json_text(session, node) + "\n")
         elif output is Output.CSV:
-            render.csv_rows(out, ["step", "path", "kind", "bytes", "keys", "taken", "found", "digest"], nodes)
+            render.csv_rows(session, out, ["step", "path", "kind", "bytes", "keys", "taken", "found", "digest"], nodes)
         elif output is Output.NAME:
             for node in nodes:
                 out.write(node["path"] + "\n")

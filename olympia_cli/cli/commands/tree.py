@@ -108,10 +108,7 @@ class _Lines:
             self._out.write(tree_line(node) + "\n")
 
     def _csv(self, value: dict[str, Any]) -> None:
-        import csv
-
-        cells = ["" if value.get(key) is None else value[key] for key in self._keys]
-        csv.writer(self._out, lineterminator="\n").writerow(cells)
+        render.csv_row(self._session, self._out, [value.get(key) for key in self._keys])
 
 
 def _down_to(depth: int | None, write: Any) -> Any:
