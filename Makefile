@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 DEVELOPMENT := $(VENV)/.installed-dev
 export PYTHON
 
-.PHONY: demo test mutants soak lint format histories benchmark proto docs clean
+.PHONY: demo test mutants soak fuzz lint format histories benchmark proto docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -27,6 +27,10 @@ mutants: $(DEVELOPMENT)
 SECONDS ?= 600
 soak: $(DEVELOPMENT)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.helpers.worlds --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+# commands on mutated catalogs, for so many seconds from a seed on; each failure names its own
+fuzz: $(DEVELOPMENT)
+	$(BIN)/python -m tests.fuzz.run $(SECONDS) $(SEED)
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check
