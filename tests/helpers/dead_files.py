@@ -37,12 +37,12 @@ def set_age(folder: Path, days: int) -> None:
             os.utime(path, (then, then))
 
 
-def make_worn_catalog(folder: Path) -> Catalog:
+def make_worn_catalog(folder: Path, order: int = 4) -> Catalog:
     """In the folder `catalog`; the export is in `export`, and the tables' own metadata is nowhere."""
     clock = FakeClock()
     place = folder / "catalog"
     store = LocalStore(str(place))
-    catalog = Catalog.create(store, order=4, txn_ttl_millis=6 * HOUR, clock=clock)
+    catalog = Catalog.create(store, order=order, txn_ttl_millis=6 * HOUR, clock=clock)
 
     def commit(*names: str, drop: str | None = None) -> None:
         clock.advance(HOUR)

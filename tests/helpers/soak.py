@@ -1,8 +1,8 @@
 """Writers, expires, checks and exports on one catalog at once, as real processes, by a clock that goes with the work.
 
-Floors and lifetimes are hours, so every process lives by a clock of which ten minutes pass with each turn of an expire,
-which comes after so many commits of others, and sees the times of files by it too: as much happens in an hour on a busy
-machine as on an idle one. Nothing else is changed: the code, the floors and the store are the real ones.
+Floors and lifetimes are hours, so every process lives by a clock of which twenty minutes pass with each turn of an
+expire, which comes after so many commits of others, and sees the times of files by it too: as much happens in an hour
+on a busy machine as on an idle one. Nothing else is changed: the code, the floors and the store are the real ones.
 
 Everyone works until each has reached its goal, however long that takes on this machine: what is to happen does, and
 all of it happens while the others are at work.
@@ -60,7 +60,7 @@ FLOORS = Floors(HOUR, HOUR)
 POOL_NAMESPACE = NamespaceName("spread")
 
 
-TICK = 10 * MINUTE
+TICK = 20 * MINUTE
 """What passes with each turn of an expire."""
 
 COMMITS = 5

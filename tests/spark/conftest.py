@@ -19,8 +19,8 @@ TABLES = 20
 
 
 def make_catalog(folder: Path) -> Catalog:
-    """Some hundred objects in a tree of many small nodes; tables renamed, dropped, and brought back by a rollback."""
-    catalog = Catalog.create(LocalStore(str(folder)), order=4, properties={"team": "lake"})
+    """Some hundred objects in a tree of three levels; tables renamed, dropped, and brought back by a rollback."""
+    catalog = Catalog.create(LocalStore(str(folder)), order=12, properties={"team": "lake"})
     for number in range(NAMESPACES):
         with catalog.transaction(f"namespace {number}") as transaction:
             transaction.create_namespace(NamespaceName(f"ns{number}"), {"number": str(number)})
@@ -60,10 +60,11 @@ def spark(tmp_path_factory):
 
     settings = {
         "spark.sql.shuffle.partitions": "2",
-        # queries over some hundred rows run once each: compiling them takes longer than running them; the programs
-        # with a Spark of their own run with what Spark has by itself
+        # queries over some hundred rows run once each: compiling them, or planning them anew after each step, takes
+        # longer than running them; the programs with a Spark of their own run with what Spark has by itself
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.extraJavaOptions": SHORT_LIVED,
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),

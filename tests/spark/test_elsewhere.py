@@ -28,13 +28,16 @@ from tests.helpers.spark_cluster import SHORT_LIVED, Cluster, python_without_thi
 
 PROGRAM = Path(__file__).parent / "elsewhere_program.py"
 POLICY = ("--keep-last", "3", "--older-than", "3d")
-LOOKING = (
-    ("table", "files", "-o", "jsonl"),
+FILES = ("table", "files", "-o", "jsonl")
+ON_CONNECT = (FILES, ("fsck", "--level", "full", "--json"), ("expire", *POLICY, "--dry-run", "--json"))
+"""One of each way to go about Spark: a copy is made and verified as fsck reads."""
+ON_CLUSTER = (
+    FILES,
     ("export", "create", "copy", "--dest", "{copy}", "--json"),
-    ("export", "verify", "copy", "--json"),
+    ("fsck", "--level", "data", "--all-versions", "--json"),
+    ("expire", *POLICY, "--yes", "--json"),
+    ("expire", "purge", "--offline", "--yes", "--json"),
 )
-PLANNING = ("expire", *POLICY, "--dry-run", "--json")
-DELETING = (("expire", *POLICY, "--yes", "--json"), ("expire", "purge", "--offline", "--yes", "--json"))
 
 
 @dataclass
@@ -48,7 +51,8 @@ class World:
 
     @classmethod
     def make(cls, folder: Path, *lines: Sequence[str]) -> World:
-        catalog = make_worn_catalog(folder / "lake")
+        # three levels: each costs Spark as much as all the files on it
+        catalog = make_worn_catalog(folder / "lake", order=8)
         lake = Lake(f"file://{folder}/warehouse")
         sound, wanting = lake.table("sound", appends=2, parts=2), lake.table("wanting", appends=2)
         with catalog.transaction() as transaction:
@@ -108,7 +112,7 @@ class World:
 
 
 def test_spark_connect(tmp_path):
-    world = World.make(tmp_path, *LOOKING, ("fsck", "--level", "full", "--json"), PLANNING)
+    world = World.make(tmp_path, *ON_CONNECT)
     done = subprocess.run(
         [sys.executable, str(PROGRAM), world.task(session={"remote": "local[2]"})],
         cwd=tmp_path,
@@ -125,7 +129,7 @@ def test_spark_connect(tmp_path):
 
 
 def test_a_cluster_and_a_worker_that_is_killed(tmp_path):
-    world = World.make(tmp_path, *LOOKING, ("fsck", "--level", "data", "--all-versions", "--json"), *DELETING)
+    world = World.make(tmp_path, *ON_CLUSTER)
     python = python_without_this_package(tmp_path / "python")
     with spark_cluster(tmp_path) as cluster:
         settings = {
