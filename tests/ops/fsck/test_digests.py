@@ -69,7 +69,7 @@ def test_a_repair_keeps_what_is_left_of_it():
     store, path = forgetful()
     id = Catalog(store).snapshot().table(ORDERS).id
     cut(store, path)
-    plan = plan_repair(store, SystemClock())
+    plan = plan_repair(store)
     assert [str(name) for name in plan.steps[0].reverts] == ["sales.orders"]
     apply_repair(store, SystemClock(), plan, Author(by="test"))
     found = Catalog(store).snapshot().table(ORDERS)
