@@ -103,7 +103,7 @@ def test_two_expires_at_once(start, expire, again):
     assert scene.done == {"expire", "again"}
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_all_of_it_in_random_orders(seed):
     assert check_all(worlds.runs(seed, 20)) == 20
 
