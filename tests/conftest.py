@@ -16,12 +16,15 @@ WITHOUT = tuple(f"tests/spark/test_{name}.py" for name in ("failures", "options"
 
 class OneSpark(LoadScopeScheduling):
     """All tests that share a Spark session in one process, since it starts in seconds and warms up in a minute; those
-    that start programs with a Spark of their own one after the other, too; all others as they come. Groups by marks are
-    lost with pytest 9.2 and xdist 3.8, so it goes by the files."""
+    that start programs with a Spark of their own one after the other, too; those that ask everybody about the same
+    damaged catalogs in one process, which makes them once; all others as they come. Groups by marks are lost with
+    pytest 9.2 and xdist 3.8, so it goes by the files."""
 
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(PROGRAMS):
             return "programs with Spark"
+        if nodeid.startswith("tests/agreement/"):
+            return "agreement"
         shared = nodeid.startswith("tests/spark/") and not nodeid.startswith(WITHOUT)
         return "spark" if shared else nodeid
 

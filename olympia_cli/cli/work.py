@@ -61,16 +61,7 @@ class SparkWork:
     def fsck(self, store: Store, request: FsckRequest, say: Callable[[str], None]) -> Report:
         from olympia_cli.spark.pipelines.fsck import spark_fsck
 
-        return spark_fsck(
-            self.spark,
-            level=request.level,
-            at=request.at,
-            all_versions=request.all_versions,
-            clock=request.clock,
-            data=request.data,
-            progress=request.progress,
-            say=say,
-        )
+        return spark_fsck(self.spark, request, say)
 
     def export_engine(self, dest: Store, options: Mapping[str, object]) -> ExportEngine:
         from olympia_cli.spark.engine import place_for

@@ -10,3 +10,8 @@ from tests.agreement.catalogs import DamagedCatalog, catalogs
 @pytest.fixture(scope="session")
 def damaged_catalogs() -> tuple[DamagedCatalog, ...]:
     return catalogs()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _decoded_once(decoded_once: None) -> None:
+    """One file of a catalog is damaged, and all others are as they were."""

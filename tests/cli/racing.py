@@ -41,7 +41,7 @@ def race(patch: pytest.MonkeyPatch, *others: Statement) -> None:
 def wrap_store(patch: pytest.MonkeyPatch, wrap: Callable[[Store], Store]) -> None:
     """From now on commands of this process work on a wrapped store."""
 
-    def opened(uri: str, options: Any = None) -> Store:
-        return wrap(open_store(uri, options))
+    def opened(uri: str, options: Any = None, **more: Any) -> Store:
+        return wrap(open_store(uri, options, **more))
 
     patch.setattr("olympia_cli.storage.open.open_store", opened)

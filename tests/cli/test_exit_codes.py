@@ -521,7 +521,7 @@ def test_1_is_for_bugs_alone(run, sample, monkeypatch):
     """What was never thought of: one line, and a file with the traceback and without the arguments' values."""
 
     class Broken(WrappedStore):
-        def read(self, path: str) -> bytes:
+        def read_many(self, paths):
             raise ZeroDivisionError("who would have thought")
 
     wrap_store(monkeypatch, Broken)

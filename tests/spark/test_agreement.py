@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines.fsck import spark_fsck
 from olympia_cli.spark.pipelines.place import CatalogPlace
@@ -47,7 +47,7 @@ def test_both_engines_find_the_same(spark, damaged: DamagedCatalog, tmp_path: Pa
         (tmp_path / path).write_bytes(data)
     local = fsck(LocalStore(str(tmp_path)), level=Level.FULL, all_versions=True, clock=clock())
     engine = SparkEngine(spark, CatalogPlace.at(str(tmp_path)), 2)
-    found = spark_fsck(engine, level=Level.FULL, all_versions=True, clock=clock())
+    found = spark_fsck(engine, FsckRequest(level=Level.FULL, all_versions=True, clock=clock()))
     assert list(found.findings) == list(local.findings)
     assert (found.damaged, found.last_sound_version) == (local.damaged, local.last_sound_version)
     assert [(one.code, one.path) for one in local.findings] == [(one.code, one.path) for one in damaged.report.findings]

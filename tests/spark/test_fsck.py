@@ -20,7 +20,7 @@ from olympia_cli.iceberg.data_checks import IcebergDataChecks
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.chain import Chain, ChainReader, list_versions
 from olympia_cli.ops.fsck.examined import FULL, new_examined
-from olympia_cli.ops.fsck.fsck import Level, Report, fsck
+from olympia_cli.ops.fsck.fsck import FsckRequest, Level, Report, fsck
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines.fsck import SparkFsck, spark_fsck
@@ -54,7 +54,7 @@ def same(spark, folder: Path | str, *, went_local: bool = False, **asked) -> Rep
     """What both engines find, which must be the same; so must be whether the local one had to help."""
     said: list[str] = []
     local = fsck(LocalStore(str(folder)), clock=FakeClock(), **asked)
-    found = spark_fsck(engine_at(spark, str(folder)), clock=FakeClock(), say=said.append, **asked)
+    found = spark_fsck(engine_at(spark, str(folder)), FsckRequest(clock=FakeClock(), **asked), said.append)
     assert list(found.findings) == list(local.findings)
     # what this process reads ahead is read once more by a worker
     assert {**found.checked, "bytes": 0} == {**local.checked, "bytes": 0}
@@ -221,7 +221,7 @@ def test_what_executors_lose_is_looked_at_once_more(spark, tmp_path):
     folder = write(store, tmp_path)
     losing = Losing(spark)
     asked = {"level": Level.FULL, "all_versions": True, "clock": FakeClock()}
-    found = spark_fsck(engine_at(spark, str(folder)), progress=losing, **asked)
+    found = spark_fsck(engine_at(spark, str(folder)), FsckRequest(progress=losing, **asked))
     assert losing.lost > 0
     assert losing.begun == 2
     assert found.findings == fsck(LocalStore(str(folder)), **asked).findings
@@ -285,8 +285,8 @@ def test_each_task_has_its_share(spark, sample):
     examined = _examine(reader, engine.catalog.store)
     assert examined.graph.paths == []
     assert len(examined.definitions or ()) == 0
-    nodes, definitions = reader._reached_files
-    for frame, least in ((nodes, 60), (definitions, NAMESPACES * TABLES)):
+    definitions, nodes = reader._reached_files
+    for frame, least in ((nodes, 50), (definitions, NAMESPACES * TABLES)):
         counts = [row[1] for row in frame.groupBy(spark_partition_id()).count().collect()]
         assert sum(counts) >= least
         assert max(counts) < sum(counts) / 2
@@ -303,7 +303,7 @@ def _examine(reader, store):
 def test_catalogs_of_the_java_sdk_are_for_the_local_engine(spark, tmp_path):
     java_catalog.JavaCatalog(tmp_path).commit(1)
     with pytest.raises(Unsupported, match="Java SDK"):
-        spark_fsck(engine_at(spark, str(tmp_path)), level=Level.FULL)
+        spark_fsck(engine_at(spark, str(tmp_path)), FsckRequest(level=Level.FULL))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -312,4 +312,4 @@ def test_a_store_that_fails_is_no_damage(spark, tmp_path):
     for path in (folder / "def" / "table").iterdir():
         path.chmod(0)
     with pytest.raises(Exception, match="Permission denied"):
-        spark_fsck(engine_at(spark, str(folder)), level=Level.FULL)
+        spark_fsck(engine_at(spark, str(folder)), FsckRequest(level=Level.FULL))

@@ -95,7 +95,8 @@ def _roots(newest: Snapshot, oldest: int) -> Iterator[tuple[int, bytes | StoreEr
     long as there are numbers, and a listing says where it ends.
     """
     store, width = newest.store, newest.file.width
-    yield newest.version, newest.file.data
+    if oldest <= newest.version:
+        yield newest.version, newest.file.data
     next_version = newest.version - 1
     while next_version >= oldest:
         versions, missing = range(next_version, oldest - 1, -1), 0

@@ -11,17 +11,13 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from olympia_cli.catalog.clock import Clock
 from olympia_cli.errors import Unsupported
-from olympia_cli.names import Reference
 from olympia_cli.ops.fsck.chain import list_versions
-from olympia_cli.ops.fsck.data import DataChecks
 from olympia_cli.ops.fsck.examined import DATA, FULL, STRUCTURE, Examined, FindHolders, OutOfPlace, Wanted, new_examined
-from olympia_cli.ops.fsck.fsck import Level, Report, fsck
+from olympia_cli.ops.fsck.fsck import FsckRequest, Report, check
 from olympia_cli.ops.fsck.holders import Holder
 from olympia_cli.ops.fsck.listing import Listing, Sorting, find_quarantine
 from olympia_cli.ops.fsck.roots import RootNotes
-from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.files import Place
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.spark.pipelines.frames import cut, with_losses
@@ -45,36 +41,14 @@ if TYPE_CHECKING:
     from olympia_cli.spark.engine import SparkEngine
 
 
-def spark_fsck(
-    engine: SparkEngine,
-    *,
-    level: Level = Level.STRUCTURE,
-    at: Reference | None = None,
-    all_versions: bool = False,
-    clock: Clock | None = None,
-    data: DataChecks | None = None,
-    progress: Progress = SILENT,
-    say: Callable[[str], None] = lambda text: None,
-) -> Report:
-    """Check a catalog, as ops/fsck does. `data` is for the local engine, where it has to go on, which it says."""
-
-    def check(mapper: SparkFsck | None) -> Report:
-        return fsck(
-            engine.catalog.store,
-            level=level,
-            at=at,
-            all_versions=all_versions,
-            clock=clock,
-            data=data,
-            progress=progress,
-            engine=mapper,
-        )
-
+def spark_fsck(engine: SparkEngine, request: FsckRequest, say: Callable[[str], None] = lambda text: None) -> Report:
+    """Check a catalog, as ops/fsck does; it says where it has to go on with the local engine."""
+    store = engine.catalog.store
     try:
-        return with_losses(lambda: check(SparkFsck(engine)))
+        return with_losses(lambda: check(store, request, SparkFsck(engine)))
     except OutOfPlace:
         say("nodes of the tree are out of place: looking again with the local engine, in this process")
-    return check(None)
+    return check(store, request)
 
 
 class SparkFsck:
