@@ -275,9 +275,10 @@ class _Rows:
     def _check_bounds(self) -> None:
         """The next batch is unpacked only when what it says of itself is within the bounds."""
         if self._blocks is None:
-            dictionaries, self._blocks = footer_blocks(self._data)
+            dictionaries, batches = footer_blocks(self._data)
             if dictionaries:
                 raise Nonsense("it has dictionaries, and columns without")
+            self._blocks = batches
         layout = block_layout(self._data, self._blocks[self._batches])
         self._bounds = check_batch(self._data, *layout, self._bounds)
 

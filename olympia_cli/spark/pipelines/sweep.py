@@ -106,8 +106,8 @@ def _known(frame: DataFrame, **facts: str) -> DataFrame:
 
 
 def _listed(engine: SparkEngine, sweep: Sweep) -> DataFrame:
-    options = [{"kind": kind.value} for kind in sweep.kinds] or [{}]
-    files = together(engine.catalog.read(engine.spark, "files", **given) for given in options)
+    kinds = sweep.kinds or (None,)
+    files = together(engine.catalog.list_files(engine.spark, engine.partitions, kind) for kind in kinds)
     return _known(files, modified="modified_at", bytes="bytes")
 
 
