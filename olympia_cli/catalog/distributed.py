@@ -28,6 +28,7 @@ from olympia_cli.errors import (
     PathMissing,
     PathOutside,
     PathTaken,
+    Refused,
     SavedElsewhere,
     StoreError,
     TransactionClosed,
@@ -383,6 +384,11 @@ def _read_other(store: Store, unreadable: UnreadableSave) -> DistributedTransact
 def _store_save(store: Store, definition: DistributedTransactionDef, save: int) -> None:
     content = definitions.body(definition)
     path = transaction_save_path(definition.id, save)
+    if parse_transaction_path(path) is None:
+        raise Refused(
+            f"after save {save - 1} of the transaction {definition.id} there is no number for another one",
+            hint=f"no program saves that often: look who wrote {transaction_save_path(definition.id, save - 1)}",
+        )
     try:
         store.create(path, definitions.encode(content, path))
     except PathTaken:

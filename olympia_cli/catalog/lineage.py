@@ -74,9 +74,11 @@ def _since(version: int, base: Snapshot) -> Iterable[Snapshot | None]:
     ):
         if isinstance(data, PathMissing):
             raise VersionNotFound(f"version {number} is gone: {path} is missing", hint="")
-        if isinstance(data, Exception):
+        if isinstance(data, Exception) and not isinstance(data, Damaged):
             raise data
         try:
+            if isinstance(data, Damaged):
+                raise data
             snapshot = Snapshot(store, RootFile(number, width, data), base)
             snapshot.actions()
         except Damaged:

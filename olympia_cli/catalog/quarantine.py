@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from olympia_cli.catalog.snapshot import EXPIRE_PURGED
+from olympia_cli.format.paths import MAX_VERSION
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 
 EXPIRE_QUARANTINE = "olympia.expire.quarantine"
@@ -40,7 +41,7 @@ def read_quarantine(definition: CatalogDef) -> list[QuarantineMark]:
             manifest = entry["manifest"]
         except (KeyError, TypeError):
             continue
-        if all(type(number) is int and number >= 0 for number in numbers) and isinstance(manifest, str):
+        if all(type(number) is int and 0 <= number <= MAX_VERSION for number in numbers) and isinstance(manifest, str):
             marks.append(QuarantineMark(numbers[0], numbers[1], numbers[2], manifest))
     return sorted(marks, key=lambda mark: mark.version)
 

@@ -199,7 +199,11 @@ def _read_listed(store: Store) -> RootFile:
     path = max(found, key=lambda path: found[path])
     ours, version = found[path]
     width = WIDTH if ours else JAVA_WIDTH
-    return read_root(store, last_version(store, version, width), width)
+    latest = last_version(store, version, width)
+    try:
+        return read_root(store, latest, width)
+    except FileTooLarge as damage:
+        return RootFile(latest, width, b"", damage=damage)
 
 
 def parse_hint(data: bytes) -> int | None:

@@ -113,7 +113,13 @@ class Session:
         name = profile or self._profile
         # a folder needs none, so a config file that nobody asked for is not in the way
         known = name is not None or scheme_of(uri) in BUCKET_SCHEMES
-        return options_for(uri, read_profile(name) if known else Location("", {}), self.timeout)
+        found = read_profile(name) if known else Location("", {})
+        if profile and found.options and found.uri and scheme_of(found.uri) != scheme_of(uri):
+            raise InvalidOption(
+                f"the profile {profile} has storage options for {scheme_of(found.uri)}, and {uri} is not such a place",
+                hint="name a profile of that kind of store",
+            )
+        return options_for(uri, found, self.timeout)
 
     @property
     def _profile(self) -> str | None:

@@ -21,6 +21,8 @@ _POINTERS = 2 * 4096 + 64
 _MORE_ROWS = 1024
 """System rows, and rows that other programs pad a node with."""
 _LOG_BYTES, _LOG_ROWS = 2**24, 2**12
+_LARGEST_ACTION = 2**26 * 4 // 3 + 2**20
+"""One with the largest definition, as text, and some others: that packs to little, and is legal."""
 _PACKED_ACTION = 32
 """Actions hold ids, which do not compress: no action packs to fewer bytes."""
 _UNPACKED_ACTION = 1024
@@ -48,7 +50,7 @@ def root_bounds(sizes: Sizes | None, packed: int) -> Bounds:
     tree, actions = tree_bounds(sizes), packed // _PACKED_ACTION
     wanted = actions * ((_key_bytes(sizes) if sizes is not None else 0) + _UNPACKED_ACTION)
     log = min(wanted, 2 * MAX_NODE_BYTES + actions * _UNPACKED_ACTION)
-    return Bounds(tree.rows + _LOG_ROWS + actions, tree.bytes + _LOG_BYTES + log)
+    return Bounds(tree.rows + _LOG_ROWS + actions, max(tree.bytes + _LOG_BYTES, _LARGEST_ACTION) + log)
 
 
 def _key_bytes(sizes: Sizes) -> int:

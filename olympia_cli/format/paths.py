@@ -66,7 +66,9 @@ _UUID_VERSION, _WITH_DIGEST = 14, "8"
 
 def says_digest(path: str) -> bool:
     """Whether the name of a definition says that it was written with a digest."""
-    return path.startswith("def/") and path.rpartition("/")[2][_UUID_VERSION : _UUID_VERSION + 1] == _WITH_DIGEST
+    name = path.rpartition("/")[2]
+    # other writers name their files as they like
+    return path.startswith("def/") and name[_UUID_VERSION : _UUID_VERSION + 1] == _WITH_DIGEST and bool(_ID.match(name))
 
 
 def _uuid4() -> str:
@@ -114,6 +116,7 @@ class FileKind(Enum):
 
 
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_ID = re.compile(_UUID)
 _TRANSACTION = re.compile(rf"dtxn/({_UUID})(?:\.([0-9]{{1,10}}))?\.binpb")
 _KINDS = (
     (FileKind.NODE, re.compile(rf"node/{_UUID}\.arrow")),

@@ -331,6 +331,11 @@ class TestProfiles:
         assert "go: " in dropped.stderr
         run("--profile", "backup", "table", "ls").failed(10)
 
+    def test_one_of_another_kind_of_store_is_not_passed_over(self, olympia, config, tmp_path):
+        config('[backup]\ncatalog = "gs://backup/x"\n[backup.storage]\ntoken = "anon"\n')
+        words = ["export", "create", "friday", "--dest", f"s3://{BUCKET}/x", "--dest-profile", "backup"]
+        olympia(*words).failed(2, "the profile backup has storage options for gs", "name a profile")
+
 
 def test_completion_knows_the_names(olympia, friday, sample, program):
     env = {"OLYMPIA_CATALOG": sample.uri}

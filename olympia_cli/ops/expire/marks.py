@@ -27,7 +27,7 @@ def list_marks(head: Snapshot, quarantine_millis: int) -> Iterator[dict[str, Any
         marked = _marked_at_millis(head.store, mark)
         yield {
             "version": mark.version,
-            "expired_versions": list(range(mark.former_oldest, mark.oldest)),
+            "expired_versions": list(range(mark.former_oldest, min(mark.oldest, head.version))),
             "marked_at": None if marked is None else time_text(marked),
             "purge_after": None if marked is None else time_text(marked + quarantine_millis),
             "files": files,

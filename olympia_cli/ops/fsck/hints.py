@@ -44,8 +44,8 @@ def read_hint(files: Files, path: str) -> bytes | None:
     if isinstance(data, PathMissing):
         return None
     if isinstance(data, FileTooLarge):
-        # what it begins with is all that is ever shown of garbage
-        return files.store.read_range(path, 0, HINT_SHOWN)
+        # garbage to every reader, of which only the beginning is ever shown; so it must not end with that
+        return files.store.read_range(path, 0, HINT_SHOWN) + b"..."
     if isinstance(data, Exception):
         raise data
     return data
