@@ -407,3 +407,12 @@ def wander(play: Play, count: int, seed: int, mortal: Iterable[str] = (), unluck
             return drawn.choice(alive)
 
         yield play(choose)
+
+
+def check_all(runs: Iterable[Run]) -> int:
+    """How many runs there are, in none of which anything breaks."""
+    count = 0
+    for run in runs:
+        count += 1
+        assert run.violation is None, run.describe()
+    return count

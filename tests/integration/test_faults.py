@@ -28,7 +28,7 @@ from tests.helpers.expire_world import (
     undo_now,
     writer,
 )
-from tests.helpers.scheduler import Operation, Work, explore, replay
+from tests.helpers.scheduler import Operation, Work, check_all, explore, replay
 from tests.helpers.worlds import IN_DOUBT
 
 pytestmark = pytest.mark.usefixtures("decoded_once")
@@ -42,15 +42,6 @@ CREATORS: dict[str, Work] = {
     "distributed commit": distribute_and_commit,
     "export": share(5),
 }
-
-
-def check_all(runs) -> int:
-    count = 0
-    for run in runs:
-        count += 1
-        if run.violation is not None:
-            pytest.fail(run.describe())
-    return count
 
 
 @pytest.mark.parametrize("name", CREATORS)

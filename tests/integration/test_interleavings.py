@@ -77,7 +77,7 @@ from tests.helpers.expire_world import (
     writer,
 )
 from tests.helpers.names import location, table
-from tests.helpers.scheduler import Operation, Run, Stage, Work, explore, repeatable, replay, wander
+from tests.helpers.scheduler import Operation, Run, Stage, Work, check_all, explore, repeatable, replay, wander
 
 pytestmark = pytest.mark.usefixtures("decoded_once")
 
@@ -130,15 +130,6 @@ def _of(*actors: str) -> Callable[[Operation], bool]:
     return lambda operation: operation.actor in actors
 
 
-def _check_all(runs) -> int:
-    count = 0
-    for run in runs:
-        count += 1
-        if run.violation is not None:
-            pytest.fail(run.describe())
-    return count
-
-
 def _find(runs, most: int = 4000) -> Run:
     """The first run in which something breaks."""
     count = 0
@@ -158,7 +149,7 @@ def _find(runs, most: int = 4000) -> Run:
 def test_every_pair_with_one_switch_anywhere(part):
     for first, second in PAIRS[part::4]:
         scene = Scene(marked, {first: CAST[first], second: CAST[second]}, may_refuse=[VersionNotFound])
-        assert _check_all(explore(scene.play, 1)) > 20
+        assert check_all(explore(scene.play, 1)) > 20
         assert scene.done == {first, second}
         assert scene.outcomes > 1 or {first, second} == {"reader", "undo"}
 
@@ -180,14 +171,14 @@ def test_every_pair_with_one_switch_anywhere(part):
 def test_pairs_with_two_switches_where_names_change(pair):
     start = marked_twice if pair == ("purge", "undo") else marked
     scene = Scene(start, {name: CAST[name] for name in pair}, may_refuse=[VersionNotFound])
-    assert _check_all(explore(scene.play, 2, points=where_names_change)) > 40
+    assert check_all(explore(scene.play, 2, points=where_names_change)) > 40
 
 
 @pytest.mark.parametrize("name", SLEEPERS)
 def test_one_that_sleeps_for_hours_at_any_operation(name):
     """It ends as if it had not slept, or in an error that says so; and takes nothing from the others."""
     scene = Scene(marked, {name: SLEEPERS[name], "days": DAYS}, may_refuse=[VersionNotFound])
-    assert _check_all(explore(scene.play, 1, points=_of(name))) > 5
+    assert check_all(explore(scene.play, 1, points=_of(name))) > 5
     assert scene.done == {name, "days"}
 
 
@@ -204,7 +195,7 @@ BESIDE_FSCK: dict[str, Work] = {
 def test_fsck_finds_no_damage_while_others_work(name):
     """At whatever operation of its own it is left while the other one does all that it does."""
     scene = Scene(marked, {"fsck": check_now, name: BESIDE_FSCK[name]}, look_ahead=100)
-    assert _check_all(explore(scene.play, 1, points=_of("fsck"))) > 20
+    assert check_all(explore(scene.play, 1, points=_of("fsck"))) > 20
 
 
 def test_a_listing_that_shows_a_version_without_the_one_before(monkeypatch):
@@ -215,7 +206,7 @@ def test_a_listing_that_shows_a_version_without_the_one_before(monkeypatch):
     def scene() -> Scene:
         return Scene(marked, {"mark": mark_now, "writer": writer("x"), "other": writer("y")})
 
-    assert _check_all(explore(scene().play, 1, points=points)) > 20
+    assert check_all(explore(scene().play, 1, points=points)) > 20
 
     def naive(self):
         found = {version: 0 for file in self.store.list("vn/") if (version := parse_root_path(file.path)) is not None}
@@ -236,7 +227,7 @@ def test_two_expires_at_once(monkeypatch):
     def scene() -> Scene:
         return Scene(marked_twice, {"again": twice, "expire": in_turn(HOUR, purge_now)})
 
-    assert _check_all(explore(scene().play, 1, points=points)) > 20
+    assert check_all(explore(scene().play, 1, points=points)) > 20
     monkeypatch.setattr(expire_plan.Planner, "overtaken", lambda self: nullcontext())
     found = _find(explore(scene().play, 1, points=points))
     assert "again ended in Damaged" in str(found.violation)
@@ -250,13 +241,13 @@ def test_one_that_sleeps_where_clocks_disagree(minutes):
     days = in_turn(*others, LIFETIME + 31 * MINUTE, mark_now, HOUR, purge_now)
     for name, work in (("writer", writer("x")), ("distributed commit", distribute_and_commit)):
         scene = Scene(aged, {name: skewed(work, off), "days": days})
-        assert _check_all(explore(scene.play, 1, points=_of(name))) > 10
+        assert check_all(explore(scene.play, 1, points=_of(name))) > 10
 
 
 def test_a_writer_that_sleeps_for_hours_more_than_once():
     scene = Scene(aged, {"writer": writer("x"), "days": DAYS})
     points = _only(("writer", "create", ""), ("days", "wait", ""), ("days", "delete", "vn/"))
-    assert _check_all(explore(scene.play, 2, points=points)) > 50
+    assert check_all(explore(scene.play, 2, points=points)) > 50
 
 
 def test_an_expire_killed_at_any_operation():
@@ -264,7 +255,7 @@ def test_an_expire_killed_at_any_operation():
     for start, work in ((marked, mark_now), (marked_twice, purge_now), (marked_twice, undo_now)):
         scene = Scene(start, {"killed": work}, look_ahead=1)
         runs = list(explore(scene.play, 1, mortal=["killed"]))
-        assert _check_all(runs) > 10
+        assert check_all(runs) > 10
         assert isinstance(runs[0].ended["killed"].value, Acknowledged), "there was nothing for it to do"
 
 
@@ -283,7 +274,7 @@ def test_all_at_once_in_random_orders(seed):
         "clock": waiting(40 * MINUTE, HOUR, LIFETIME, HOUR),
     }
     scene = Scene(marked, actors, may_refuse=[VersionNotFound])
-    assert _check_all(wander(scene.play, 40, seed, mortal=["expire"])) == 40
+    assert check_all(wander(scene.play, 40, seed, mortal=["expire"])) == 40
     assert scene.outcomes > 30
 
 
@@ -337,7 +328,7 @@ def test_without_its_check_a_mark_brings_back_what_is_purged(monkeypatch):
     def scene() -> Scene:
         return Scene(aged, {"slow": _mark_below(3), "expire": in_turn(mark_now, HOUR, purge_now)})
 
-    _check_all(explore(scene().play, 1, points=_of("slow")))
+    check_all(explore(scene().play, 1, points=_of("slow")))
     _unchecked(monkeypatch, T.CATALOG_EXPIRE_MARK)
     found = _find(explore(scene().play, 1, points=_of("slow")))
     assert "gaps" in str(found.violation)
@@ -349,7 +340,7 @@ def test_without_their_checks_an_undo_and_a_purge_both_have_their_way(monkeypatc
     def scene() -> Scene:
         return Scene(marked, {"undo": undo_now, "purge": purge_now})
 
-    _check_all(explore(scene().play, 1, points=where_names_change))
+    check_all(explore(scene().play, 1, points=where_names_change))
     for type in (T.CATALOG_EXPIRE_UNDO, T.CATALOG_EXPIRE_PURGE):
         with monkeypatch.context() as patch:
             _unchecked(patch, type)
@@ -364,7 +355,7 @@ def test_without_the_refusal_a_rollback_brings_back_what_is_being_deleted(monkey
     def scene() -> Scene:
         return Scene(marked, {"rollback": rollback(2), "purge": purge_now}, may_refuse=[VersionNotFound])
 
-    _check_all(explore(scene().play, 1, points=_of("rollback")))
+    check_all(explore(scene().play, 1, points=_of("rollback")))
     monkeypatch.setattr(staging, "check_kept", lambda version, catalog: None)
     found = _find(explore(scene().play, 1))
     assert "missing" in str(found.violation)
@@ -377,7 +368,7 @@ def test_without_the_refusal_on_rebase_a_rollback_brings_back_what_is_being_dele
         actors = {"rollback": rollback(2), "expire": in_turn(mark_now, HOUR, purge_now)}
         return Scene(aged, actors, may_refuse=[VersionNotFound])
 
-    _check_all(explore(scene().play, 2, points=points))
+    check_all(explore(scene().play, 2, points=points))
     rebasing = threading.local()
     real_check, real_rebase = staging.check_kept, Transaction.rebase
 
@@ -436,12 +427,12 @@ def test_without_looking_at_revivals_since_the_plan_a_purge_deletes_what_came_ba
     def scene() -> Scene:
         return _Whole(marked, {"purge": purge_now, "revival": _brings_back})
 
-    _check_all(explore(scene().play, 1, points=points))
+    check_all(explore(scene().play, 1, points=points))
     monkeypatch.setattr(expire, "_revived", lambda head, planned_at: False)
     found = _find(explore(scene().play, 1, points=points))
     assert "missing" in str(found.violation)
     # what this program brings back is kept in any case
-    _check_all(explore(Scene(marked, {"purge": purge_now, "rollback": rollback(4)}).play, 1, points=points))
+    check_all(explore(Scene(marked, {"purge": purge_now, "rollback": rollback(4)}).play, 1, points=points))
 
 
 # Age
@@ -464,7 +455,7 @@ def test_without_the_lifetime_a_mark_takes_versions_that_are_in_use(monkeypatch)
             {"reader": read, "other": writer("y"), "expire": in_turn(2 * HOUR, mark_now, HOUR, purge_now)},
         )
 
-    _check_all(explore(scene().play, 1, points=_of("reader")))
+    check_all(explore(scene().play, 1, points=_of("reader")))
     real = retention.why_kept
 
     def naive(*args):
@@ -485,7 +476,7 @@ def test_a_root_that_is_created_late_does_not_make_the_version_before_it_older(m
         expires = in_turn(LIFETIME - 6 * MINUTE, HOUR, mark_now, HOUR, purge_now)
         return Scene(aged, {"writer": writer("x"), "expire": expires, "reader": read})
 
-    _check_all(explore(scene().play, 3, points=points))
+    check_all(explore(scene().play, 3, points=points))
     real = retention.Versions.__init__
 
     def naive(self, head, oldest, known=None, written=None):
@@ -503,7 +494,7 @@ def test_without_the_grace_period_a_purge_takes_files_of_a_writer_at_work(monkey
     def scene() -> Scene:
         return Scene(aged, {"writer": writer("x"), "mark": mark_now, "purge": in_turn(HOUR, purge_now)})
 
-    _check_all(explore(scene().play, 3, points=points))
+    check_all(explore(scene().play, 3, points=points))
     monkeypatch.setattr(Sweep, "is_old", lambda self, modified_at_millis: True)
     found = _find(explore(scene().play, 3, points=points))
     assert "missing" in str(found.violation)
@@ -515,7 +506,7 @@ def test_without_the_quarantine_a_purge_takes_what_is_being_looked_at(monkeypatc
             aged, {"reader": read_old(3), "expire": in_turn(mark_now, purge_now)}, may_refuse=[VersionNotFound]
         )
 
-    _check_all(explore(scene().play, 1, points=_of("reader")))
+    check_all(explore(scene().play, 1, points=_of("reader")))
     monkeypatch.setattr(expire_plan.Planner, "_rested", lambda self: self.marks)
     found = _find(explore(scene().play, 1, points=_of("reader")))
     assert "reader ended in Damaged" in str(found.violation)
@@ -525,7 +516,7 @@ def test_without_writing_old_files_again_a_writer_commits_what_is_deleted(monkey
     def scene() -> Scene:
         return Scene(aged, {"writer": writer("x"), "expire": in_turn(HOUR, mark_now, HOUR, purge_now)})
 
-    _check_all(explore(scene().play, 1, points=_of("writer")))
+    check_all(explore(scene().play, 1, points=_of("writer")))
 
     def naive(self, draft, actions, check_alive):
         check_alive()
@@ -556,7 +547,7 @@ def _slept() -> Scene:
 
 
 def test_without_the_check_of_the_freed_name_a_commit_is_acknowledged_that_nobody_sees(monkeypatch):
-    _check_all(explore(_slept().play, 1, points=_of("writer")))
+    check_all(explore(_slept().play, 1, points=_of("writer")))
     monkeypatch.setattr(commit, "_check_not_freed", lambda transaction, version: None)
     found = _find(explore(_slept().play, 1, points=_of("writer")))
     assert "acknowledged and is not in history" in str(found.violation)
@@ -568,7 +559,7 @@ def test_a_transaction_past_its_lifetime_is_stopped_twice(monkeypatch):
     the first of two defences. Without both, a commit is lost.
     """
     monkeypatch.setattr(Transaction, "check_alive", lambda self: None)
-    _check_all(explore(_slept().play, 1, points=_of("writer")))
+    check_all(explore(_slept().play, 1, points=_of("writer")))
     monkeypatch.setattr(commit, "_check_not_freed", lambda transaction, version: None)
     found = _find(explore(_slept().play, 1, points=_of("writer")))
     assert "acknowledged and is not in history" in str(found.violation)
@@ -581,7 +572,7 @@ def test_without_looking_past_the_hint_readers_stay_behind(monkeypatch):
     def scene() -> Scene:
         return Scene(marked, {"reader": read_after_hint(5), "writer": writer("x")})
 
-    _check_all(explore(scene().play, 1))
+    check_all(explore(scene().play, 1))
     monkeypatch.setattr(versions, "last_version", lambda store, start, width=32, ceiling=None: start)
     found = _find(explore(scene().play, 1))
     assert "reader saw version 6 after 7" in str(found.violation)
@@ -601,7 +592,7 @@ def test_an_expire_that_takes_the_hint_for_the_end_harms_nothing(monkeypatch, la
     monkeypatch.setattr(versions, "last_version", naive)
     actors = {"late": hint(latest), "expire": in_turn(mark_now, HOUR, purge_now), "writer": writer("x")}
     points = _only(("expire", "read", LATEST), ("expire", "create", "vn/"), ("expire", "list", ""))
-    assert _check_all(explore(Scene(marked, actors, may_refuse=[VersionNotFound]).play, 1, points=points)) > 20
+    assert check_all(explore(Scene(marked, actors, may_refuse=[VersionNotFound]).play, 1, points=points)) > 20
 
 
 def test_deleting_the_newest_root_first_shows_an_old_version_as_the_latest(monkeypatch):
@@ -610,7 +601,7 @@ def test_deleting_the_newest_root_first_shows_an_old_version_as_the_latest(monke
     def scene() -> Scene:
         return Scene(aged, {"reader": read_after_hint(3), "expire": in_turn(mark_now, HOUR, purge_now)})
 
-    _check_all(explore(scene().play, 2, points=points))
+    check_all(explore(scene().play, 2, points=points))
     real = expire._delete
 
     class NewestFirst(Listed):
@@ -632,7 +623,7 @@ def test_believing_two_roots_that_are_read_at_once_takes_a_purged_version_for_th
     def scene() -> Scene:
         return Scene(aged, {"reader": read_after_hint(2), "expire": in_turn(mark_now, HOUR, purge_now)})
 
-    _check_all(explore(scene().play, 2, points=points))
+    check_all(explore(scene().play, 2, points=points))
     real = versions._climb
 
     def naive(store, start, width, ceiling=None, wanted=versions.nothing):
@@ -657,7 +648,7 @@ def test_writing_oldest_after_the_deletes_shows_a_leftover_as_the_latest(monkeyp
     def scene() -> Scene:
         return Scene(aged, {"writer": writer("x"), "days": days, "reader": read_after_hint(7)})
 
-    _check_all(explore(scene().play, 2, points=points))
+    check_all(explore(scene().play, 2, points=points))
     write, delete = expire._write_oldest, expire._delete
 
     def naive(catalog, *args):
@@ -679,7 +670,7 @@ def test_without_looking_again_oldest_stays_ahead_of_an_undo(monkeypatch):
     def scene() -> Scene:
         return Scene(marked, {"mark": mark_now, "undo": undo_now})
 
-    _check_all(explore(scene().play, 1, points=where_names_change))
+    check_all(explore(scene().play, 1, points=where_names_change))
 
     def naive(catalog):
         catalog.store.overwrite(OLDEST, str(expired_before(catalog.snapshot().definition)).encode())
@@ -711,7 +702,7 @@ def test_listing_candidates_after_the_commit_deletes_what_is_new():
         return Scene(marked, {"purge": work, "writer": writer("x"), "clock": waiting(2 * HOUR)})
 
     points = _only(("purge", "create", "vn/"), ("purge", "list", ""), ("purge", "delete", "ops/"))
-    _check_all(explore(scene(purge_now).play, 1, points=points))
+    check_all(explore(scene(purge_now).play, 1, points=points))
     found = _find(explore(scene(_purge_that_lists_late).play, 1, points=points))
     assert "missing" in str(found.violation)
 
@@ -723,7 +714,7 @@ def test_without_looking_for_live_transactions_their_files_go(monkeypatch):
     def scene() -> Scene:
         return Scene(aged, {"distributed": distribute, "expire": in_turn(HOUR, mark_now, HOUR, purge_now)})
 
-    _check_all(explore(scene().play, 1, points=_of("distributed")))
+    check_all(explore(scene().play, 1, points=_of("distributed")))
     monkeypatch.setattr(expire_holders.Holders, "_live_transactions", lambda self: [])
     found = _find(explore(scene().play, 1))
     assert "cannot be loaded" in str(found.violation) or "missing" in str(found.violation)
@@ -734,7 +725,7 @@ def test_without_looking_for_exports_what_they_share_goes(monkeypatch):
         actors = {"export": share(3), "expire": in_turn(HOUR, mark_now, HOUR, purge_now)}
         return Scene(aged, actors, may_refuse=[VersionNotFound])
 
-    _check_all(explore(scene().play, 1, points=_of("export")))
+    check_all(explore(scene().play, 1, points=_of("export")))
     monkeypatch.setattr(expire_holders.Holders, "_sharing_exports", lambda self: iter(()))
     found = _find(explore(scene().play, 1))
     assert "what export pinned is not whole" in str(found.violation)
@@ -746,7 +737,7 @@ def test_a_save_that_took_long_is_made_again(monkeypatch):
     def scene() -> Scene:
         return Scene(aged, {"distributed": distribute, "expire": in_turn(HOUR, mark_now, HOUR, purge_now)})
 
-    _check_all(explore(scene().play, 1, points=_of("distributed")))
+    check_all(explore(scene().play, 1, points=_of("distributed")))
 
     def naive(self):
         transaction = self.transaction
@@ -791,7 +782,7 @@ def test_the_end_of_an_aborted_transaction_is_kept_as_long_as_it_would_have_live
         actors = {"hold": _hold, "abort": _abort, "expire": in_turn(HOUR, mark_now, HOUR, purge_now)}
         return _Aborted(aged, actors, may_refuse=[TransactionNotFound, TransactionExpired])
 
-    _check_all(explore(scene().play, 1, points=points))
+    check_all(explore(scene().play, 1, points=points))
     real = expire_holders.Holders._live_transactions
     monkeypatch.setattr(
         expire_holders.Holders,

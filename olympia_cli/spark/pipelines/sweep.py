@@ -144,7 +144,8 @@ def dead_files(
     """The files of a catalog that nothing reaches any more, and that are past the grace period.
 
     All that is live is read before, and Damaged is raised when some of it is not whole. What Spark keeps meanwhile is
-    freed at the end, and the DataFrames are of no use then. Nothing is written here.
+    freed at the end, and the DataFrames are of no use then; nor once an executor is lost with what it kept, which is
+    SparkFailed. Nothing is written here.
     """
     engine = SparkEngine(spark, catalog, partitions)
     with explained(), ExitStack() as stack:
