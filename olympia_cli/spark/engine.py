@@ -23,6 +23,21 @@ class SparkEngine:
     catalog: CatalogPlace
     partitions: int = PARTITIONS
 
+    @contextmanager
+    def job(self, what: str) -> Iterator[None]:
+        """Spark's pages and its event log say of the jobs within what they do."""
+        from pyspark.sql.utils import is_remote
+
+        if is_remote():
+            yield
+            return
+        context = self.spark.sparkContext
+        context.setJobDescription(f"olympia: {what}")
+        try:
+            yield
+        finally:
+            context.setJobDescription(None)
+
 
 @contextmanager
 def spark_engine(
