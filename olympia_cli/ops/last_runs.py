@@ -1,0 +1,36 @@
+"""What ran last, left in the catalog for `status`: a small file for each kind of work, written as well as can be.
+
+Nothing depends on these notes but what `status` and `doctor` say, so one that cannot be written is no error, and one
+that cannot be read is none.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+from olympia_cli.catalog.clock import Clock
+from olympia_cli.errors import FileTooLarge, OlympiaError, PathMissing
+from olympia_cli.names import time_text
+from olympia_cli.storage.protocol import Store
+
+LAST_FSCK = "ops/last-fsck.json"
+LAST_EXPIRE = "ops/last-expire.json"
+LAST_EXPORT = "ops/last-export.json"
+
+
+def leave_note(store: Store, path: str, clock: Clock, values: dict[str, Any]) -> None:
+    """Leave word of a run that ended now."""
+    document = {"finished_at": time_text(clock.now_millis()), **values}
+    with suppress(OlympiaError):
+        store.overwrite(path, json.dumps(document).encode())
+
+
+def read_note(store: Store, path: str) -> dict[str, Any] | None:
+    """The note, or None when there is none that can be read."""
+    try:
+        found = json.loads(store.read(path))
+    except (PathMissing, FileTooLarge, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
