@@ -24,6 +24,7 @@ from tests.cli.test_terminal import look
 from tests.helpers import prometheus
 from tests.helpers.big_catalog import add_versions
 from tests.helpers.clock import FakeClock
+from tests.helpers.json_schema import check
 
 DAY = 86_400
 GUIDE = Path(olympia_cli.__file__).parents[1] / "docs" / "guides" / "cron-and-ci.md"
@@ -299,6 +300,8 @@ class TestWatch:
 
             def verdicts() -> Any:
                 for line in process.stdout:
+                    if form:
+                        check(json.loads(line), "status-unseen" if '"error"' in line else "status")
                     yield json.loads(line)["verdict"].upper() if form else line.split("\t")[1]
 
             found = verdicts()

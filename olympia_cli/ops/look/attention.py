@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.catalog import DAY_MILLIS, Catalog
 from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.distributed import State
 from olympia_cli.catalog.snapshot import Snapshot
@@ -47,6 +47,23 @@ def worth_knowing(runs: Sequence[FsckRun]) -> tuple[Reason, ...]:
         return ()
     text = "the last fsck did not come to its end" if runs else "nobody has checked this catalog"
     return (Reason(text, ("fsck", "--since-last") if runs else ("fsck",)),)
+
+
+def fsck_due(runs: Sequence[FsckRun], now: int) -> Reason | None:
+    """The fsck that a careful administrator would run next: something each day, everything each week. It is advice,
+    and no reason for an exit code: what is overdue is the catalog's own policy."""
+    if notes := worth_knowing(runs):
+        return notes[0]
+    thorough = [run for run in runs if run.all_versions and run.level in ("full", "data")]
+    if not _since(thorough, now, 7):
+        text = "no fsck of all versions at level full within 7 days"
+        return Reason(text, ("fsck", "--level", "full", "--all-versions"))
+    return None if _since(runs, now, 1) else Reason("no fsck within a day", ("fsck",))
+
+
+def _since(runs: Sequence[FsckRun], now: int, days: int) -> bool:
+    times = [run.finished_at_millis for run in runs if run.complete]
+    return any(time is not None and now - time <= days * DAY_MILLIS for time in times)
 
 
 def needs_attention(
