@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from olympia_cli.cli.context import Session
@@ -16,19 +15,16 @@ EVERY_SECONDS = 5.0
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
-def watch(session: Session, full: bool, seconds: str | None, pause: Callable[[float], None] | None = None) -> None:
+def watch(session: Session, full: bool, seconds: str | None) -> None:
     """Until Ctrl-C. A catalog that cannot be looked at is what an operator wants to see, and no reason to stop."""
     every = _parse(seconds)
     if session.output in (Output.CSV, Output.NAME):
         raise InvalidOption("--watch has no such output", hint="use table, wide, json or jsonl")
-    store = session.store
     clock = session.catalog.clock
-    pause = pause if pause is not None else clock.sleep
     while True:
         _round(session, full)
         sys.stdout.flush()
-        pause(every)
-        store.close()
+        clock.sleep(every)
 
 
 def _round(session: Session, full: bool) -> None:

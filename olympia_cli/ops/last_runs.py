@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from olympia_cli.catalog.clock import Clock
-from olympia_cli.errors import FileTooLarge, OlympiaError, PathMissing
+from olympia_cli.errors import FileTooLarge, OlympiaError, PathMissing, StoreError
 from olympia_cli.names import time_text
 from olympia_cli.storage.protocol import Store
 
@@ -29,8 +29,21 @@ def leave_note(store: Store, path: str, clock: Clock, values: dict[str, Any]) ->
 
 def read_note(store: Store, path: str) -> dict[str, Any] | None:
     """The note, or None when there is none that can be read."""
+    return read_notes(store, path)[0]
+
+
+def read_notes(store: Store, *paths: str) -> list[dict[str, Any] | None]:
+    """Several of them, in one round trip."""
+    return [_decoded(data) for _, data in store.read_many(paths)]
+
+
+def _decoded(data: bytes | StoreError) -> dict[str, Any] | None:
+    if isinstance(data, PathMissing | FileTooLarge):
+        return None
+    if isinstance(data, Exception):
+        raise data
     try:
-        found = json.loads(store.read(path))
-    except (PathMissing, FileTooLarge, ValueError, RecursionError):
+        found = json.loads(data)
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

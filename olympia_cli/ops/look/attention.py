@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from olympia_cli.catalog.catalog import DAY_MILLIS, Catalog
+from olympia_cli.catalog.catalog import DAY_MILLIS
 from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.distributed import State
 from olympia_cli.catalog.snapshot import Snapshot
@@ -67,18 +67,20 @@ def _since(runs: Sequence[FsckRun], now: int, days: int) -> bool:
 
 
 def needs_attention(
-    catalog: Catalog,
     snapshot: Snapshot,
+    now: int,
+    stored_at_millis: int,
     values: Mapping[str, Any],
     fsck: Mapping[str, Any] | None,
     expire: Mapping[str, Any] | None,
 ) -> tuple[Reason, ...]:
-    """What makes the exit code 51, the most pressing first."""
+    """What makes the exit code 51, the most pressing first. `stored_at_millis` is when the latest root was written, by
+    the store's clock."""
     return (
         *_hint(snapshot, values["hint_lag"]),
         *_transactions(values["transactions"]),
-        *_overdue(snapshot, catalog.clock.now_millis(), fsck, expire),
-        *_clocks(catalog, snapshot),
+        *_overdue(snapshot, now, fsck, expire),
+        *_clocks(snapshot, stored_at_millis),
     )
 
 
@@ -116,9 +118,8 @@ def _overdue(
         yield Reason(text, fsck_runs(fsck)[-1].words(), overdue=True)
 
 
-def _clocks(catalog: Catalog, snapshot: Snapshot) -> Iterator[Reason]:
-    stored = catalog.store.stat(snapshot.file.path).modified_at_millis
-    if snapshot.created_at_millis - stored > HALF_AN_HOUR_MILLIS:
+def _clocks(snapshot: Snapshot, stored_at_millis: int) -> Iterator[Reason]:
+    if snapshot.created_at_millis - stored_at_millis > HALF_AN_HOUR_MILLIS:
         yield Reason("the writers' clocks are ahead of the store's by more than half an hour", ("doctor",))
 
 

@@ -18,16 +18,14 @@ SHORTEST_MILLIS = 3_600_000
 """What happened within less than an hour tells nothing about a day."""
 
 
-def growth(snapshot: Snapshot, oldest: int) -> dict[str, Any]:
-    """Versions a day since the oldest that counts, by the store's clock: two requests."""
+def growth(snapshot: Snapshot, oldest: int, stored_at_millis: int) -> dict[str, Any]:
+    """Versions a day since the oldest that counts, by the store's clock: one request."""
     try:
-        first, last = (
-            snapshot.store.stat(root_path(version, snapshot.file.width)).modified_at_millis
-            for version in (oldest, snapshot.version)
-        )
+        first = snapshot.store.stat(root_path(oldest, snapshot.file.width)).modified_at_millis
     except PathMissing:
         return {"versions_per_day": None, "since_at": None}
-    return {"versions_per_day": _per_day(snapshot.version - oldest, last - first), "since_at": time_text(first)}
+    rate = _per_day(snapshot.version - oldest, stored_at_millis - first)
+    return {"versions_per_day": rate, "since_at": time_text(first)}
 
 
 def growth_in_full(snapshot: Snapshot, objects: int, listing: Sequence[FileInfo]) -> dict[str, Any]:

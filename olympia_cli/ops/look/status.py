@@ -22,7 +22,7 @@ from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.retention import read_policy
 from olympia_cli.ops.expire.values import Floors
 from olympia_cli.ops.fsck.last_fsck import FsckRun, fsck_runs
-from olympia_cli.ops.last_runs import LAST_EXPIRE, LAST_EXPORT, LAST_FSCK, read_note
+from olympia_cli.ops.last_runs import LAST_EXPIRE, LAST_EXPORT, LAST_FSCK, read_notes
 from olympia_cli.ops.look.attention import Reason, damage, needs_attention, worth_knowing
 from olympia_cli.ops.look.growth import count_objects, growth, growth_in_full
 from olympia_cli.storage.protocol import FileInfo
@@ -98,8 +98,8 @@ def status(catalog: Catalog, full: bool = False) -> Status:
     definition = snapshot.definition
     saved = list(distributed.saved_transactions(store))
     states = [one.state(catalog.clock) for one in saved]
-    fsck, expire, export = (read_note(store, path) for path in (LAST_FSCK, LAST_EXPIRE, LAST_EXPORT))
-    oldest = oldest_version(snapshot)
+    fsck, expire, export = read_notes(store, LAST_FSCK, LAST_EXPIRE, LAST_EXPORT)
+    oldest, stored = oldest_version(snapshot), store.stat(snapshot.file.path).modified_at_millis
     # a version that was looked at by its number and is out of history since is nobody's worry
     runs = [run for run in fsck_runs(fsck) if run.latest or (run.version or 0) >= oldest]
     values: dict[str, Any] = {
@@ -125,11 +125,12 @@ def status(catalog: Catalog, full: bool = False) -> Status:
         "transactions": [_transaction(one, catalog) for one, state in zip(saved, states, strict=True) if _alive(state)],
         "export_names": [name for name, record in read_exports(definition).items() if record is not None],
         "quarantine": sum_up_marks(snapshot, DAY_MILLIS),
-        "growth": growth(snapshot, oldest),
+        "growth": growth(snapshot, oldest, stored),
     }
     if full:
-        values |= _full(catalog, snapshot)
-    attention = needs_attention(catalog, snapshot, values, fsck, expire)
+        counted = _full(catalog, snapshot)
+        values |= {**counted, "growth": values["growth"] | counted["growth"]}
+    attention = needs_attention(snapshot, catalog.clock.now_millis(), stored, values, fsck, expire)
     found = Status(values, attention, damage(runs), (), tuple(runs))
     return _described(found, worth_knowing(runs) if not (attention or found.damaged) else ())
 
@@ -170,7 +171,7 @@ def _full(catalog: Catalog, snapshot: Snapshot) -> dict[str, Any]:
         "files": files,
         "reclaimable_bytes": _reclaimable(catalog),
         "quarantine_bytes": sum(mark["bytes"] or 0 for mark in marks),
-        "growth": growth(snapshot, oldest_version(snapshot)) | growth_in_full(snapshot, sum(objects.values()), listing),
+        "growth": growth_in_full(snapshot, sum(objects.values()), listing),
     }
 
 
