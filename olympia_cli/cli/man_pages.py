@@ -31,7 +31,7 @@ EXIT_CODES = {
     40: "Cannot be read: damaged, or not of this format.",
     41: "The version of the format, or a feature of it, is not supported.",
     50: "fsck found damage, now or when it last ran.",
-    51: "status: the catalog needs attention.",
+    51: "status, doctor: something needs attention.",
     130: "Interrupted.",
 }
 
