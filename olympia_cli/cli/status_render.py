@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from olympia_cli.cli import render
@@ -116,11 +116,9 @@ def _cell(value: Any) -> str:
 
 
 def _write_screen(session: Session, out: TextIO, found: Status) -> None:
-    from olympia_cli.names import parse_time
-
     values = found.values
-    now = parse_time(values["looked_at"])
-    seen = ", ".join(_run(run, now) for run in reversed(found.runs) if run.sound)
+    now = _millis(values["looked_at"]) or 0
+    seen = ", ".join(_run(run, now, values["version"]) for run in reversed(found.runs) if run.sound)
     checked = f"  {seen}" if seen else ""
     out.write(f"{_standing(session, found.standing)}  {visible(values['catalog'])}{checked}\n")
     for reason in found.reasons:
@@ -139,10 +137,12 @@ def _write_reason(session: Session, out: TextIO, text: str, words: tuple[str, ..
     out.write(f"  {visible(text)}\n    next  {visible(session.command(shlex.join(words)))}\n")
 
 
-def _run(run: FsckRun, now: int) -> str:
+def _run(run: FsckRun, now: int, latest: int) -> str:
     millis = run.finished_at_millis
     when = "" if millis is None else f" {age(millis, now)} ago"
-    return f"{run.level}{' of all versions' if run.all_versions else ''}{when} (v{run.version})"
+    newer = latest - run.version if run.version is not None else 0
+    since = f", {plural(newer, 'version')} since" if newer > 0 else ""
+    return f"{run.level}{' of all versions' if run.all_versions else ''}{when} (v{run.version}{since})"
 
 
 def _fields(values: Mapping[str, Any], now: int, *, wide: bool) -> Iterator[tuple[str, str]]:
@@ -190,22 +190,24 @@ def _in_full(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "reclaimable", "not known before something is mended" if free is None else size(free)
 
 
-def _ago(time: str, now: int) -> str:
+def _millis(time: str | None) -> int | None:
+    """None for what is no time: a file may say anything."""
+    from olympia_cli.errors import InvalidReference
     from olympia_cli.names import parse_time
 
-    return f"{age(parse_time(time), now)} ago, {time[:16].replace('T', ' ')}Z"
-
-
-def _last(record: Mapping[str, Any] | None, now: int, detail: Any) -> str:
-    from olympia_cli.errors import InvalidReference
-
-    if record is None:
-        return "never"
     try:
-        when = _ago(str(record.get("finished_at", "")), now)
+        return None if time is None else parse_time(time)
     except InvalidReference:
-        when = "at an unknown time"
-    return f"{when}{detail(record)}"
+        return None
+
+
+def _ago(time: str, now: int) -> str:
+    millis = _millis(time)
+    return "at an unknown time" if millis is None else f"{age(millis, now)} ago, {time[:16].replace('T', ' ')}Z"
+
+
+def _last(record: Mapping[str, Any] | None, now: int, detail: Callable[[Mapping[str, Any]], str]) -> str:
+    return "never" if record is None else _ago(str(record.get("finished_at", "")), now) + detail(record)
 
 
 def _fsck_detail(record: Mapping[str, Any]) -> str:
@@ -219,28 +221,24 @@ def _export_detail(record: Mapping[str, Any]) -> str:
 
 
 def _quarantine(values: Mapping[str, Any], now: int) -> str:
-    from olympia_cli.names import parse_time
-
     resting = values["quarantine"]
     if not resting["marks"]:
         return "empty"
     large = f", {size(values['quarantine_bytes'])}" if "quarantine_bytes" in values else ""
     text = f"{plural(resting['versions'], 'version')} in {plural(resting['marks'], 'mark')}{large}"
-    if resting["purge_after"] is None:
+    after = _millis(resting["purge_after"])
+    if after is None:
         return text
-    after = parse_time(resting["purge_after"])
     when = f"in {age(now, after)}" if after > now else "by the next expire"
     return f"{text}; may be purged {when}, {resting['purge_after'][:16].replace('T', ' ')}Z"
 
 
 def _lifetime(transaction: Mapping[str, Any], now: int) -> str:
-    from olympia_cli.names import parse_time
-
-    if transaction["expires_at"] is None:
-        return "unreadable"
-    expires = parse_time(transaction["expires_at"])
-    began = f"began {age(parse_time(transaction['began_at']), now)} ago"
-    return f"{began}, {age(now, expires)} left" if expires > now else f"{began}, past its lifetime"
+    began, expires = _millis(transaction["began_at"]), _millis(transaction["expires_at"])
+    if began is None or expires is None:
+        return str(transaction["state"])
+    text = f"began {age(began, now)} ago"
+    return f"{text}, {age(now, expires)} left" if expires > now else f"{text}, past its lifetime"
 
 
 def _names(count: int, names: list[str]) -> str:

@@ -18,6 +18,7 @@ from olympia_cli.storage.protocol import Store
 LAST_FSCK = "ops/last-fsck.json"
 LAST_EXPIRE = "ops/last-expire.json"
 LAST_EXPORT = "ops/last-export.json"
+MAX_DEPTH = 8
 
 
 def leave_note(store: Store, path: str, clock: Clock, values: dict[str, Any]) -> None:
@@ -46,4 +47,10 @@ def _decoded(data: bytes | StoreError) -> dict[str, Any] | None:
         found = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return found if isinstance(found, dict) and _is_flat(found, MAX_DEPTH) else None
+
+
+def _is_flat(value: object, levels: int) -> bool:
+    """Whether it is nested no deeper than a note is: who goes through it is not to come to the end of the stack."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels > 0 and all(_is_flat(one, levels - 1) for one in inside)
