@@ -118,8 +118,9 @@ def _cell(value: Any) -> str:
 def _write_screen(session: Session, out: TextIO, found: Status) -> None:
     values = found.values
     now = _millis(values["looked_at"]) or 0
-    seen = ", ".join(_run(run, now, values["version"]) for run in reversed(found.runs) if run.sound)
-    checked = f"  {seen}" if seen else ""
+    # beside damage it would only confuse that others looked at less, or earlier
+    sound = [run for run in reversed(found.runs) if run.sound and not found.damaged]
+    checked = "  " + ", ".join(_run(run, now, values["version"]) for run in sound) if sound else ""
     out.write(f"{_standing(session, found.standing)}  {visible(values['catalog'])}{checked}\n")
     for reason in found.reasons:
         _write_reason(session, out, reason.text, reason.words)
