@@ -82,14 +82,19 @@ def check_up(session: Session, *, write: bool) -> Checkup:
 
 
 def _open(session: Session, checkup: Checkup) -> Store | None:
+    """The store that the settings name. A config file that cannot be read is in the way only of who needs it."""
+    problem = None
     try:
         checkup.settings = settings(session)
+    except OlympiaError as error:
+        problem = error
+    try:
         store = session.store
     except OlympiaError as error:
         checkup.failed("settings", error)
         return None
     checkup.uri = store.uri
-    checkup.add("settings", "ok", "they make sense")
+    checkup.add("settings", "ok" if problem is None else "attention", problem.message if problem else "they make sense")
     return store
 
 

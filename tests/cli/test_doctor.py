@@ -243,6 +243,12 @@ project = "p"
         done = run("doctor", "--json")
         assert (done.exit_code, states(done)["settings"]) == (2, "failed")
 
+    def test_a_file_that_cannot_be_read_and_is_not_needed(self, olympia, config):
+        config("[default")
+        olympia("ns", "ls").ok()
+        done = olympia("doctor", "--json")
+        assert (done.exit_code, states(done)["settings"], states(done)["catalog"]) == (51, "attention", "ok")
+
     def test_without_a_file(self, run):
         found = run("config", "show", "--json").ok().json
         assert (found["exists"], found["profiles"], found["profile"]) == (False, [], None)
