@@ -60,9 +60,12 @@ COMMANDS = {
     "dump-node": "Show one node file, even a damaged one.",
     "tree": "Draw the tree of node files.",
     "status": "Show how the catalog is doing.",
+    "doctor": "Look for what keeps the program from working well here.",
     "compact": "Rewrite the tree to a fill factor.",
     "catalog show": "Show the catalog's definition.",
     "catalog alter": "Change the catalog's properties, lifetime or isolation.",
+    "config show": "Show the settings in effect, and where each comes from.",
+    "schema": "Print the JSON Schema of a command's --json.",
     "completion": "Print the completion script for a shell.",
     "man": "Print a manual page.",
 }
@@ -75,6 +78,7 @@ GROUPS = {
     "txn": "Distributed transactions.",
     "export": "Copies of versions at other places.",
     "catalog": "The catalog itself.",
+    "config": "Settings and profiles.",
 }
 
 ALIASES = {"namespace": "ns", "list": "ls", "describe": "show", "rm": "drop", "mv": "rename", "at": "time-travel"}

@@ -213,3 +213,12 @@ def _read_in_time(session: Session, names: Callable[[Session], Iterable[str]], l
     if not done.is_set():
         raise TimeoutError
     return found
+
+
+def complete_command(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The next word of a command's name."""
+    from olympia_cli.cli.app import COMMANDS
+
+    at, paths = len(ctx.args), [path.split() for path in COMMANDS]
+    words = [path[at] for path in paths if path[:at] == ctx.args and len(path) > at]
+    return [word for word in dict.fromkeys(words) if word.startswith(incomplete)]

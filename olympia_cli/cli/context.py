@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import typer
 
-from olympia_cli.cli.boundary import tell
 from olympia_cli.cli.params import Output
 from olympia_cli.cli.profiles import Location, options_for, read_profile
+from olympia_cli.cli.talk import about, check_variable, is_json, tell
 from olympia_cli.cli.view import SnapshotView, TransactionView, View
 from olympia_cli.errors import CommitConflict, InvalidLocation, InvalidOption
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from olympia_cli.catalog.catalog import Catalog
     from olympia_cli.catalog.snapshot import Snapshot
     from olympia_cli.catalog.transaction import Transaction
+    from olympia_cli.cli.settings import Setting
     from olympia_cli.format.actions import Action
     from olympia_cli.names import ObjectName
     from olympia_cli.ops.progress import Progress
@@ -45,6 +46,8 @@ class Session:
         }
         if uri is not None:
             self._given["catalog"] = uri
+        about(command=getattr(ctx, "command_path", "").partition(" ")[2] or None, quiet=self.quiet)
+        check_variable()
 
     # Options
 
@@ -95,11 +98,9 @@ class Session:
             # an unset variable in a script must not lead to another catalog
             if self._given.get(option) == "":
                 raise InvalidLocation(f"--{option} is empty", hint="give it a value, or leave it out")
-        uri = self._given.get("catalog")
-        if not uri and not self._given.get("profile"):
-            uri = os.environ.get("OLYMPIA_CATALOG")
-        if uri:
-            return Location(uri, self.options_for(uri))
+        catalog = self.said("catalog")
+        if catalog.value and (catalog.source == "flag" or not self._given.get("profile")):
+            return Location(catalog.value, self.options_for(catalog.value))
         profile = read_profile(self._profile)
         if not profile.uri:
             raise InvalidLocation("no catalog is given", hint="use -c URI, or set OLYMPIA_CATALOG, or make a profile")
@@ -121,16 +122,27 @@ class Session:
             )
         return options_for(uri, found, self.timeout)
 
+    def said(self, option: str) -> Setting:
+        """What was said for an option, and where: a flag beats the environment."""
+        from olympia_cli.cli.settings import Setting
+
+        variable = f"OLYMPIA_{option.upper()}"
+        if self._given.get(option):
+            return Setting(option, str(self._given[option]), "flag", f"--{option.replace('_', '-')}")
+        if value := os.environ.get(variable):
+            return Setting(option, value, "environment", variable)
+        return Setting(option, None, "default")
+
     @property
     def _profile(self) -> str | None:
-        return self._given.get("profile") or os.environ.get("OLYMPIA_PROFILE") or None
+        return self.said("profile").value
 
     @property
     def timeout(self) -> float | None:
         """How many seconds an operation on a store is tried for, where that was said."""
         from olympia_cli.cli.params import parse_seconds
 
-        text = self._given.get("timeout") or os.environ.get("OLYMPIA_TIMEOUT")
+        text = self.said("timeout").value
         seconds = parse_seconds(text) if text else None
         if seconds == 0:
             raise InvalidOption("the timeout is 0", hint="write a duration: 30s, say")
@@ -138,9 +150,11 @@ class Session:
 
     @cached_property
     def store(self) -> Store:
+        from olympia_cli.cli.settings import mask_uri
         from olympia_cli.format.paths import size_limit
         from olympia_cli.storage.open import open_store
 
+        about(catalog=mask_uri(self.location.uri))
         return open_store(_expanded(self.location.uri), self.location.options or None, size_limit=size_limit)
 
     @cached_property
@@ -280,13 +294,13 @@ class Session:
                 raise InvalidOption(f"{path!a} is not UTF-8 text", hint="give JSON lines") from None
 
     def say(self, text: str) -> None:
-        """Talk, to stderr. A program that asked for JSON gets documents only, unless it asked for more."""
-        if self.output in (Output.JSON, Output.JSONL) and not self.verbose:
+        """Talk, to stderr. A program that asked for JSON gets documents only, unless it asked for more or for a log."""
+        if self.output in (Output.JSON, Output.JSONL) and not self.verbose and not is_json():
             return
         if not self.quiet:
             from olympia_cli.cli.escape import visible
 
-            tell(visible(text))
+            tell(text if is_json() else visible(text))
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:

@@ -19,6 +19,11 @@ class Output(StrEnum):
     CSV = "csv"
 
 
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
 def _shared(
     catalog: Annotated[
         str | None,
@@ -44,6 +49,12 @@ def _shared(
     verbose: Annotated[bool, typer.Option("--verbose", help="Say more.")] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="No colours. [NO_COLOR]")] = False,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bars.")] = False,
+    log_format: Annotated[
+        LogFormat | None,
+        typer.Option(
+            "--log-format", help="How to talk on stderr: text, or json, one object a line. [OLYMPIA_LOG_FORMAT]"
+        ),
+    ] = None,
     csv_safe: Annotated[
         bool,
         typer.Option("--csv-safe", help="In CSV, put ' before what a spreadsheet would take for a formula."),

@@ -128,7 +128,7 @@ _KINDS = (
     (FileKind.TRANSACTION, re.compile(r"def/dtxn/[^/]+\.binpb")),
     (
         FileKind.OPERATION,
-        re.compile(rf"ops/(?:expire/[0-9]+-{_UUID}(?:\.{_UUID}\.part)?|last-(?:fsck|expire)|export)\.json"),
+        re.compile(rf"ops/(?:expire/[0-9]+-{_UUID}(?:\.{_UUID}\.part)?|last-(?:fsck|expire|export)|export)\.json"),
     ),
     (FileKind.TEMPORARY, re.compile(rf"(?:[^/]+/)*\.tmp-{_UUID}")),
 )

@@ -31,8 +31,8 @@ def need_pyspark() -> None:
         raise SparkMissing(f"PySpark {pyspark.__version__} is too old", hint="install olympia-cli[spark]: 4.0 or newer")
 
 
-def need_java() -> None:
-    """Raise unless there is a Java that Spark runs on, where Spark looks for it."""
+def need_java() -> str:
+    """The version of the Java that Spark runs on, where Spark looks for it; raises when there is none that will do."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     where = " at JAVA_HOME" if home else ""
@@ -46,6 +46,7 @@ def need_java() -> None:
     found = re.search(r'version "(?:1\.)?([0-9]+)', said)
     if found and int(found[1]) < OLDEST_JAVA:
         raise SparkMissing(f"Java {found[1]} is too old for Spark", hint="install Java 17 or 21")
+    return found[1] if found else "of an unknown version"
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,8 @@ def run(
     for path in (report, bundle):
         _check_file(path)
     from olympia_cli.catalog.clock import SystemClock
-    from olympia_cli.ops.fsck.fsck import FsckRequest, Level, note_last
+    from olympia_cli.ops.fsck.fsck import FsckRequest, Level
+    from olympia_cli.ops.fsck.last_fsck import note_fsck
 
     clock = SystemClock()
     given = {"--since-last": since_last, "--max-duration": max_duration, "--repair": repair, "--salvage": salvage}
@@ -141,7 +142,7 @@ def run(
             progress=progress,
         )
         found = work.fsck(session.store, request, session.say)
-    note_last(session.store, found, clock, all_versions)
+    note_fsck(session.store, found, clock, all_versions, latest=at is None)
     found = with_commands(session, found)
     if report is not None:
         from olympia_cli.ops.fsck.page import report_page
@@ -172,7 +173,8 @@ def _repair(
     from olympia_cli.cli.fsck_render import print_report, with_commands
     from olympia_cli.cli.fsck_repair import describe_repair, is_rows, repair
     from olympia_cli.cli.params import Output
-    from olympia_cli.ops.fsck.fsck import fsck, note_last
+    from olympia_cli.ops.fsck.fsck import fsck
+    from olympia_cli.ops.fsck.last_fsck import note_fsck
 
     if session.output is not Output.JSON:
         print_report(session, found)
@@ -183,7 +185,7 @@ def _repair(
         clock = SystemClock()
         with session.progress() as progress:
             after = fsck(session.store, level=level, clock=clock, progress=progress)
-        note_last(session.store, after, clock, False)
+        note_fsck(session.store, after, clock, False)
         after = with_commands(session, after)
         if not is_rows(session):
             print_report(session, after)

@@ -6,20 +6,12 @@ from typing import Annotated
 import typer
 
 from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_command
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.params import Output
 from olympia_cli.cli.render import Column
 
 EXAMPLES = ["olympia man", "olympia man table show", "olympia man --all ~/.local/share/man/man1"]
-
-
-def complete_command(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The next word of a command's name."""
-    from olympia_cli.cli.app import COMMANDS
-
-    at, paths = len(ctx.args), [path.split() for path in COMMANDS]
-    words = [path[at] for path in paths if path[:at] == ctx.args and len(path) > at]
-    return [word for word in dict.fromkeys(words) if word.startswith(incomplete)]
 
 
 def run(

@@ -38,6 +38,7 @@ from olympia_cli.ops.export.note import Mode, Note, Scope, read_note, resume_wor
 from olympia_cli.ops.export.verify import ExportEngine, local_engine, verify_export
 from olympia_cli.ops.fsck.chain import Chain, ChainReader, ChainRoot, list_versions
 from olympia_cli.ops.fsck.sound import errors_of, examine_version
+from olympia_cli.ops.last_runs import LAST_EXPORT, leave_note
 from olympia_cli.ops.progress import SILENT, Progress, Within
 from olympia_cli.ops.walk.files import Files, failures_pass
 from olympia_cli.storage.exclusive import check_exclusive_create
@@ -225,7 +226,9 @@ class _Copying:
         self._write_root(data)
         root = self.snapshot.file.data
         version = _record(self.catalog, self.dest, self.note, root, message, retry_for)
-        return Exported(self.note, self.dest.uri, count + FileCount(1, len(data)), version)
+        done = Exported(self.note, self.dest.uri, count + FileCount(1, len(data)), version)
+        leave_note(self.catalog.store, LAST_EXPORT, self.catalog.clock, describe_exported(done))
+        return done
 
     def _copy(self) -> FileCount:
         """Step 3: how much was copied. Damaged when the version is not whole, by the verdict of fsck."""

@@ -6,17 +6,15 @@ read once, however many versions share it; only what damage hits is read again, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from olympia_cli.catalog.clock import Clock, SystemClock
-from olympia_cli.errors import OlympiaError, VersionNotFound
+from olympia_cli.errors import VersionNotFound
 from olympia_cli.format.paths import LATEST, OLDEST
-from olympia_cli.names import Ago, AtTime, Reference, time_text
+from olympia_cli.names import Ago, AtTime, Reference
 from olympia_cli.ops.fsck.actions import read_actions
 from olympia_cli.ops.fsck.chain import list_versions, wanted_root
 from olympia_cli.ops.fsck.data import DataChecks
@@ -35,7 +33,6 @@ from olympia_cli.ops.walk.files import Files, failures_pass
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.storage.protocol import Store
 
-LAST_FSCK = "ops/last-fsck.json"
 LOOK_BACK = 512
 """How many older versions are looked at for a sound one when the latest is not."""
 
@@ -254,21 +251,3 @@ def describe_report(report: Report) -> dict[str, Any]:
         "complete": report.complete,
         "last_sound_version": report.last_sound_version,
     }
-
-
-def note_last(store: Store, report: Report, clock: Clock, all_versions: bool) -> None:
-    """Leave word of this run for `status`; that it may not be written is no error."""
-    if report.read_only or report.version is None:
-        return
-    record = {
-        "finished_at": time_text(clock.now_millis()),
-        "level": str(report.level),
-        "damaged": report.damaged,
-        "complete": report.complete,
-        "errors": report.count(Severity.ERROR),
-        "warnings": report.count(Severity.WARNING),
-        "version": report.version,
-        "all_versions": all_versions,
-    }
-    with suppress(OlympiaError):
-        store.overwrite(LAST_FSCK, json.dumps(record).encode())

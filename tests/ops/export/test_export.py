@@ -194,7 +194,7 @@ class TestSharing:
         create_export(catalog, dest, "friday", FULL)
         assert read_exports(catalog.snapshot().definition)["friday"].pin is None
         new = set(files(catalog.store)) - before
-        assert {file_kind(path) for path in new} == {FileKind.ROOT, FileKind.DEFINITION}
+        assert {file_kind(path) for path in new} == {FileKind.ROOT, FileKind.DEFINITION, FileKind.OPERATION}
 
 
 class TestRecord:

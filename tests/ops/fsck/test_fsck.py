@@ -26,7 +26,8 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
 from olympia_cli.names import Ago, AtExport, AtTime, AtVersion, Latest, NamespaceName, Oldest, TableName, parse_table
 from olympia_cli.ops.fsck.data import DataFinding
 from olympia_cli.ops.fsck.findings import CODES, Severity, describe_finding, finding, ranges, severity
-from olympia_cli.ops.fsck.fsck import Level, describe_report, fsck, note_last
+from olympia_cli.ops.fsck.fsck import Level, describe_report, fsck
+from olympia_cli.ops.fsck.last_fsck import note_fsck
 from olympia_cli.ops.fsck.versions import merge
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
@@ -520,7 +521,7 @@ def test_of_very_many_versions_and_objects_some_are_named():
 def test_the_report_of_a_run_can_be_kept(store):
     clock = FakeClock()
     report = fsck(store)
-    note_last(store, report, clock, False)
+    note_fsck(store, report, clock, False)
     record = json.loads(store.read("ops/last-fsck.json"))
     assert (record["damaged"], record["level"], record["version"], record["errors"]) == (False, "structure", 4, 0)
     json.dumps(describe_report(report))
