@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -303,3 +304,29 @@ def test_on_a_terminal_it_is_blocks(program, tmp_path):
     assert lines[-2].split()[0] == "next"
     assert lines[-2].endswith("rollback v6")
     assert lines[-1] == "DAMAGED  1 error.  Last sound version: v6"
+
+
+@pytest.mark.parametrize("closed", ["node", "def/ns", "vn/latest", root_path(0)])
+def test_31_what_may_not_be_read_is_not_damaged(run, closed):
+    # not in pytest's own folder, which is closed to other users
+    with tempfile.TemporaryDirectory() as temporary:
+        os.chmod(temporary, 0o755)
+        folder = Path(temporary) / "catalog"
+        catalog = Catalog.create(LocalStore(folder), order=4)
+        with catalog.transaction() as transaction:
+            for at in range(8):
+                transaction.create_namespace(ns(f"n{at}"))
+        # all that is imported on the way is there before this process becomes somebody who may not read it
+        run("-c", folder, "fsck", "--level", "full").ok()
+        run("-c", temporary, "fsck").failed(10)
+        path = folder / closed
+        # one of several files, so that it could be taken for damage
+        (next(path.iterdir()) if path.is_dir() else path).chmod(0)
+        user = os.geteuid()
+        os.seteuid(65534 if user == 0 else user)
+        try:
+            done = run("-c", folder, "fsck", "--level", "full")
+        finally:
+            os.seteuid(user)
+    done.failed(31, "Permission denied")
+    assert done.stdout == ""
