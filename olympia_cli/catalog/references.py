@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from olympia_cli.catalog.exports import find_export
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
-from olympia_cli.catalog.versions import RootFile, first_version, read_hints, read_latest, read_root
+from olympia_cli.catalog.versions import RootFile, first_version, read_below, read_hints, read_latest, read_root
 from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PathMissing, VersionNotFound
-from olympia_cli.format.paths import check_pointer, root_path
+from olympia_cli.format.paths import MAX_VERSION, check_pointer, root_path
 from olympia_cli.names import AtExport, AtTime, AtVersion, Latest, ObjectName, Oldest, Reference
 from olympia_cli.storage.protocol import Store
 
 
-def open_snapshot(store: Store, reference: Reference, now_millis: int, names: Sequence[ObjectName] = ()) -> Snapshot:
-    """The version of a catalog that a reference means now. `names` are the objects that will be asked for first."""
+def open_head(store: Store, now_millis: int, names: Sequence[ObjectName] = ()) -> Snapshot:
+    """The latest version, to commit on; Damaged where the next one would close the gap to a root that is no part of
+    history, which readers would take for the latest from then on. That it is not there is seen on the way."""
+    latest = open_snapshot(store, Latest(), now_millis, names, beyond=2)
+    version, width = latest.version, latest.file.width
+    if version + 2 > MAX_VERSION:
+        return latest
+    path = root_path(version + 2, width)
+    seen = latest.file.beside.get(path)
+    there = store.exists(path) if seen is None else not isinstance(seen, PathMissing)
+    # others may have committed both of them meanwhile
+    if there and not store.exists(root_path(version + 1, width)):
+        reason = f"a root stands at version {version + 2}, and the latest version is {version}"
+        raise Damaged("F101", path, reason, hint="see what is wrong, and mend it with fsck --repair")
+    return latest
+
+
+def open_snapshot(
+    store: Store, reference: Reference, now_millis: int, names: Sequence[ObjectName] = (), *, beyond: int | None = None
+) -> Snapshot:
+    """The version of a catalog that a reference means now. `names` are the objects that will be asked for first.
+    `beyond` asks for the root of so many versions after the latest, too, which is none of them."""
 
     def wanted(file: RootFile) -> Sequence[str]:
         version = reference.version if isinstance(reference, AtVersion) else file.version
@@ -25,11 +46,13 @@ def open_snapshot(store: Store, reference: Reference, now_millis: int, names: Se
         except OlympiaError:
             # a root that is damaged, or a name that no object can have: told when the version is really looked at
             return ()
+        if beyond is not None and file.version + beyond <= MAX_VERSION:
+            paths.append(root_path(file.version + beyond, file.width))
         return [*paths, root_path(version, file.width)] if 0 <= version < file.version else paths
 
     file = read_latest(store, wanted)
     try:
-        latest = Snapshot(store, file)
+        latest = _in_history(Snapshot(store, file))
     except Damaged:
         if reference == Latest():
             raise
@@ -41,6 +64,17 @@ def open_snapshot(store: Store, reference: Reference, now_millis: int, names: Se
             # it exists, and cannot be read: that is what the error must say
             return Snapshot(store, read_root(store, reference.version, file.width))
     return resolve(reference, latest, now_millis)
+
+
+def _in_history(latest: Snapshot) -> Snapshot:
+    """The latest version. Where a hint lags, probes may leap over a gap to a copy of an older root that somebody left
+    behind it; what is before the gap is the end of history."""
+    while not latest.in_place and not latest.store.exists(root_path(latest.version - 1)):
+        below = read_below(latest.store, latest.file)
+        if below is None:
+            break
+        latest = Snapshot(latest.store, replace(below, hints=latest.file.hints))
+    return latest
 
 
 def _newest_whole(store: Store, file: RootFile) -> Snapshot:

@@ -168,6 +168,8 @@ class Session:
         hint = latest.file.hint
         if hint is not None and hint > latest.version:
             self.say(f"warning: vn/latest names version {hint}, but the last root is that of version {latest.version}")
+        if not latest.in_place:
+            self.say(f"warning: the root of version {latest.version} does not name the version before it: see fsck")
 
     def resolve(self, reference: str, latest: Snapshot) -> Snapshot:
         """A version seen from a latest one that was read before: several references mean the same moment."""

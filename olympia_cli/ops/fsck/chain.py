@@ -56,6 +56,8 @@ class Chain:
     sizes: Sizes | None = None
     ahead: dict[int, ChainRoot] = field(default_factory=dict)
     """Roots that were read before their turn."""
+    strays: list[ChainRoot] = field(default_factory=list)
+    """Roots behind the latest version that are no part of history."""
     catalogs: dict[str, CatalogFile] = field(default_factory=dict)
 
     @property
@@ -183,7 +185,7 @@ class ChainReader:
         spread = len(chain.existing) - 1
         sample = {chain.existing[spread * part // 4] for part in range(5)} | {newest.version}
         agreeing: dict[tuple[str, Sizes], list[tuple[int, CatalogDef]]] = {}
-        for root in self._ahead(sorted(sample)):
+        for root in self.ahead(sorted(sample)):
             definition = self._consistent(root)
             if definition is not None:
                 agreeing.setdefault((definition.id, sizes_of(definition)), []).append((root.version, definition))
@@ -194,7 +196,7 @@ class ChainReader:
     def _newest_readable(self) -> ChainRoot | None:
         versions = list(reversed(self.chain.existing[-1000:]))
         for at in (0, *range(1, len(versions), ROOTS_AT_ONCE)):
-            for root in self._ahead(versions[at : at + ROOTS_AT_ONCE] if at else versions[:1]):
+            for root in self.ahead(versions[at : at + ROOTS_AT_ONCE] if at else versions[:1]):
                 if self._consistent(root) is not None:
                     return root
                 if root.root is not None and self.chain.sizes is None:
@@ -203,7 +205,7 @@ class ChainReader:
                 break
         return None
 
-    def _ahead(self, versions: Sequence[int]) -> list[ChainRoot]:
+    def ahead(self, versions: Sequence[int]) -> list[ChainRoot]:
         """Roots before their turn; they are not read again."""
         roots = list(self.roots(versions))
         self.chain.ahead |= {root.version: root for root in roots}
@@ -230,14 +232,15 @@ def check_root(chain: Chain, root: ChainRoot) -> Iterator[Finding]:
     lenient = chain.java and (before is None or parse_root_path(before) is None)
     if before != (chain.path(version - 1) if version else None) and not lenient:
         wanted = f"version {version - 1}" if version else "no version"
-        reason = f"the root of version {version} names {_said(before)} as the one before it, not {wanted}"
+        reason = f"the root of version {version} names {said(before)} as the one before it, not {wanted}"
         yield finding("F104", root.path, reason, versions=here)
     if rollback is not None and parse_root_path(rollback) is None:
         reason = f"the root of version {version} says that it rolled back from {rollback[:100]!a}"
         yield finding("F104", root.path, reason, versions=here)
 
 
-def _said(path: str | None) -> str:
+def said(path: str | None) -> str:
+    """The version that a root names as the one before it."""
     if path is None:
         return "none"
     version = parse_root_path(path)

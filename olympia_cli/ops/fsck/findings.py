@@ -16,6 +16,10 @@ MAX_OBJECTS = 1000
 """So many objects, and so many versions, are named one by one in a finding."""
 
 
+REPAIR, SALVAGE = "fsck --repair", "fsck --salvage DEST"
+"""What mends the latest version and the hints; what saves the rest where that cannot be."""
+
+
 class Severity(StrEnum):
     """How bad it is. A catalog is damaged exactly when there is an error."""
 

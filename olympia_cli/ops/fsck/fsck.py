@@ -21,8 +21,8 @@ from olympia_cli.ops.fsck.actions import read_actions
 from olympia_cli.ops.fsck.chain import list_versions, wanted_root
 from olympia_cli.ops.fsck.data import DataChecks
 from olympia_cli.ops.fsck.examined import FULL, HINTS, STRUCTURE, Engine, Examined, new_examined
-from olympia_cli.ops.fsck.findings import Finding, Severity, describe_finding, finding
-from olympia_cli.ops.fsck.hints import SALVAGE, check_gaps, check_latest, no_version, open_chain, read_hint
+from olympia_cli.ops.fsck.findings import SALVAGE, Finding, Severity, describe_finding, finding
+from olympia_cli.ops.fsck.hints import check_gaps, check_latest, no_version, open_chain, read_hint
 from olympia_cli.ops.fsck.holders import Held, Holder, exports, transactions
 from olympia_cli.ops.fsck.local import LocalEngine
 from olympia_cli.ops.fsck.meanwhile import still_so

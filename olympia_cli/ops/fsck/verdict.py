@@ -11,8 +11,7 @@ from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.names import ObjectName
 from olympia_cli.ops.fsck.definitions import NO_ID
 from olympia_cli.ops.fsck.examined import Examined
-from olympia_cli.ops.fsck.findings import Finding, Severity, finding, ranges
-from olympia_cli.ops.fsck.hints import REPAIR, SALVAGE
+from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, Severity, finding, ranges
 from olympia_cli.ops.fsck.objects import MOST_HOLDERS, MOST_NAMING, Hit, Objects
 from olympia_cli.ops.fsck.versions import Radius, Ranges, VersionChecks, inside, merge, without
 from olympia_cli.ops.walk.facts import look_at_definition

@@ -1,6 +1,7 @@
 """Mending a catalog by rolling forward: a plan that is shown first, then one new version, and the hints.
 
-Nothing is overwritten but the hints `vn/latest` and `vn/oldest`. A damaged version stays as it is, in history; the
+Nothing is overwritten but the hints `vn/latest` and `vn/oldest`, and nothing is removed but a root that is no part of
+history, which is kept elsewhere. A damaged version stays as it is, in history; the
 version that is committed on top of it is whole.
 """
 
@@ -26,9 +27,11 @@ from olympia_cli.format.paths import JAVA_WIDTH, LATEST, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.chain import list_versions
-from olympia_cli.ops.fsck.hints import SALVAGE, true_oldest
+from olympia_cli.ops.fsck.findings import SALVAGE
+from olympia_cli.ops.fsck.hints import true_oldest
 from olympia_cli.ops.fsck.sound import LatestVersion
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.repair.aside import plan_aside, set_aside
 from olympia_cli.ops.repair.catalog import FormerCatalog, newest_catalog
 from olympia_cli.ops.repair.content import Content, put_together
 from olympia_cli.ops.repair.files import RepairFiles
@@ -52,9 +55,8 @@ def plan_repair(store: Store, *, prefer: Prefer = "auto", progress: Progress = S
         raise InvalidOption(f"{prefer!a} is not a way to repair", hint="use auto, rollback or rebuild")
     files = RepairFiles(store, progress=progress)
     progress.phase("reading versions")
-    every = existing_versions(store)
-    head = every[-1]
-    latest = files.latest(every)
+    latest = files.latest(existing_versions(store))
+    every, head = latest.chain.existing, latest.chain.latest
     errors = latest.errors()
     catalog = newest_catalog(files, every, latest)
     if catalog is None:
@@ -77,7 +79,9 @@ def plan_repair(store: Store, *, prefer: Prefer = "auto", progress: Progress = S
     # which of two objects of one id is to stay is for people to say
     damaged = any(error.code != "F305" for error in errors)
     hint_steps, writes = plan_hints(store, hints, versions, catalog, damaged)
-    plan = RepairPlan(store.uri, head, tuple(hint_steps), unmended=tuple(content.unmended), hints=tuple(writes))
+    aside_steps, asides = plan_aside(latest.chain.strays, head)
+    steps, unmended = (*aside_steps, *hint_steps), tuple(content.unmended)
+    plan = RepairPlan(store.uri, head, steps, unmended=unmended, hints=tuple(writes), asides=asides)
     return _Mending(files, codec, versions, latest, catalog, content).choose(prefer, plan) if damaged else plan
 
 
@@ -86,10 +90,11 @@ def apply_repair(
 ) -> int | None:
     """Do what the plan says; the new version, or None when only hints were written. In this order:
 
-    1 the version that mends the tree, as a commit; 2 the hints
+    1 roots that are no part of history are set aside; 2 the version that mends the tree, as a commit; 3 the hints
 
-    CommitConflict when somebody committed since it was planned; then nothing was changed.
+    CommitConflict when somebody committed since it was planned; then no version and no hint was changed.
     """
+    set_aside(store, plan.asides)
     version = None
     if plan.repair is not None:
         progress.phase("writing the mended version")
