@@ -40,6 +40,7 @@ REQUIRED_FEATURES = "olympia.required-features"
 EXPIRE_OLDEST = "olympia.expire.oldest"
 EXPIRE_PURGED = "olympia.expire.purged"
 EXPORT_PREFIX = "olympia.export."
+ACKNOWLEDGED = "olympia.fsck.acknowledged"
 KNOWN_FEATURES: frozenset[str] = frozenset()
 
 ObjectDefinition = NamespaceDef | TableDef | ViewDef

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
@@ -240,11 +240,12 @@ class Session:
         """A command to suggest, with the location that was given to this one."""
         import shlex
 
-        parts = ["olympia"]
-        for option, flag in (("catalog", "-c"), ("profile", "--profile")):
-            if self._given.get(option):
-                parts += [flag, shlex.quote(self._given[option])]
-        return " ".join([*parts, words])
+        return f"{shlex.join(self.argv(()))} {words}"
+
+    def argv(self, words: Sequence[str]) -> list[str]:
+        """As `command`, part by part."""
+        given = (("-c", self._given.get("catalog")), ("--profile", self._given.get("profile")))
+        return ["olympia", *(part for flag, value in given if value for part in (flag, value)), *words]
 
     # Output
 

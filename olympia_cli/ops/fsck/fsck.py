@@ -17,6 +17,7 @@ from olympia_cli.catalog.clock import Clock, SystemClock
 from olympia_cli.errors import OlympiaError, VersionNotFound
 from olympia_cli.format.paths import LATEST, OLDEST
 from olympia_cli.names import Ago, AtTime, Reference, time_text
+from olympia_cli.ops.fsck.acknowledged import recognised
 from olympia_cli.ops.fsck.actions import read_actions
 from olympia_cli.ops.fsck.chain import list_versions, wanted_root
 from olympia_cli.ops.fsck.data import DataChecks
@@ -74,7 +75,7 @@ class Report:
     """What was looked at and what was found. `complete` is False when the time ran out.
 
     `last_sound_version` is the newest version looked at that no error hits; `version` the newest one asked for.
-    `read_only` is a catalog of the Java SDK, which we never write to.
+    `latest` is the latest version there is. `read_only` is a catalog of the Java SDK, which we never write to.
     """
 
     level: Level
@@ -84,10 +85,11 @@ class Report:
     complete: bool
     version: int | None = None
     read_only: bool = False
+    latest: int | None = None
 
     @property
     def damaged(self) -> bool:
-        return any(finding.severity is Severity.ERROR for finding in self.findings)
+        return any(finding.is_damage for finding in self.findings)
 
     def count(self, severity: Severity) -> int:
         return sum(finding.severity is severity for finding in self.findings)
@@ -176,6 +178,7 @@ class _Run:
         if listing is not None:
             findings += listing.findings(verdict.hides_files)
         findings = verdict.with_hints(still_so(files, chain, findings, self.now, all_versions))
+        findings = recognised(findings, chain.reference, chain.latest)
         return Report(
             self.request.level,
             _checked(examined, held),
@@ -184,6 +187,7 @@ class _Run:
             not files.stopped,
             versions[-1] if versions else None,
             chain.java,
+            chain.latest,
         )
 
     def _examine(self, examined: Examined, held: list[Held]) -> list[int]:

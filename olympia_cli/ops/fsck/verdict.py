@@ -86,14 +86,16 @@ class Verdict:
         sound, oldest = self.last_sound(findings), self._examined.chain.oldest
         # a commit could end up in a gap, where it would join what does not belong together
         gap = any(error.code == "F101" and error.versions[0][0] > oldest for error in findings)
-        mend = SALVAGE if gap else REPAIR if sound is None else f"rollback v{sound}"
-        return sorted((replace(each, hint=self._hint(each, mend)) for each in findings), key=_importance)
+        mend, back = SALVAGE if gap else REPAIR, "" if sound is None else f"rollback v{sound}"
+        return sorted((replace(each, hint=self._hint(each, mend, back)) for each in findings), key=_importance)
 
-    def _hint(self, error: Finding, mend: str) -> str:
+    def _hint(self, error: Finding, mend: str, back: str) -> str:
+        """What a repair mends says `mend`; of what only people can decide, or what is elsewhere, an older version tells
+        how it was."""
         if error.severity is not Severity.ERROR or error.hint:
             return error.hint
         if inside(self._examined.chain.latest, error.versions):
-            return mend
+            return back if error.code == "F305" or error.code.startswith("F6") else mend
         node = file_kind(error.path) in (FileKind.NODE, FileKind.ROOT) and error.code != "F201"
         return f"dump-node {error.path}" if node else ""
 

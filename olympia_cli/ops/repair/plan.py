@@ -25,6 +25,8 @@ class RepairStep:
     reverts: tuple[ObjectName, ...] = ()
     lost_ranges: tuple[LostRange, ...] = ()
     details: tuple[str, ...] = ()
+    returns: tuple[ObjectName, ...] = ()
+    """Those of `reverts` that are not there now."""
 
     @property
     def cost(self) -> tuple[bool, int, int]:

@@ -46,8 +46,11 @@ Prefer = Literal["auto", "rollback", "rebuild"]
 _SALVAGE = f"write what can be read into a new catalog with: {SALVAGE}"
 
 
-def plan_repair(store: Store, *, prefer: Prefer = "auto", progress: Progress = SILENT) -> RepairPlan:
-    """What to do about the latest version and the hints. It only reads.
+def plan_repair(
+    store: Store, *, prefer: Prefer = "auto", alternatives: bool = False, progress: Progress = SILENT
+) -> RepairPlan:
+    """What to do about the latest version and the hints. It only reads. `alternatives` asks what else could be done
+    where what is chosen loses nothing, too.
 
     Refused when versions are missing between others: whoever commits into the gap would tie two histories together.
     """
@@ -82,7 +85,9 @@ def plan_repair(store: Store, *, prefer: Prefer = "auto", progress: Progress = S
     aside_steps, asides = plan_aside(latest.chain.strays, head)
     steps, unmended = (*aside_steps, *hint_steps), tuple(content.unmended)
     plan = RepairPlan(store.uri, head, steps, unmended=unmended, hints=tuple(writes), asides=asides)
-    return _Mending(files, codec, versions, latest, catalog, content).choose(prefer, plan) if damaged else plan
+    if not damaged:
+        return plan
+    return _Mending(files, codec, versions, latest, catalog, content).choose(prefer, alternatives, plan)
 
 
 def apply_repair(
@@ -199,10 +204,10 @@ class _Mending:
     catalog: FormerCatalog
     content: Content
 
-    def choose(self, prefer: Prefer, plan: RepairPlan) -> RepairPlan:
+    def choose(self, prefer: Prefer, alternatives: bool, plan: RepairPlan) -> RepairPlan:
         rebuild = self._rebuild_step()
         chosen, others, repair = rebuild, [], self._rebuild()
-        if prefer == "rollback" or (prefer == "auto" and rebuild.cost > NO_COST):
+        if prefer == "rollback" or (prefer == "auto" and (alternatives or rebuild.cost > NO_COST)):
             self.files.progress.phase("looking for the last sound version")
             with failures_pass():
                 target = self.latest.last_sound(self.versions[0])
@@ -237,12 +242,14 @@ class _Mending:
         loses |= {name for name in content.lost if codec.encode(name) not in entries}
         # what is not known for sure is not known there either
         reverts = {codec.decode(key, "") for key, value in entries.items() if now.get(key) != value}
+        returns = {codec.decode(key, "") for key in entries if key not in now} - set(content.lost)
         reverts |= set(content.stale)
         unsure = tuple(replace(lost, after=None, before=None, as_of=target) for lost in content.lost_ranges[:1])
         text = f"go back to v{target}, the last sound version: {len(loses):,} objects are lost, "
         text += f"{len(reverts):,} are as it has them"
         lost, older = tuple(sorted(loses, key=name_order)), tuple(sorted(reverts, key=name_order))
-        return RepairStep("rollback", text, lost, older, unsure, tuple(content.damage))
+        back = tuple(sorted(returns, key=name_order))
+        return RepairStep("rollback", text, lost, older, unsure, tuple(content.damage), back)
 
     def _rebuild(self) -> Repair:
         content, head = self.content, self.versions[-1]

@@ -100,6 +100,12 @@ def salvage(
     return report
 
 
+def plan_salvage(store: Store, destination: str, progress: Progress = SILENT) -> SalvageReport:
+    """What a salvage to a place would find; the place is not looked at."""
+    files = RepairFiles(store, tolerant=True, progress=progress)
+    return _report(files, _gather(files), destination)
+
+
 def _gather(files: RepairFiles) -> _Gathered:
     """What the newest version holds, then what nothing points to where that leaves something open."""
     store, progress = files.store, files.progress
