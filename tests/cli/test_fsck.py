@@ -17,6 +17,7 @@ from olympia_cli.format.paths import root_path
 from olympia_cli.names import NamespaceName
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import EMOJI, Run, Sample, make_sample
+from tests.helpers.damage import spoil
 from tests.helpers.json_schema import check
 from tests.helpers.names import location, ns, table
 
@@ -358,3 +359,25 @@ def test_what_is_damaged_in_the_past_is_acknowledged(fsck, damageable, run):
 @pytest.mark.parametrize("words", [["--repair"], ["--salvage", "x"]], ids=" ".join)
 def test_2_one_thing_at_a_time(fsck, words):
     fsck("--acknowledge", *words).failed(2, "--acknowledge")
+
+
+# What errors say
+
+
+@pytest.mark.parametrize("how", ["missing", "flipped"])
+def test_the_command_that_an_error_names_finds_what_it_is_about(run, damageable, how):
+    path = damageable.catalog.snapshot().find(table("sales.lines"))
+    spoil(damageable.store, path, how)
+    error = run("-c", damageable.uri, "table", "show", "sales.lines").failed(40, path)
+    words = error.stderr.rpartition(" with ")[2].split()
+    assert words[0] == "fsck"
+    done = run("-c", damageable.uri, *words, "--json")
+    assert done.exit_code == 50
+    assert path in {one["path"] for one in done.json["findings"]}
+
+
+def test_a_plan_to_mend_hints_does_not_stand_below_sound(fsck, damageable):
+    (damageable.folder / "vn" / "latest").unlink()
+    done = fsck("--repair", "--dry-run").ok()
+    assert done.lines[-1].startswith("TO REPAIR  ")
+    assert "plan: vn/latest is missing: write 7" in done.stderr

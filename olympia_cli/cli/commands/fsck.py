@@ -96,9 +96,10 @@ def run(
     """Check that the catalog is whole.
 
     The levels: hints looks at the hints, the names of the versions and the chain of roots, in seconds; structure at
-    every node; full at definitions, actions and digests, and with --all-versions for files that nothing leads to; data
-    at the Iceberg metadata of the tables and at the files that it names. Without --at and --all-versions it is about
-    the latest version. Nothing is changed.
+    every node, and in a listing whether definitions are missing, where that takes few requests; full at definitions,
+    actions and digests, and with --all-versions for files that nothing leads to; data at the Iceberg metadata of the
+    tables and at the files that it names. Without --at and --all-versions it is about the latest version. Nothing is
+    changed.
 
     Each finding has a code that never changes its meaning, the file, the versions and objects that it hits, and what
     to do next. At the end stand the commands that mend it, the one that loses least first, each with what it loses.
@@ -113,7 +114,8 @@ def run(
     --acknowledge commits that what was found in older versions, and not in the latest, is known. It is still told, and
     no longer turns the exit code, unless it hits more versions than it did. Give the level that finds it.
 
-    Both engines find the same. --since-last, --max-duration, --repair and --salvage are for the local one.
+    Both engines find the same, but that the listing at the level of structure is the local one's. So are --since-last,
+    --max-duration, --repair and --salvage.
     """
     from olympia_cli.cli.fsck_advice import next_commands, say_next, with_commands
     from olympia_cli.cli.fsck_render import print_report
@@ -182,6 +184,8 @@ def run(
     if salvage is not None:
         raise typer.Exit(_salvage(session, told, commands, salvage, dry_run, message))
     print_report(session, told, commands)
+    if found.level is Level.STRUCTURE and found.definitions == "no" and not found.read_only:
+        session.say(f"definitions were not looked for: {session.command('fsck --level full')} reads them")
     say_next(session, commands)
     if not found.complete:
         again = "" if found.damaged else f": go on with {session.command('fsck --since-last')}"

@@ -112,8 +112,11 @@ class Verdict:
 
     def _nodes(self, objects: bool) -> Iterator[Finding]:
         def explain(path: str, nodes: set[int], few: bool) -> Hit:
-            versions, kept = self._radius.versions(nodes), self._examined.chain.kept
-            return self._objects.of_node(path, versions, kept) if objects and few else Hit()
+            if not objects or not few:
+                return Hit()
+            if path.startswith("def/"):
+                return self._objects.of_definition(path, nodes)
+            return self._objects.of_node(path, self._radius.versions(nodes), self._examined.chain.kept)
 
         files = ((code, path, group.reason, group.nodes) for (code, path), group in sorted(self._groups.items()))
         return self._file_by_file(files, {}, explain)
