@@ -236,16 +236,18 @@ class Session:
                     raise
         raise AssertionError("unreachable")
 
-    def command(self, words: str) -> str:
-        """A command to suggest, with the location that was given to this one."""
+    @property
+    def program(self) -> tuple[str, ...]:
+        """What a command to suggest begins with: the program, and the location that was given to this one."""
+        options = (("catalog", "-c"), ("profile", "--profile"))
+        given = ((flag, self._given[option]) for option, flag in options if self._given.get(option))
+        return ("olympia", *(word for pair in given for word in pair))
+
+    def command(self, words: str | Sequence[str]) -> str:
+        """A command to suggest: as text that is quoted already, or as words."""
         import shlex
 
-        return f"{shlex.join(self.argv(()))} {words}"
-
-    def argv(self, words: Sequence[str]) -> list[str]:
-        """As `command`, part by part."""
-        given = (("-c", self._given.get("catalog")), ("--profile", self._given.get("profile")))
-        return ["olympia", *(part for flag, value in given if value for part in (flag, value)), *words]
+        return f"{shlex.join(self.program)} {words if isinstance(words, str) else shlex.join(words)}"
 
     # Output
 
@@ -309,13 +311,26 @@ class Session:
             raise Refused(
                 "this needs to be confirmed, and nobody is there to ask", hint="add --yes, or look first with --dry-run"
             )
-        tell(f"{question} [y/N] ", end="")
-        try:
-            answer = sys.stdin.readline()
-        except UnicodeDecodeError:
-            answer = ""
-        if answer.strip().lower() not in ("y", "yes"):
+        if _answer(f"{question} [y/N] ").lower() not in ("y", "yes"):
             raise Refused("nothing was done", hint="")
+
+    def confirm_unknown(self, what: str, hint: str) -> None:
+        """Ask before something is destroyed of which nobody knows how much: a yes typed by habit is not enough."""
+        from olympia_cli.errors import Refused
+
+        if not sys.stdin.isatty() or not sys.stderr.isatty():
+            raise Refused(what, hint=hint)
+        uri = self.location.uri
+        if _answer(f"{what}. To go on all the same type where the catalog is, {uri}: ") != uri:
+            raise Refused("nothing was done", hint=hint)
+
+
+def _answer(question: str) -> str:
+    tell(question, end="")
+    try:
+        return sys.stdin.readline().strip()
+    except UnicodeDecodeError:
+        return ""
 
 
 def _expanded(uri: str) -> str:

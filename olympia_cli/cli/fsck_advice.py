@@ -46,7 +46,7 @@ def next_commands(session: Session, report: Report, looked: Sequence[str]) -> li
 
     with session.progress() as progress:
         advice = advise(session.store, report, looked, lambda: _empty_place(session), progress)
-    return [NextCommand(tuple(session.argv(each.words)), each.loses, each.why) for each in advice]
+    return [NextCommand((*session.program, *each.words), each.loses, each.why) for each in advice]
 
 
 def with_commands(session: Session, report: Report, commands: Sequence[NextCommand]) -> Report:
