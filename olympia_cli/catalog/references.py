@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from olympia_cli.catalog.exports import find_export
+from olympia_cli.catalog.quarantine import QUARANTINE_MILLIS, resting_mark
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
 from olympia_cli.catalog.versions import RootFile, first_version, read_below, read_hints, read_latest, read_root
 from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PathMissing, VersionNotFound
 from olympia_cli.format.paths import MAX_VERSION, check_pointer, root_path
-from olympia_cli.names import AtExport, AtTime, AtVersion, Latest, ObjectName, Oldest, Reference
+from olympia_cli.names import AtExport, AtTime, AtVersion, Latest, ObjectName, Oldest, Reference, time_text
 from olympia_cli.storage.protocol import Store
 
 
@@ -121,8 +122,25 @@ def at_version(version: int, latest: Snapshot) -> Snapshot:
         return Snapshot(latest.store, RootFile(version, latest.file.width, data), latest)
     oldest = oldest_version(latest)
     if version < oldest:
-        raise VersionNotFound(f"version {version} does not exist any more: the oldest is {oldest}", hint="")
+        reason = f"version {version} does not exist any more: the oldest is {oldest}"
+        raise VersionNotFound(reason, hint=_way_back(version, latest))
     return _open(version, latest)
+
+
+def _way_back(version: int, latest: Snapshot) -> str:
+    """What brings back a version that an expire took out of history, and until when."""
+    mark = resting_mark(latest.definition, version)
+    if mark is None:
+        return ""
+    try:
+        # by the store's clock, which a purge goes by
+        marked = latest.store.stat(root_path(mark.version, latest.file.width)).modified_at_millis
+    except OlympiaError:
+        return _RESTS
+    return f"{_RESTS}; that may be from {time_text(marked + QUARANTINE_MILLIS)} on"
+
+
+_RESTS = "it rests in quarantine, and expire undo brings it back until a purge"
 
 
 def oldest_version(latest: Snapshot) -> int:

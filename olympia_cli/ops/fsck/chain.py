@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from olympia_cli.catalog.exports import parse_record
+from olympia_cli.catalog.quarantine import resting_mark
 from olympia_cli.catalog.snapshot import EXPORT_PREFIX
 from olympia_cli.errors import Damaged, ExportNotFound, PathMissing, StoreError, VersionNotFound
 from olympia_cli.format.definitions import sizes_of
@@ -106,7 +107,9 @@ def wanted_root(chain: Chain, at: Reference | None, now: int) -> Callable[[Chain
         version = chain.oldest if chain.oldest in chain.existing else chain.kept[0]
     if not chain.oldest <= version <= chain.latest:
         reason = f"there is no version {version}: they are {chain.oldest} to {chain.latest}"
-        raise VersionNotFound(reason, hint="see which versions there are in the log")
+        rests = chain.reference is not None and resting_mark(chain.reference, version) is not None
+        back = "it rests in quarantine: bring it back with expire undo"
+        raise VersionNotFound(reason, hint=back if rests else "see which versions there are in the log")
     return lambda root: root.version == version
 
 
