@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from olympia_cli.catalog.exports import find_export
@@ -27,9 +28,19 @@ def open_head(store: Store, now_millis: int, names: Sequence[ObjectName] = ()) -
     there = store.exists(path) if seen is None else not isinstance(seen, PathMissing)
     # others may have committed both of them meanwhile
     if there and not store.exists(root_path(version + 1, width)):
-        reason = f"a root stands at version {version + 2}, and the latest version is {version}"
-        raise Damaged("F101", path, reason, hint="see what is wrong, and mend it with fsck --repair")
+        raise behind_gap(latest, version + 1, version + 2)
     return latest
+
+
+def behind_gap(latest: Snapshot, missing: int, version: int) -> Damaged:
+    """What is wrong where a root stands behind a version that is missing: it is no part of history, or that is lost."""
+    width = latest.file.width
+    with suppress(OlympiaError):
+        found = Snapshot(latest.store, read_root(latest.store, version, width), latest)
+        if not found.in_place:
+            return found.out_of_place()
+    reason = f"version {missing} is missing, but there is a version {version}"
+    return Damaged("F101", root_path(missing, width), reason)
 
 
 def open_snapshot(

@@ -111,7 +111,7 @@ def test_no_commit_closes_the_gap(store):
     assert commit(store, "n9") == 9
     with pytest.raises(Damaged) as refused:
         commit(store, "n10")
-    assert (refused.value.code, refused.value.exit_code) == ("F101", 40)
+    assert (refused.value.code, refused.value.exit_code) == ("F104", 40)
     assert "fsck --repair" in refused.value.hint
     assert names(store) == numbered(9)
     apply_repair(store, CLOCK, plan_repair(store), AUTHOR)
