@@ -71,11 +71,11 @@ def say_next(session: Session, commands: Sequence[NextCommand]) -> None:
 def _empty_place(session: Session) -> str:
     """A place for a new catalog beside this one, or here where there is none beside it: a whole bucket."""
     from olympia_cli.ops.repair.salvage import check_empty
-    from olympia_cli.storage.open import open_store
+    from olympia_cli.storage.open import BUCKET_SCHEMES, open_store, scheme_of
 
     uri = session.location.uri.rstrip("/")
-    _, separator, path = uri.partition("://")
-    base = "salvaged" if separator and "/" not in path else f"{uri}-salvaged"
+    bucket = scheme_of(uri) in BUCKET_SCHEMES and "/" not in uri.partition("://")[2]
+    base = "salvaged" if bucket else f"{uri}-salvaged"
     for place in (base, *(f"{base}-{number}" for number in range(2, PLACES))):
         try:
             store = open_store(place, session.options_for(place))

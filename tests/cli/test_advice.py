@@ -3,11 +3,7 @@ it says, and the first one loses least."""
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+import shlex
 from typing import Any
 
 import pytest
@@ -16,38 +12,27 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import LATEST, OLDEST, root_path
 from olympia_cli.names import Kind, ObjectName
 from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.storage import memory
 from olympia_cli.storage.local import LocalStore
-from tests.cli.conftest import Ran, Run, run_here
+from olympia_cli.storage.memory import MemoryStore
+from olympia_cli.storage.protocol import Store
+from tests.cli.conftest import Ran, Run
 from tests.helpers.check import check_catalog, plain
-from tests.helpers.damage import flipped, rewrite_definition
+from tests.helpers.damage import rewrite_definition, spoil
 from tests.helpers.json_schema import check
 from tests.helpers.names import location, ns, table
 
 LAST = 9
+NAME = "night"
+URI, SALVAGED = f"memory://{NAME}", f"memory://{NAME}-salvaged"
+Files = dict[str, tuple[bytes, int]]
 Objects = dict[ObjectName, Any]
-Damage = Callable[[Path], None]
-
-
-@dataclass(frozen=True)
-class Damaged:
-    """A damaged copy, kept as it is beside the place where commands are tried on it."""
-
-    kept: Path
-    folder: Path
-
-    def again(self) -> Path:
-        """A fresh copy at the place that the commands name."""
-        for place in (self.folder, Path(f"{self.folder}-salvaged")):
-            shutil.rmtree(place, ignore_errors=True)
-        shutil.copytree(self.kept, self.folder)
-        return self.folder
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole() -> Files:
     """Versions 0 to 9: tables come, change and go, in a tree of three levels."""
-    folder = tmp_path_factory.mktemp("whole") / "catalog"
-    catalog = Catalog.create(LocalStore(folder, durable=False), order=4)
+    catalog = Catalog.create(MemoryStore(), order=4)
     with catalog.transaction("teams") as transaction:
         for name in ("a", "b"):
             transaction.create_namespace(ns(name))
@@ -59,11 +44,18 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 transaction.alter_table(table(f"{'ab'[number % 2]}.t{number - 2}0"), {"by": str(number)})
                 transaction.drop_table(table(f"{'ab'[number % 2]}.t{number - 2}1"))
     check_catalog(catalog.store)
-    return folder
+    return catalog.store._files
 
 
-def objects(folder: Path) -> Objects:
-    snapshot = Catalog(LocalStore(folder)).snapshot()
+def place(files: Files, patch: pytest.MonkeyPatch) -> MemoryStore:
+    """A fresh copy where the commands look for it, and nothing beside it."""
+    store = MemoryStore(NAME, files=dict(files))
+    patch.setattr(memory, "_shared", {NAME: store})
+    return store
+
+
+def objects(store: Store) -> Objects:
+    snapshot = Catalog(store).snapshot()
     kinds = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW)
     return {found.name: plain(found.definition) for kind in kinds for found in snapshot.objects(kind)}
 
@@ -76,106 +68,98 @@ def lost(before: Objects, after: Objects) -> int:
 # Damage
 
 
-def path_of(folder: Path, name: str) -> Path:
-    return folder / str(Catalog(LocalStore(folder)).snapshot().find(table(name)))
+def find(store: Store, name: ObjectName) -> str:
+    return str(Catalog(store).snapshot().find(name))
 
 
-def some_leaves(folder: Path) -> list[Path]:
+def leaves(store: Store) -> list[str]:
     """In the order of their keys."""
-    snapshot = Catalog(LocalStore(folder)).snapshot()
+    snapshot = Catalog(store).snapshot()
     level = [str(child) for child in snapshot.root.node.children]
     while not (nodes := list(snapshot.reader.nodes(level)))[0].is_leaf:
         level = [str(child) for node in nodes for child in node.children]
-    return [folder / path for path in level]
+    return level
 
 
-def definition_missing(folder: Path) -> None:
-    path_of(folder, "a.t22").unlink()
+def definition_missing(store: Store) -> None:
+    spoil(store, find(store, table("a.t22")), "missing")
 
 
-def definition_flipped(folder: Path) -> None:
-    path = path_of(folder, "b.t92")
-    path.write_bytes(flipped(path.read_bytes()))
+def definition_flipped(store: Store) -> None:
+    spoil(store, find(store, table("b.t92")), "flipped")
 
 
-def namespace_missing(folder: Path) -> None:
-    (folder / str(Catalog(LocalStore(folder)).snapshot().find(ns("b")))).unlink()
+def namespace_missing(store: Store) -> None:
+    spoil(store, find(store, ns("b")), "missing")
 
 
-def node_truncated(folder: Path) -> None:
-    node = some_leaves(folder)[0]
-    node.write_bytes(node.read_bytes()[:700])
+def node_truncated(store: Store) -> None:
+    spoil(store, leaves(store)[0], "truncated")
 
 
-def node_deleted(folder: Path) -> None:
-    some_leaves(folder)[-1].unlink()
+def node_deleted(store: Store) -> None:
+    spoil(store, leaves(store)[-1], "missing")
 
 
-def nodes_swapped(folder: Path) -> None:
-    one, *_, other = some_leaves(folder)
-    first, second = one.read_bytes(), other.read_bytes()
-    one.write_bytes(second)
-    other.write_bytes(first)
+def nodes_swapped(store: Store) -> None:
+    one, *_, other = leaves(store)
+    first, second = store.read(one), store.read(other)
+    store.overwrite(one, second)
+    store.overwrite(other, first)
 
 
-def inner_node_deleted(folder: Path) -> None:
-    root = Catalog(LocalStore(folder)).snapshot().root
-    (folder / str(root.node.children[0])).unlink()
+def inner_node_deleted(store: Store) -> None:
+    spoil(store, str(Catalog(store).snapshot().root.node.children[0]), "missing")
 
 
-def root_flipped(folder: Path) -> None:
-    path = folder / root_path(LAST)
-    path.write_bytes(flipped(path.read_bytes(), len(path.read_bytes()) // 3))
+def root_flipped(store: Store) -> None:
+    spoil(store, root_path(LAST), "flipped")
 
 
-def root_empty(folder: Path) -> None:
-    (folder / root_path(LAST)).write_bytes(b"")
+def root_empty(store: Store) -> None:
+    spoil(store, root_path(LAST), "empty")
 
 
-def gap(folder: Path) -> None:
-    (folder / root_path(4)).unlink()
+def gap(store: Store) -> None:
+    spoil(store, root_path(4), "missing")
 
 
-def no_root_left(folder: Path) -> None:
-    for version in range(LAST + 1):
-        (folder / root_path(version)).unlink()
+def no_root_left(store: Store) -> None:
+    store.delete_many([root_path(version) for version in range(LAST + 1)])
 
 
-def stray_root(folder: Path) -> None:
-    shutil.copy(folder / root_path(LAST - 2), folder / root_path(LAST + 4))
+def stray_root(store: Store) -> None:
+    store.create(root_path(LAST + 4), store.read(root_path(LAST - 2)))
 
 
-def stray_root_next(folder: Path) -> None:
-    shutil.copy(folder / root_path(LAST - 2), folder / root_path(LAST + 1))
+def stray_root_next(store: Store) -> None:
+    store.create(root_path(LAST + 1), store.read(root_path(LAST - 2)))
 
 
-def hints_garbage(folder: Path) -> None:
-    (folder / LATEST).write_text("4711")
-    (folder / OLDEST).write_text("junk")
+def hints_garbage(store: Store) -> None:
+    store.overwrite(LATEST, b"4711")
+    store.overwrite(OLDEST, b"junk")
 
 
-def catalog_definition_lost(folder: Path) -> None:
-    (folder / Catalog(LocalStore(folder)).snapshot().root.catalog_def).unlink()
+def catalog_definition_lost(store: Store) -> None:
+    spoil(store, Catalog(store).snapshot().root.catalog_def, "missing")
 
 
-def root_of_the_past_empty(folder: Path) -> None:
-    (folder / root_path(3)).write_bytes(b"")
+def root_of_the_past_empty(store: Store) -> None:
+    spoil(store, root_path(3), "empty")
 
 
-def ids_twice(folder: Path) -> None:
+def ids_twice(store: Store) -> None:
     """Nobody but people can say which of the two is to stay."""
-    one, other = path_of(folder, "a.t80"), path_of(folder, "b.t90")
-    store = LocalStore(folder)
     id = Catalog(store).snapshot().table(table("a.t80")).id
-    assert one != other
-    rewrite_definition(store, str(other.relative_to(folder)), lambda found: setattr(found, "id", id))
+    rewrite_definition(store, find(store, table("b.t90")), lambda found: setattr(found, "id", id))
 
 
-def many_at_once(folder: Path) -> None:
-    definition_missing(folder)
-    node_truncated(folder)
-    hints_garbage(folder)
-    root_of_the_past_empty(folder)
+def many_at_once(store: Store) -> None:
+    definition_missing(store)
+    node_truncated(store)
+    hints_garbage(store)
+    root_of_the_past_empty(store)
 
 
 DAMAGE = [
@@ -201,107 +185,109 @@ DAMAGE = [
 
 
 @pytest.fixture(params=DAMAGE, ids=lambda damage: damage.__name__)
-def damaged(request: pytest.FixtureRequest, whole: Path, tmp_path: Path) -> Damaged:
-    shutil.copytree(whole, tmp_path / "kept")
-    request.param(tmp_path / "kept")
-    copy = Damaged(tmp_path / "kept", tmp_path / "catalog")
-    copy.again()
-    return copy
+def damaged(request: pytest.FixtureRequest, whole: Files, monkeypatch: pytest.MonkeyPatch) -> Files:
+    """A damaged copy; it stands where the commands look for it."""
+    store = place(whole, monkeypatch)
+    request.param(store)
+    return dict(store._files)
 
 
-def typed(run: Run, command: list[str]) -> tuple[Ran, Path]:
+def typed(run: Run, command: list[str]) -> tuple[Ran, Store]:
     """Run it as it stands, with --yes where it asks; how it ended, and where the catalog is then."""
-    assert command[:2] == ["olympia", "-c"]
+    assert command[:3] == ["olympia", "-c", URI]
     asks = "--repair" in command or "rollback" in command
     done = run(*command[1:], *(["--yes"] if asks else []))
-    place = command[command.index("--salvage") + 1] if "--salvage" in command else command[2]
-    return done, Path(place)
+    assert done.exit_code == 0 or ("--salvage" in command and done.exit_code == 3), done.stderr
+    return done, memory._shared[f"{NAME}-salvaged" if "--salvage" in command else NAME]
 
 
-@pytest.mark.parametrize("words", [[], ["--level", "full"], ["--level", "full", "--all-versions"]], ids=" ".join)
-def test_each_next_command_does_what_it_says_and_the_first_loses_least(run, whole, damaged, words):
-    before = objects(whole)
-    told = run("-c", damaged.folder, "fsck", *words, "--json")
-    check(told.json, "fsck")
-    commands = told.json["next"]
-    warned = any(one["severity"] != "info" for one in told.json["findings"])
-    assert bool(commands) == warned, told.stdout
+@pytest.mark.parametrize("words", [[], ["--level", "full", "--all-versions"]], ids=["plain", "all"])
+def test_each_next_command_does_what_it_says_and_the_first_loses_least(run, whole, damaged, monkeypatch, words):
+    before = objects(MemoryStore(files=dict(whole)))
+    told = run("-c", URI, "fsck", *words, "--json").json
+    check(told, "fsck")
+    assert bool(told["next"]) == any(one["severity"] != "info" for one in told["findings"])
     losses = []
-    for each in commands:
-        damaged.again()
-        done, place = typed(run, each["command"])
-        assert done.exit_code == 0 or ("--salvage" in each["command"] and done.exit_code == 3), done.stderr
-        after = objects(place)
-        losses.append(lost(before, after))
-        if each["loses"] is not None:
-            assert losses[-1] == each["loses"], each
-        check_catalog(LocalStore(place), all_versions=False)
-        assert not fsck(LocalStore(place), level=Level.HINTS).findings or "--salvage" not in each["command"]
-        assert run("-c", place, "fsck", "--level", "full", "--json").json["last_sound_version"] is not None
-    assert not losses or losses[0] == min(losses), list(zip(losses, commands, strict=True))
+    for each in told["next"]:
+        place(damaged, monkeypatch)
+        _, store = typed(run, each["command"])
+        losses.append(lost(before, objects(store)))
+        assert each["loses"] in (None, losses[-1]), each
+        check_catalog(store, all_versions=False)
+        after = fsck(store, level=Level.FULL)
+        assert after.last_sound_version == after.version
+    assert not losses or losses[0] == min(losses), list(zip(losses, told["next"], strict=True))
 
 
 def test_findings_and_the_report_say_the_same_command(run, damaged, tmp_path):
-    words = ["--level", "full", "--report", tmp_path / "fsck.html"]
-    told = run("-c", damaged.folder, "fsck", *words, "--json").json
-    lines = run("-c", damaged.folder, "fsck", "--level", "full")
+    words = ["-c", URI, "fsck", "--level", "full"]
+    told = run(*words, "--report", tmp_path / "fsck.html", "--json").json
+    lines = run(*words).stderr.splitlines()
     page = (tmp_path / "fsck.html").read_text()
-    for each in told["next"]:
-        line = " ".join(each["command"])
-        assert line in page
-        assert line in lines.stderr
-    if told["next"]:
-        best = " ".join(told["next"][0]["command"])
-        hints = {one["hint"] for one in told["findings"] if "--repair" in one["hint"] or "--salvage" in one["hint"]}
-        assert hints <= {best}
-        assert lines.stderr.startswith(f"next: {best}  (")
-    assert not any("rollback v0" in one["hint"] for one in told["findings"])
+    commands = [" ".join(each["command"]) for each in told["next"]]
+    for command in commands:
+        assert f"<code>{command}</code>" in page
+        assert any(f": {command}  (" in line for line in lines)
+    hints = {one["hint"] for one in told["findings"]}
+    assert {hint for hint in hints if "--repair" in hint or "--salvage" in hint} <= set(commands[:1])
+    assert not any("rollback" in hint for hint in hints) or "F305" in {one["code"] for one in told["findings"]}
 
 
-def test_a_repair_plan_never_stands_below_sound(run, damaged):
-    for level in ("hints", "structure", "full"):
-        done = run("-c", damaged.folder, "fsck", "--level", level, "--repair", "--dry-run")
-        assert "SOUND" not in done.stdout or "plan:" not in done.stderr, done
+@pytest.mark.parametrize("level", ["hints", "structure", "full"])
+def test_a_repair_plan_never_stands_below_sound(run, damaged, level):
+    done = run("-c", URI, "fsck", "--level", level, "--repair", "--dry-run")
+    assert "SOUND" not in done.stdout or "plan:" not in done.stderr, done
 
 
-def test_a_sound_catalog_is_planned_nothing_for(run, whole):
-    done = run("-c", whole, "fsck", "--json").ok()
-    assert done.json["next"] == []
-    assert run("-c", whole, "fsck").ok().stderr == ""
+def test_a_sound_catalog_is_planned_nothing_for(run, whole, monkeypatch):
+    place(whole, monkeypatch)
+    assert run("-c", URI, "fsck", "--json").ok().json["next"] == []
+    assert run("-c", URI, "fsck").ok().stderr == ""
 
 
-def test_an_empty_place_is_chosen_for_a_new_catalog(run, whole, tmp_path):
-    folder = tmp_path / "my catalog"
-    shutil.copytree(whole, folder)
-    gap(folder)
-    taken = Path(f"{folder}-salvaged")
-    taken.mkdir()
-    (taken / "mine.txt").write_text("mine")
-    [command] = run("-c", folder, "fsck", "--json").json["next"]
-    assert command["command"][-2:] == ["--salvage", f"{folder}-salvaged-2"]
-    done, place = typed(run, command["command"])
-    assert done.exit_code == 3
-    assert objects(place) == objects(whole)
-    [hint] = {one["hint"] for one in run("-c", folder, "fsck", "--json").json["findings"]}
-    assert hint.startswith("olympia -c '")
-    assert hint.endswith("-salvaged-3'")
+def test_an_empty_place_is_chosen_for_a_new_catalog(run, whole, monkeypatch, tmp_path):
+    gap(place(whole, monkeypatch))
+    memory.shared(f"{NAME}-salvaged").create("mine.txt", b"mine")
+    [command] = run("-c", URI, "fsck", "--json").json["next"]
+    assert command["command"][-2:] == ["--salvage", f"{SALVAGED}-2"]
+    assert run(*command["command"][1:]).exit_code == 3
+    assert objects(memory.shared(f"{NAME}-salvaged-2")) == objects(MemoryStore(files=dict(whole)))
+    [hint] = {one["hint"] for one in run("-c", URI, "fsck", "--json").json["findings"]}
+    assert hint == f"olympia -c {URI} fsck --salvage {SALVAGED}-3"
 
 
-def test_without_time_to_plan_nothing_is_claimed(run, whole, tmp_path):
-    folder = tmp_path / "catalog"
-    shutil.copytree(whole, folder)
-    root_empty(folder)
-    [command] = run("-c", folder, "fsck", "--level", "hints", "--json").json["next"]
+def test_a_place_with_a_space_is_quoted(run, whole, monkeypatch, tmp_path):
+    store = LocalStore(tmp_path / "my catalog", durable=False)
+    store.create_many({path: data for path, (data, _) in whole.items()})
+    gap(store)
+    [hint] = {one["hint"] for one in run("-c", tmp_path / "my catalog", "fsck", "--json").json["findings"]}
+    assert run(*shlex.split(hint)[1:]).exit_code == 3
+    assert objects(LocalStore(tmp_path / "my catalog-salvaged")) == objects(MemoryStore(files=dict(whole)))
+
+
+def test_without_a_look_at_the_tree_nothing_is_claimed(run, whole, monkeypatch):
+    root_empty(place(whole, monkeypatch))
+    [command] = run("-c", URI, "fsck", "--level", "hints", "--json").json["next"]
     assert command["loses"] is None
     assert "--dry-run" in command["why"]
-    done, _ = typed(run, command["command"])
-    assert done.exit_code == 0
+    typed(run, command["command"])
 
 
-def test_as_json_all_of_it_is_one_document(run, whole, tmp_path):
-    folder = tmp_path / "catalog"
-    shutil.copytree(whole, folder)
-    many_at_once(folder)
-    done = run("-c", folder, "fsck", "--repair", "--yes", "--json")
-    assert json.loads(done.stdout)["next"][0]["command"][3:] == ["fsck", "--level", "full", "--acknowledge"]
-    assert run_here("-c", folder, "fsck", "--level", "full", "--acknowledge", "--json").json["next"] == []
+def test_after_a_repair_the_past_is_what_is_next(run, whole, monkeypatch):
+    many_at_once(place(whole, monkeypatch))
+    [acknowledge] = run("-c", URI, "fsck", "--repair", "--yes", "--json").ok().json["next"]
+    assert acknowledge["command"][3:] == ["fsck", "--level", "full", "--acknowledge"]
+    typed(run, acknowledge["command"])
+    told = run("-c", URI, "fsck", "--json").ok().json
+    assert (told["damaged"], told["next"]) == (False, [])
+
+
+def test_a_commit_below_a_stray_root_says_what_to_do(run, whole, monkeypatch):
+    store = place(whole, monkeypatch)
+    store.create(root_path(LAST + 2), store.read(root_path(LAST)))
+    refused = run("-c", URI, "ns", "create", "x").failed(40, root_path(LAST + 2))
+    words = refused.stderr.rpartition(" with ")[2].split()
+    assert words == ["fsck", "--repair"]
+    run("-c", URI, *words, "--yes").ok()
+    run("-c", URI, "ns", "create", "x").ok()
+    check_catalog(store)
