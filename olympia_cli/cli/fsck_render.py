@@ -79,9 +79,10 @@ def _word(name: ObjectName) -> str:
 
 
 def _write_line(session: Session, out: TextIO, found: Finding) -> None:
-    """One record a line: severity, code, file, what, versions, objects, next command."""
+    """One record a line: severity, code, file, what, versions, objects, and the next command or that it is known."""
     names = ", ".join(map(_word, found.objects)) if session.output is Output.WIDE else objects_text(found)
-    cells = [str(found.severity), found.code, found.path, found.message, versions_text(found), names, found.hint]
+    cells = [str(found.severity), found.code, found.path, found.message, versions_text(found), names]
+    cells.append("acknowledged" if found.acknowledged else found.hint)
     out.write("\t".join(map(visible, cells)) + "\n")
 
 

@@ -347,6 +347,7 @@ def test_what_is_damaged_in_the_past_is_acknowledged(fsck, damageable, run):
     assert "v8 acknowledges 1 finding" in done.stderr
     assert done.lines[-1].startswith("SOUND  ")
     assert done.lines[-1].endswith("1 error (1 acknowledged)")
+    assert done.lines[0].endswith("\tacknowledged")
     told = fsck("--json").ok().json
     assert (told["damaged"], told["next"], [one["acknowledged"] for one in told["findings"]]) == (False, [], [True])
     assert "disk 3" in run("-c", damageable.uri, "log", "-n", "1").ok().stdout

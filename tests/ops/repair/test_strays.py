@@ -9,6 +9,10 @@ from olympia_cli.catalog.commit import Author
 from olympia_cli.errors import CommitConflict, Damaged
 from olympia_cli.format.paths import FileKind, file_kind, root_path
 from olympia_cli.names import Kind
+from olympia_cli.ops.expire.expire import expire_once
+from olympia_cli.ops.expire.plan import Planner
+from olympia_cli.ops.expire.retention import read_policy
+from olympia_cli.ops.expire.values import Floors
 from olympia_cli.ops.fsck.fsck import Level, fsck
 from olympia_cli.ops.repair.repair import apply_repair, plan_repair
 from olympia_cli.ops.repair.salvage import salvage
@@ -76,6 +80,21 @@ def test_it_is_set_aside_and_kept(store, at, of):
     assert commit(store, "n9") == 9
 
 
+def test_no_expire_takes_what_is_kept(store):
+    stray(store, 12, 2)
+    apply_repair(store, CLOCK, plan_repair(store), AUTHOR)
+    [kept] = [file.path for file in store.list("ops/aside/")]
+    for _ in range(2):
+        planner = Planner(Catalog(store, CLOCK), Floors(0, 0, offline=True))
+        policy = read_policy(planner.definition, planner.now, keep_last=1, older_than="0s", offline=True)
+        plan = planner.expire(policy)
+        assert plan.mark.unknown == 0
+        expire_once(planner, plan)
+    assert not store.exists(root_path(2)), "the version that it is a copy of is gone"
+    assert store.exists(kept)
+    check_catalog(store)
+
+
 def test_several_are_set_aside(store):
     stray(store, 12)
     stray(store, 13, 9 - 1)
@@ -83,6 +102,15 @@ def test_several_are_set_aside(store):
     apply_repair(store, CLOCK, plan_repair(store), AUTHOR)
     assert len(list(store.list("ops/aside/"))) == 3
     check_catalog(store)
+
+
+def test_it_is_no_version_that_other_damage_hits(store):
+    stray(store, 12)
+    store.create("node/00000000-0000-4000-8000-000000000000.arrow", b"an orphan, so that late versions are looked for")
+    path = Catalog(store).snapshot().find(ns("n1"))
+    store.delete_many([path])
+    findings = fsck(store, level=Level.FULL, all_versions=True).findings
+    assert [found.versions for found in findings if found.path == path] == [((1, LATEST),)]
 
 
 def test_a_root_behind_a_gap_that_names_the_missing_one_is_history(store):
