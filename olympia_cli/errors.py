@@ -319,7 +319,9 @@ class Damaged(OlympiaError):
     default_hint = "see what is damaged and what to do about it with fsck"
 
     def __init__(self, code: str, path: str, reason: str, *, hint: str | None = None) -> None:
-        super().__init__(f"{path}: {reason}", hint=hint)
+        # definitions and logs are read at that level, and not before
+        deep = hint is None and code.startswith(("F3", "F4"))
+        super().__init__(f"{path}: {reason}", hint=f"{self.default_hint} --level full" if deep else hint)
         self.code = code
         self.path = path
         self.reason = reason

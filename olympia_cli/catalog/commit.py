@@ -161,7 +161,11 @@ def newer_versions(base: Snapshot) -> Iterator[Snapshot]:
                 return
             if isinstance(data, Exception):
                 raise data
-            yield Snapshot(store, RootFile(number, width, data), base)
+            snapshot = Snapshot(store, RootFile(number, width, data), base)
+            if not snapshot.in_place:
+                # a copy of an older version: to go on from it would throw away what was committed since
+                raise snapshot.out_of_place()
+            yield snapshot
         version, window = version + window, min(2 * window, 64)
 
 
@@ -242,13 +246,16 @@ class FileWriter:
 
 
 def check_writable(snapshot: Snapshot) -> None:
-    """Raise Unsupported for a catalog that this program reads but must not write."""
+    """Raise Unsupported for a catalog that this program reads but must not write, and Damaged where a commit would go
+    on from what is no part of history."""
     if snapshot.file.java:
         raise Unsupported(
             f"{snapshot.store.uri} was written by the Java SDK and is read only: "
             "that program would take our action rows for objects",
             hint="bring it into a catalog of this format with: import olympia",
         )
+    if not snapshot.in_place:
+        raise snapshot.out_of_place()
     if snapshot.version >= MAX_VERSION:
         raise Unsupported(
             f"{snapshot.store.uri} is at the last version that the format can name",

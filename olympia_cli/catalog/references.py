@@ -3,18 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 
 from olympia_cli.catalog.exports import find_export
+from olympia_cli.catalog.quarantine import QUARANTINE_MILLIS, resting_mark
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
-from olympia_cli.catalog.versions import RootFile, first_version, read_hints, read_latest, read_root
+from olympia_cli.catalog.versions import RootFile, first_version, read_below, read_hints, read_latest, read_root
 from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PathMissing, VersionNotFound
-from olympia_cli.format.paths import check_pointer, root_path
-from olympia_cli.names import AtExport, AtTime, AtVersion, Latest, ObjectName, Oldest, Reference
+from olympia_cli.format.paths import MAX_VERSION, check_pointer, root_path
+from olympia_cli.names import AtExport, AtTime, AtVersion, Latest, ObjectName, Oldest, Reference, time_text
 from olympia_cli.storage.protocol import Store
 
 
-def open_snapshot(store: Store, reference: Reference, now_millis: int, names: Sequence[ObjectName] = ()) -> Snapshot:
-    """The version of a catalog that a reference means now. `names` are the objects that will be asked for first."""
+def open_head(store: Store, now_millis: int, names: Sequence[ObjectName] = ()) -> Snapshot:
+    """The latest version, to commit on; Damaged where the next one would close the gap to a root that is no part of
+    history, which readers would take for the latest from then on. That it is not there is seen on the way."""
+    latest = open_snapshot(store, Latest(), now_millis, names, beyond=2)
+    version, width = latest.version, latest.file.width
+    if version + 2 > MAX_VERSION:
+        return latest
+    path = root_path(version + 2, width)
+    seen = latest.file.beside.get(path)
+    there = store.exists(path) if seen is None else not isinstance(seen, PathMissing)
+    # others may have committed both of them meanwhile
+    if there and not store.exists(root_path(version + 1, width)):
+        raise behind_gap(latest, version + 1, version + 2)
+    return latest
+
+
+def behind_gap(latest: Snapshot, missing: int, version: int) -> Damaged:
+    """What is wrong where a root stands behind a version that is missing: it is no part of history, or that is lost."""
+    width = latest.file.width
+    with suppress(OlympiaError):
+        found = Snapshot(latest.store, read_root(latest.store, version, width), latest)
+        if not found.in_place:
+            return found.out_of_place()
+    reason = f"version {missing} is missing, but there is a version {version}"
+    return Damaged("F101", root_path(missing, width), reason)
+
+
+def open_snapshot(
+    store: Store, reference: Reference, now_millis: int, names: Sequence[ObjectName] = (), *, beyond: int | None = None
+) -> Snapshot:
+    """The version of a catalog that a reference means now. `names` are the objects that will be asked for first.
+    `beyond` asks for the root of so many versions after the latest, too, which is none of them."""
 
     def wanted(file: RootFile) -> Sequence[str]:
         version = reference.version if isinstance(reference, AtVersion) else file.version
@@ -25,11 +58,13 @@ def open_snapshot(store: Store, reference: Reference, now_millis: int, names: Se
         except OlympiaError:
             # a root that is damaged, or a name that no object can have: told when the version is really looked at
             return ()
+        if beyond is not None and file.version + beyond <= MAX_VERSION:
+            paths.append(root_path(file.version + beyond, file.width))
         return [*paths, root_path(version, file.width)] if 0 <= version < file.version else paths
 
     file = read_latest(store, wanted)
     try:
-        latest = Snapshot(store, file)
+        latest = _in_history(Snapshot(store, file))
     except Damaged:
         if reference == Latest():
             raise
@@ -41,6 +76,17 @@ def open_snapshot(store: Store, reference: Reference, now_millis: int, names: Se
             # it exists, and cannot be read: that is what the error must say
             return Snapshot(store, read_root(store, reference.version, file.width))
     return resolve(reference, latest, now_millis)
+
+
+def _in_history(latest: Snapshot) -> Snapshot:
+    """The latest version. Where a hint lags, probes may leap over a gap to a copy of an older root that somebody left
+    behind it; what is before the gap is the end of history."""
+    while not latest.in_place and not latest.store.exists(root_path(latest.version - 1)):
+        below = read_below(latest.store, latest.file)
+        if below is None:
+            break
+        latest = Snapshot(latest.store, replace(below, hints=latest.file.hints))
+    return latest
 
 
 def _newest_whole(store: Store, file: RootFile) -> Snapshot:
@@ -87,8 +133,25 @@ def at_version(version: int, latest: Snapshot) -> Snapshot:
         return Snapshot(latest.store, RootFile(version, latest.file.width, data), latest)
     oldest = oldest_version(latest)
     if version < oldest:
-        raise VersionNotFound(f"version {version} does not exist any more: the oldest is {oldest}", hint="")
+        reason = f"version {version} does not exist any more: the oldest is {oldest}"
+        raise VersionNotFound(reason, hint=_way_back(version, latest))
     return _open(version, latest)
+
+
+def _way_back(version: int, latest: Snapshot) -> str:
+    """What brings back a version that an expire took out of history, and until when."""
+    mark = resting_mark(latest.definition, version)
+    if mark is None:
+        return ""
+    try:
+        # by the store's clock, which a purge goes by
+        marked = latest.store.stat(root_path(mark.version, latest.file.width)).modified_at_millis
+    except OlympiaError:
+        return _RESTS
+    return f"{_RESTS}; that may be from {time_text(marked + QUARANTINE_MILLIS)} on"
+
+
+_RESTS = "it rests in quarantine, and expire undo brings it back until a purge"
 
 
 def oldest_version(latest: Snapshot) -> int:

@@ -25,7 +25,7 @@ from olympia_cli.format.definitions import CLASSES, decode, sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Sizes
 from olympia_cli.format.node_file import decode_action_rows, decode_root
-from olympia_cli.format.paths import check_pointer, parse_root_path
+from olympia_cli.format.paths import check_pointer, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef, TableDef, ViewDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
 from olympia_cli.storage.protocol import Store
@@ -40,6 +40,7 @@ REQUIRED_FEATURES = "olympia.required-features"
 EXPIRE_OLDEST = "olympia.expire.oldest"
 EXPIRE_PURGED = "olympia.expire.purged"
 EXPORT_PREFIX = "olympia.export."
+ACKNOWLEDGED = "olympia.fsck.acknowledged"
 KNOWN_FEATURES: frozenset[str] = frozenset()
 
 ObjectDefinition = NamespaceDef | TableDef | ViewDef
@@ -90,6 +91,17 @@ class Snapshot:
     @property
     def created_at_millis(self) -> int:
         return self.root.created_at_millis
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the root names the version before it, as every root does that was committed where it stands."""
+        before = root_path(self.version - 1) if self.version else None
+        return self.file.java or self.root.previous_root == before
+
+    def out_of_place(self) -> Damaged:
+        """For whoever would go on from a root that is not in its place."""
+        reason = f"the root of version {self.version} does not name the version before it"
+        return Damaged("F104", self.file.path, reason, hint="see what is wrong, and mend it with fsck --repair")
 
     @property
     def definition(self) -> CatalogDef:

@@ -15,7 +15,7 @@ from olympia_cli.catalog.clock import Clock, Moment, moment
 from olympia_cli.catalog.draft import Draft
 from olympia_cli.catalog.lineage import living_name
 from olympia_cli.catalog.replay import touched
-from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
+from olympia_cli.catalog.snapshot import ACKNOWLEDGED, CatalogObject, ObjectDefinition, Snapshot
 from olympia_cli.catalog.staging import NO_LONGER_FITS, check_location, exists, not_found, stage
 from olympia_cli.errors import (
     CommitConflict,
@@ -260,6 +260,12 @@ class Transaction:
         if isolation is not None:
             definition.txn_isolation_level = isolation
             change.fields.append("txn_isolation_level")
+        self.do(_action(T.CATALOG_ALTER, None, definition, change), is_merged=True)
+
+    def acknowledge(self, findings: str) -> None:
+        """Note the damage of older versions that is known, as fsck writes it."""
+        definition = self.draft.catalog
+        change = _apply_properties(definition, {ACKNOWLEDGED: findings}, ())
         self.do(_action(T.CATALOG_ALTER, None, definition, change), is_merged=True)
 
     def restore(self, found: CatalogObject[ObjectDefinition], from_version: int) -> None:

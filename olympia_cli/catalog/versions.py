@@ -108,6 +108,12 @@ def read_latest(store: Store, wanted: Wanted = nothing) -> RootFile:
     return _read_listed(store)
 
 
+def read_below(store: Store, stray: RootFile) -> RootFile | None:
+    """The latest root below one that is no part of history, if probes find another."""
+    start = min(read_hints(store).oldest or 0, stray.version - 1)
+    return _climb(store, start, stray.width, stray.version)
+
+
 def read_root(store: Store, version: int, width: int = WIDTH) -> RootFile:
     """The root of a version; VersionNotFound when it does not exist."""
     try:

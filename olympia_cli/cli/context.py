@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
@@ -182,6 +182,8 @@ class Session:
         hint = latest.file.hint
         if hint is not None and hint > latest.version:
             self.say(f"warning: vn/latest names version {hint}, but the last root is that of version {latest.version}")
+        if not latest.in_place:
+            self.say(f"warning: the root of version {latest.version} does not name the version before it: see fsck")
 
     def resolve(self, reference: str, latest: Snapshot) -> Snapshot:
         """A version seen from a latest one that was read before: several references mean the same moment."""
@@ -248,15 +250,18 @@ class Session:
                     raise
         raise AssertionError("unreachable")
 
-    def command(self, words: str) -> str:
-        """A command to suggest, with the location that was given to this one."""
+    @property
+    def program(self) -> tuple[str, ...]:
+        """What a command to suggest begins with: the program, and the location that was given to this one."""
+        options = (("catalog", "-c"), ("profile", "--profile"))
+        given = ((flag, self._given[option]) for option, flag in options if self._given.get(option))
+        return ("olympia", *(word for pair in given for word in pair))
+
+    def command(self, words: str | Sequence[str]) -> str:
+        """A command to suggest: as text that is quoted already, or as words."""
         import shlex
 
-        parts = ["olympia"]
-        for option, flag in (("catalog", "-c"), ("profile", "--profile")):
-            if self._given.get(option):
-                parts += [flag, shlex.quote(self._given[option])]
-        return " ".join([*parts, words])
+        return f"{shlex.join(self.program)} {words if isinstance(words, str) else shlex.join(words)}"
 
     # Output
 
@@ -320,13 +325,26 @@ class Session:
             raise Refused(
                 "this needs to be confirmed, and nobody is there to ask", hint="add --yes, or look first with --dry-run"
             )
-        tell(f"{question} [y/N] ", end="")
-        try:
-            answer = sys.stdin.readline()
-        except UnicodeDecodeError:
-            answer = ""
-        if answer.strip().lower() not in ("y", "yes"):
+        if _answer(f"{question} [y/N] ").lower() not in ("y", "yes"):
             raise Refused("nothing was done", hint="")
+
+    def confirm_unknown(self, what: str, hint: str) -> None:
+        """Ask before something is destroyed of which nobody knows how much: a yes typed by habit is not enough."""
+        from olympia_cli.errors import Refused
+
+        if not sys.stdin.isatty() or not sys.stderr.isatty():
+            raise Refused(what, hint=hint)
+        uri = self.location.uri
+        if _answer(f"{what}. To go on all the same type where the catalog is, {uri}: ") != uri:
+            raise Refused("nothing was done", hint=hint)
+
+
+def _answer(question: str) -> str:
+    tell(question, end="")
+    try:
+        return sys.stdin.readline().strip()
+    except UnicodeDecodeError:
+        return ""
 
 
 def _expanded(uri: str) -> str:

@@ -87,6 +87,15 @@ def transaction_save_path(transaction: str, save: int) -> str:
     return f"dtxn/{transaction}.{save}.binpb"
 
 
+ASIDE = "ops/aside/"
+"""Where a repair keeps roots that are no part of history."""
+
+
+def aside_path(version: int, digest: str) -> str:
+    """Where the root that stood at a version's name is kept. `digest` is of its bytes: one file, one name."""
+    return f"{ASIDE}v{version}-{digest}.arrow"
+
+
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
@@ -130,6 +139,7 @@ _KINDS = (
         FileKind.OPERATION,
         re.compile(rf"ops/(?:expire/[0-9]+-{_UUID}(?:\.{_UUID}\.part)?|last-(?:fsck|expire|export)|export)\.json"),
     ),
+    (FileKind.OPERATION, re.compile(rf"{ASIDE}v[0-9]+-[0-9a-f]{{16}}\.arrow")),
     (FileKind.TEMPORARY, re.compile(rf"(?:[^/]+/)*\.tmp-{_UUID}")),
 )
 
@@ -161,4 +171,6 @@ def size_limit(path: str) -> int:
     """How many bytes a file may have, by its name alone; a larger one is damaged, and not read."""
     if path.startswith("ops/expire/"):
         return _MAX_MANIFEST_BYTES
+    if path.startswith(ASIDE):
+        return MAX_FILE_BYTES
     return _LIMITS.get(file_kind(path), MAX_FILE_BYTES)

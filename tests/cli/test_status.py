@@ -66,7 +66,7 @@ class TestVerdict:
         path.unlink()
         assert watched.olympia("fsck", "--level", "full").exit_code == 50
         assert watched.look() == ("damaged", 50)
-        for words in (["--level", "hints"], ["--repair", "--dry-run"], ["--at", "v1"]):
+        for words in (["--level", "hints"], ["--repair", "--dry-run"], ["--at", "v0"]):
             watched.olympia("fsck", *words)
             assert watched.look() == ("damaged", 50), words
         assert watched.follow().exit_code == 50, "the advice finds what the verdict is about"

@@ -249,6 +249,15 @@ def _revived(head: Snapshot, planned_at: int) -> bool:
     return False
 
 
+def overtaken(planner: Planner) -> bool:
+    """Whether another expire came after a plan was made, and nobody has undone one since: what was brought back by hand
+    is not taken away again at once."""
+    head = planner.catalog.snapshot()
+    first = max(planner.head.version + 1, expired_before(head.definition))
+    types = {action.type for at in range(first, head.version + 1) for action in at_version(at, head).actions()}
+    return bool(types & {T.CATALOG_EXPIRE_MARK, T.CATALOG_EXPIRE_PURGE}) and T.CATALOG_EXPIRE_UNDO not in types
+
+
 def _write_oldest(catalog: Catalog) -> None:
     """Let vn/oldest follow the catalog's definition. Others may move both meanwhile, so whoever writes looks again."""
     written: int | None = None

@@ -11,6 +11,7 @@ from dataclasses import replace
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import check_writable
 from olympia_cli.catalog.quarantine import QuarantineMark, purged_before, read_purging, read_quarantine
+from olympia_cli.catalog.references import behind_gap
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
 from olympia_cli.catalog.versions import read_hints
 from olympia_cli.errors import CommitConflict, Damaged, PathMissing, Refused
@@ -184,9 +185,7 @@ class Planner:
         for version in range(head + 1, last):
             # a listing takes its time, and may show one version that is committed meanwhile without the one before
             if version not in written and not self.store.exists(root_path(version)):
-                raise Damaged(
-                    "F101", root_path(version), f"version {version} is missing, but there is a version {last}"
-                )
+                raise behind_gap(self.head, version, last)
         hint = self.head.file.hint
         if hint is not None and hint > last:
             raise Refused(

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
-from olympia_cli.errors import Damaged, PathMissing, PathOutside, StorageDenied, StoreError
+from olympia_cli.errors import Damaged, PathMissing, PathOutside, StoreError
 from olympia_cli.format.definitions import Digest, check_digest
 from olympia_cli.format.paths import parse_root_path
 from olympia_cli.ops.export.note import Scope
@@ -68,8 +68,6 @@ class ExportFiles(Files):
         there = iter(self._shared.read_many(shared)) if shared and self._shared is not None else iter(())
         for place, is_here in zip(places, copied, strict=True):
             _, data = next(here if is_here else there)
-            if isinstance(data, StorageDenied):
-                raise StoreFailure(data)
             if isinstance(data, bytes) and not self._closed:
                 self.tally(place, 1, len(data), is_node=is_node)
             yield place, data

@@ -9,21 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from olympia_cli.catalog.clock import Clock, SystemClock
 from olympia_cli.errors import VersionNotFound
 from olympia_cli.format.paths import LATEST, OLDEST
 from olympia_cli.names import Ago, AtTime, Reference
+from olympia_cli.ops.fsck.acknowledged import recognised
 from olympia_cli.ops.fsck.actions import read_actions
 from olympia_cli.ops.fsck.chain import list_versions, wanted_root
 from olympia_cli.ops.fsck.data import DataChecks
 from olympia_cli.ops.fsck.examined import FULL, HINTS, STRUCTURE, Engine, Examined, new_examined
-from olympia_cli.ops.fsck.findings import Finding, Severity, describe_finding, finding
-from olympia_cli.ops.fsck.hints import SALVAGE, check_gaps, check_latest, no_version, open_chain, read_hint
+from olympia_cli.ops.fsck.findings import SALVAGE, Finding, Severity, describe_finding, finding
+from olympia_cli.ops.fsck.hints import check_gaps, check_latest, no_version, open_chain, read_hint
 from olympia_cli.ops.fsck.holders import Held, Holder, exports, transactions
 from olympia_cli.ops.fsck.local import LocalEngine
 from olympia_cli.ops.fsck.meanwhile import still_so
+from olympia_cli.ops.fsck.named import Named, NamingRules
 from olympia_cli.ops.fsck.roots import RootChecks
 from olympia_cli.ops.fsck.sound import compare_with_log, look_back
 from olympia_cli.ops.fsck.verdict import Verdict
@@ -37,6 +39,9 @@ LOOK_BACK = 512
 """How many older versions are looked at for a sound one when the latest is not."""
 
 _COUNTS = ("versions", "roots", "nodes", "definitions", "actions", "transactions", "exports", "data_files", "skipped")
+
+
+Looked = Literal["read", "listed", "no"]
 
 
 class Level(StrEnum):
@@ -71,7 +76,9 @@ class Report:
     """What was looked at and what was found. `complete` is False when the time ran out.
 
     `last_sound_version` is the newest version looked at that no error hits; `version` the newest one asked for.
-    `read_only` is a catalog of the Java SDK, which we never write to.
+    `latest` is the latest version there is. `definitions` says how definitions of objects were looked at: all of them
+    `read`, only `listed` to see which are missing, or not at all. `read_only` is a catalog of the Java SDK, which we
+    never write to.
     """
 
     level: Level
@@ -81,10 +88,12 @@ class Report:
     complete: bool
     version: int | None = None
     read_only: bool = False
+    latest: int | None = None
+    definitions: Looked = "no"
 
     @property
     def damaged(self) -> bool:
-        return any(finding.severity is Severity.ERROR for finding in self.findings)
+        return any(finding.is_damage for finding in self.findings)
 
     def count(self, severity: Severity) -> int:
         return sum(finding.severity is severity for finding in self.findings)
@@ -158,21 +167,24 @@ class _Run:
             verified.open(chain.reference.id, store.uri)
         examined = new_examined(files, chain, self.depth, verified)
         examined.findings += findings
+        named = self._remember_names(examined)
         held: list[Held] = []
         versions = self._examine(examined, held)
         for holder in (holder for holding in held for holder in holding.holders):
             examined.findings += _check_holder(examined, holder)
         compare_with_log(examined, all_versions)
+        named.look_for(examined)
         listing = None
         if self.depth >= FULL and all_versions and not files.out_of_time:
             listing = self.engine.list_files(examined, frozenset().union(*(holding.saved for holding in held)))
         verdict = Verdict(examined, versions)
         if self.depth >= STRUCTURE and not all_versions and versions == [chain.latest]:
-            examined, verdict = look_back(self.engine, examined, verdict, LOOK_BACK)
+            examined, verdict = look_back(self.engine, examined, verdict, LOOK_BACK, named.look_for)
         findings = verdict.findings(objects=True)
         if listing is not None:
             findings += listing.findings(verdict.hides_files)
         findings = verdict.with_hints(still_so(files, chain, findings, self.now, all_versions))
+        findings = recognised(findings, chain.reference, chain.latest)
         return Report(
             self.request.level,
             _checked(examined, held),
@@ -181,6 +193,8 @@ class _Run:
             not files.stopped,
             versions[-1] if versions else None,
             chain.java,
+            chain.latest,
+            "read" if self.depth >= FULL else "listed" if named.looked_for else "no",
         )
 
     def _examine(self, examined: Examined, held: list[Held]) -> list[int]:
@@ -201,6 +215,14 @@ class _Run:
         if not examined.notes.readable and not files.out_of_time:
             examined.findings.append(finding("F103", "vn/", "no version can be read", hint=SALVAGE))
         return versions
+
+    def _remember_names(self, examined: Examined) -> Named:
+        """Where definitions are not read, those that nodes name are remembered, if they are looked at here."""
+        here = isinstance(self.engine, LocalEngine) and not examined.chain.java
+        named = Named(looked_for=here and self.depth == STRUCTURE)
+        if named.looked_for:
+            examined.rules = NamingRules.like(examined.rules, named)
+        return named
 
     def _find_holders(self, examined: Examined) -> list[Held]:
         """Transactions and exports; what is wrong with those whose roots are not whole is told."""
@@ -250,4 +272,5 @@ def describe_report(report: Report) -> dict[str, Any]:
         "damaged": report.damaged,
         "complete": report.complete,
         "last_sound_version": report.last_sound_version,
+        "definitions": report.definitions,
     }

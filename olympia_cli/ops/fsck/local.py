@@ -114,7 +114,8 @@ class LocalEngine:
     def _follow_late(self, examined: Examined) -> None:
         """Files that nothing led to may belong to versions that were committed meanwhile."""
         existing, _ = list_versions(examined.files.store)
-        late = [version for version in existing if version > examined.chain.latest]
+        strays = {stray.version for stray in examined.chain.strays}
+        late = [version for version in existing if version > examined.chain.latest and version not in strays]
         if late:
             before = len(examined.notes.findings)
             _exhaust(self.follow(examined, list(examined.reader.roots(late))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from olympia_cli.names import ObjectName, time_text
@@ -36,18 +36,25 @@ details { margin: .3rem 0; } footer { color: #5a6275; margin-top: 3rem; font-siz
 """
 
 
-def report_page(report: Report, uri: str, now_millis: int) -> str:
-    """The page. What it shows of a catalog is data: characters that turn text around are shown as escapes."""
-    return "\n".join(_lines(report, uri, now_millis)) + "\n"
+def report_page(report: Report, uri: str, now_millis: int, commands: Sequence[tuple[str, str, str]] = ()) -> str:
+    """The page. What it shows of a catalog is data: characters that turn text around are shown as escapes.
+
+    `commands` are what to do next, each with what it loses and why."""
+    return "\n".join(_lines(report, uri, now_millis, commands)) + "\n"
 
 
-def _lines(report: Report, uri: str, now_millis: int) -> Iterator[str]:
+def _lines(report: Report, uri: str, now_millis: int, commands: Sequence[tuple[str, str, str]]) -> Iterator[str]:
     yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">"""
     yield f"<title>fsck of {_text(uri)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>"
     yield f'<h1>fsck</h1>\n<p class="where">{_text(uri)} · {_text(time_text(now_millis))}</p>'
     yield _verdict(report)
+    if commands:
+        yield '<ol class="next">'
+        for command, loss, why in commands:
+            yield f"<li><code>{_text(command)}</code> {_text(loss)}<br>{_text(why)}</li>"
+        yield "</ol>"
     yield "<table>"
     yield f"<tr><th>level</th><td>{_text(report.level)}</td></tr>"
     if report.version is not None:
@@ -82,7 +89,9 @@ def _finding(finding: Finding) -> Iterator[str]:
     if finding.versions:
         shown = ", ".join(f"v{a}" if a == b else f"v{a} to v{b}" for a, b in finding.versions[-20:])
         yield f"<dt>versions</dt><dd>{shown} ({finding.versions_total:,})</dd>"
-    if finding.hint:
+    if finding.acknowledged:
+        yield "<dt>known</dt><dd>acknowledged</dd>"
+    elif finding.hint:
         yield f"<dt>next</dt><dd><code>{_text(finding.hint)}</code></dd>"
     yield "</dl>"
     if finding.objects:

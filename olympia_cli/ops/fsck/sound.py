@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from olympia_cli.catalog.quarantine import purged_before
 from olympia_cli.format.paths import OLDEST, WIDTH
@@ -86,8 +86,15 @@ class LatestVersion:
         return self._verdict.last_sound(self._verdict.findings(objects=False))
 
 
-def look_back(engine: Engine, examined: Examined, verdict: Verdict, most: int | None) -> tuple[Examined, Verdict]:
-    """The latest version was examined: go on to the one before, and so on, until one is sound; `most` says how far."""
+def look_back(
+    engine: Engine,
+    examined: Examined,
+    verdict: Verdict,
+    most: int | None,
+    look_for: Callable[[Examined], None] = lambda examined: None,
+) -> tuple[Examined, Verdict]:
+    """The latest version was examined: go on to the one before, and so on, until one is sound; `most` says how far.
+    `look_for` looks at what was examined before each verdict."""
     chain = examined.chain
     older = [version for version in reversed(chain.kept) if version < chain.latest][:most]
     at, step = 0, 8
@@ -96,6 +103,7 @@ def look_back(engine: Engine, examined: Examined, verdict: Verdict, most: int | 
             break
         examined = engine.examine_more(examined, sorted(older[at : at + step]))
         compare_with_log(examined)
+        look_for(examined)
         at += step
         step = max(ROOTS_AT_ONCE, at)
         verdict = Verdict(examined, sorted([chain.latest, *older[:at]]))

@@ -14,7 +14,7 @@ from olympia_cli.names import Kind
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.descend import descend
 from olympia_cli.ops.walk.facts import NodeFacts, NodeRules, look_at_definition
-from olympia_cli.ops.walk.files import Files
+from olympia_cli.ops.walk.files import Files, failures_pass
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.storage.protocol import Store
 
@@ -114,8 +114,9 @@ class Reach:
             self._progress.advance()
 
     def _read(self, paths: Sequence[str]) -> Iterator[tuple[str, bytes | StoreError]]:
-        for path, data in self._files.read_many(paths):
-            # that the store fails says nothing of the file
-            if isinstance(data, Exception) and not isinstance(data, PathMissing | PathOutside | Damaged):
-                raise data
-            yield path, data
+        with failures_pass():
+            for path, data in self._files.read_many(paths):
+                # that the store fails says nothing of the file
+                if isinstance(data, Exception) and not isinstance(data, PathMissing | PathOutside | Damaged):
+                    raise data
+                yield path, data

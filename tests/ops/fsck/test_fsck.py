@@ -174,7 +174,7 @@ def test_the_latest_root_cannot_be_read(store):
     report = fsck(store)
     assert codes(report) == ["F203"]
     assert report.last_sound_version == 3
-    assert report.findings[0].hint == "rollback v3"
+    assert report.findings[0].hint == "fsck --repair"
 
 
 def test_a_newer_format_is_not_damage(store):
@@ -198,7 +198,7 @@ def test_the_latest_version_is_hit_so_older_ones_are_looked_at(store):
     report = fsck(store)
     assert {one.code for one in report.findings} == {"F201"}
     assert {one.versions for one in report.findings} == {((4, 4),)}
-    assert {one.hint for one in report.findings} == {"rollback v3"}
+    assert {one.hint for one in report.findings} == {"fsck --repair"}
     assert report.last_sound_version == 3
 
 
@@ -257,7 +257,7 @@ def test_a_definition_and_every_name_of_it(store):
     [found] = everything(store).findings
     assert (found.code, found.path, found.versions) == ("F303", path, ((2, 4),))
     assert [str(one) for one in found.objects] == ["a.t020"]
-    assert found.hint == "rollback v1"
+    assert found.hint == "fsck --repair"
 
 
 def test_a_definition_that_was_cut_at_the_end_of_a_field_is_compared_with_the_log():
