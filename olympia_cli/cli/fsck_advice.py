@@ -54,11 +54,12 @@ def with_commands(session: Session, report: Report, commands: Sequence[NextComma
     best of the commands, so that no finding says another."""
     from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE
 
-    mending = {REPAIR, SALVAGE} if commands else set()
-    findings = (
-        replace(one, hint=commands[0].line if one.hint in mending else session.command(one.hint)) if one.hint else one
-        for one in report.findings
-    )
+    best = next((each.line for each in commands if {"--repair", "--salvage"} & set(each.argv)), None)
+
+    def whole(hint: str) -> str:
+        return best if best is not None and hint in (REPAIR, SALVAGE) else session.command(hint)
+
+    findings = (replace(one, hint=whole(one.hint)) if one.hint else one for one in report.findings)
     return replace(report, findings=tuple(findings))
 
 

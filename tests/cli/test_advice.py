@@ -149,6 +149,11 @@ def root_of_the_past_empty(store: Store) -> None:
     spoil(store, root_path(3), "empty")
 
 
+def root_of_the_past_and_hints(store: Store) -> None:
+    root_of_the_past_empty(store)
+    hints_garbage(store)
+
+
 def ids_twice(store: Store) -> None:
     """Nobody but people can say which of the two is to stay."""
     id = Catalog(store).snapshot().table(table("a.t80")).id
@@ -179,6 +184,7 @@ DAMAGE = [
     hints_garbage,
     catalog_definition_lost,
     root_of_the_past_empty,
+    root_of_the_past_and_hints,
     ids_twice,
     many_at_once,
 ]
@@ -229,7 +235,8 @@ def test_findings_and_the_report_say_the_same_command(run, damaged, tmp_path):
         assert f"<code>{command}</code>" in page
         assert any(f": {command}  (" in line for line in lines)
     hints = {one["hint"] for one in told["findings"]}
-    assert {hint for hint in hints if "--repair" in hint or "--salvage" in hint} <= set(commands[:1])
+    mending = {hint for hint in hints if "--repair" in hint or "--salvage" in hint}
+    assert mending <= set([command for command in commands if "--acknowledge" not in command][:1])
     assert not any("rollback" in hint for hint in hints) or "F305" in {one["code"] for one in told["findings"]}
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.errors import OlympiaError, Refused
+from olympia_cli.errors import OlympiaError, Refused, StorageDenied, StorageFailed, Unsupported
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.fsck.acknowledged import of_the_past
 from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, Severity
@@ -47,31 +47,38 @@ def advise(
 ) -> list[Advice]:
     """For what is wrong with the latest version the best first, then for what is wrong beside it. `looked` are the
     options that fsck looked with, `place` finds an empty place for a new catalog."""
-    if report.read_only or not any(map(_counts, report.findings)):
+    if report.read_only:
         return []
     damage = [finding for finding in report.findings if finding.is_damage]
-    if damage and all(of_the_past(finding, report.latest) for finding in damage):
+    past = [finding for finding in damage if of_the_past(finding, report.latest)]
+    advice: list[Advice] = []
+    if past and len(past) == len(damage):
         why = f"v{report.latest} is whole; what is damaged before it stays in history, and raises no more alarm"
-        return [Advice(("fsck", *looked, "--acknowledge"), 0, why), *_own(damage)]
-    if report.level is Level.HINTS or not report.complete or report.checked["nodes"] > MOST_NODES:
-        return [Advice(tuple(REPAIR.split()), None, _NOT_PLANNED), *_own(damage)]
-    return [*_planned(store, report, place, progress), *_own(damage)]
+        advice.append(Advice(("fsck", *looked, "--acknowledge"), 0, why))
+    if len(past) < len(damage) or any(map(_is_hint, report.findings)):
+        advice += _planned(store, report, place, progress)
+    return [*advice, *_own(damage)]
 
 
-def _counts(finding: Finding) -> bool:
-    return finding.is_damage or (finding.severity is Severity.WARNING and finding.hint == REPAIR)
+def _is_hint(finding: Finding) -> bool:
+    return finding.severity is Severity.WARNING and finding.hint == REPAIR
 
 
 def _planned(store: Store, report: Report, place: Callable[[], str], progress: Progress) -> Iterator[Advice]:
+    if report.level is Level.HINTS or not report.complete or report.checked["nodes"] > MOST_NODES:
+        yield Advice(tuple(REPAIR.split()), None, _NOT_PLANNED)
+        return
     try:
         plan = plan_repair(store, alternatives=True, progress=progress)
     except Refused as refused:
         yield from _salvage(store, refused, place(), progress)
         return
-    except OlympiaError as error:
+    except (StorageFailed, StorageDenied) as error:
         # what was found is told all the same
         yield Advice(tuple(REPAIR.split()), None, f"it could not be planned: {error.message}")
         return
+    except Unsupported:
+        return  # whoever wrote it has a program that may mend it
     if plan.steps:
         yield Advice(tuple(REPAIR.split()), _lost(plan.steps), _why(plan))
         for step in plan.alternatives:
@@ -96,8 +103,10 @@ def _salvage(store: Store, refused: Refused, place: str, progress: Progress) -> 
     words = (*SALVAGE.split()[:-1], place)
     try:
         report = plan_salvage(store, place, progress)
-    except OlympiaError as error:
+    except (StorageFailed, StorageDenied) as error:
         yield Advice(words, None, f"it could not be planned: {error.message}")
+        return
+    except Unsupported:
         return
     origin = "what files are left" if report.from_version is None else f"what v{report.from_version} holds"
     why = f"{refused.message}; this writes {origin}, {report.objects:,} objects, into a new catalog"
