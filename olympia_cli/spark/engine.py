@@ -15,7 +15,7 @@ from olympia_cli.spark.session import spark_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ALONE = 20_000
+ALONE = 50_000
 """Up to so many files this process reads itself rather than have a job made of it: they take it as long as Spark takes
 to start the Python of its workers."""
 
@@ -71,7 +71,7 @@ def spark_engine(
     started for it is stopped at the end."""
     place = place_for(uri, storage)
     with spark_session(master=master, remote=remote, verbose=verbose) as spark:
-        yield SparkEngine(spark, place, partitions)
+        yield SparkEngine(spark, place, partitions, ALONE)
 
 
 @lru_cache(maxsize=1)

@@ -14,9 +14,12 @@ from pathlib import Path
 
 
 def main() -> None:
+    from olympia_cli.spark import engine
     from olympia_cli.spark.session import spark_session
 
     task = json.loads(sys.argv[1])
+    # what there is is little, and executors are to do it
+    engine.ALONE = 0
     with spark_session(**task["session"], wait=300) as spark:
         say("read", read(spark, task["catalog"]))
         say("audit", audit(spark, task["catalog"], task["log"]))

@@ -20,7 +20,7 @@ from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.quarantine import read_quarantine
 from olympia_cli.catalog.references import oldest_version
-from olympia_cli.errors import Damaged, PartlyDone, StorageFailed
+from olympia_cli.errors import Damaged, PartlyDone, SparkFailed, StorageFailed
 from olympia_cli.format.paths import new_node_path, parse_root_path, root_path
 from olympia_cli.names import Kind, NamespaceName, TableName
 from olympia_cli.ops.expire.expire import mark, purge
@@ -60,9 +60,10 @@ from tests.spark.conftest import lose
 OFFLINE = Floors(0, 0, offline=True)
 
 
-def engine_of(spark, catalog: Catalog, partitions: int = 2, **storage: str) -> SparkEngine:
-    """An engine whose driver reads nothing that tasks can read."""
-    return SparkEngine(spark, CatalogPlace.at(catalog.store.uri, storage), partitions, alone=0)
+def engine_of(spark, catalog: Catalog, partitions: int = 2, alone: int = 64, **storage: str) -> SparkEngine:
+    """An engine whose driver reads so little itself that both have something to do; nothing that tasks can read if it
+    is 0."""
+    return SparkEngine(spark, CatalogPlace.at(catalog.store.uri, storage), partitions, alone)
 
 
 @contextmanager
@@ -182,7 +183,7 @@ def test_the_same_plan_file_for_file(spark, tmp_path: Path):
     local = Planner(catalog, FLOORS).expire(policy_of(catalog))
     # the one of them that only versions reach which are about to be marked is needed as long as they can come back
     assert local.purge.rescued == 4
-    with plan_expire(engine_of(spark, catalog), catalog, policy_of(catalog)) as found:
+    with plan_expire(engine_of(spark, catalog, alone=0), catalog, policy_of(catalog)) as found:
         assert shown(found) == shown(local)
         assert mark(catalog, found.mark) is not None
     # a second mark, in parts, that rests still: what it could bring back is kept too
@@ -267,7 +268,7 @@ def test_damage_stops_it(spark, marked, tmp_path: Path):
     def errors() -> list[dict]:
         told = []
         for surveyor in (LOCAL, None):
-            with pytest.raises(Damaged) as raised, spark_surveyor(engine_of(spark, place)) as there:
+            with pytest.raises(Damaged) as raised, spark_surveyor(engine_of(spark, place, alone=0)) as there:
                 Planner(place, FLOORS, surveyor or there).expire(policy)
             told.append(vars(raised.value))
         assert told[0] == told[1]
@@ -281,7 +282,7 @@ def test_damage_stops_it(spark, marked, tmp_path: Path):
     assert errors()[0]["code"] == "F202"
     leaf.unlink()
     leaf.mkdir()
-    with pytest.raises(StorageFailed), plan_expire(engine_of(spark, place), place, policy):
+    with pytest.raises(StorageFailed), plan_expire(engine_of(spark, place, alone=0), place, policy):
         pass
 
 
@@ -411,6 +412,19 @@ def test_what_executors_lose_after_the_plan_is_made_again(spark, marked, tmp_pat
         mark(place, plan.mark)
     check_catalog(place.store)
     finish(place)
+
+
+def test_what_is_damaged_when_it_is_made_again_stops_it(spark, marked, tmp_path: Path):
+    """What a node named must not be taken for dead because it can no longer be read."""
+    place = copied(marked, tmp_path / "copy")
+    policy = read_policy(place.snapshot().definition, place.clock.now_millis(), keep_last=2)
+    with plan_expire(engine_of(spark, place, alone=0), place, policy) as plan:
+        leaf = place.snapshot().root.node.children[0]
+        (folder_of(place) / leaf).write_bytes(b"")
+        assert lose(spark)
+        with pytest.raises(SparkFailed, match=f"a node is no longer whole: {leaf}"):
+            mark(place, plan.mark)
+    assert place.snapshot().version == marked.snapshot().version
 
 
 def test_a_manifest_that_is_not_whole(spark, marked, tmp_path: Path):

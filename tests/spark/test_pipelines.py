@@ -18,7 +18,6 @@ from olympia_cli.ops.expire.expire import mark
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.look.describe import describe_action
 from olympia_cli.ops.look.log import log
-from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines.audit import audit_log
 from olympia_cli.spark.pipelines.inventory import data_files
@@ -67,7 +66,7 @@ def shelf(tmp_path_factory) -> Shelf:
 
 def test_the_files_of_all_tables_with_statistics(spark, shelf):
     catalog, locations = shelf.catalog, shelf.locations
-    inventory = data_files(SparkEngine(spark, place_of(catalog), 2))
+    inventory = data_files(spark, place_of(catalog), partitions=2)
     inventory.found.persist()
     try:
         files, tables = inventory.files.collect(), inventory.tables.collect()
@@ -114,7 +113,7 @@ def test_the_files_of_all_tables_with_statistics(spark, shelf):
 
 def test_a_table_that_cannot_be_read_is_a_problem_and_stops_nobody(spark, shelf):
     locations = shelf.locations
-    problems = {row.name: row for row in data_files(SparkEngine(spark, place_of(shelf.catalog), 1)).problems.collect()}
+    problems = {row.name: row for row in data_files(spark, place_of(shelf.catalog), partitions=1).problems.collect()}
     assert {name: row.error for name, row in problems.items()} == {
         "gone": "PathMissing",
         "undefined": "Damaged",
@@ -129,7 +128,7 @@ def test_the_manifests_of_one_table_are_shared_out(spark, shelf):
     from pyspark.sql.functions import spark_partition_id
 
     parts = 3
-    inventory = data_files(SparkEngine(spark, place_of(shelf.catalog), parts), within=TableName("sound", "long"))
+    inventory = data_files(spark, place_of(shelf.catalog), within=TableName("sound", "long"), partitions=parts)
     files = inventory.found.where("row = 'file'").groupBy(spark_partition_id().alias("part")).count().collect()
     assert sum(row["count"] for row in files) == APPENDS
     # the table's own row takes the place of a manifest in one of them
@@ -139,7 +138,7 @@ def test_the_manifests_of_one_table_are_shared_out(spark, shelf):
 
 
 def test_an_older_version_and_no_statistics(spark, shelf):
-    inventory = data_files(SparkEngine(spark, place_of(shelf.catalog), 1), "1", statistics=False)
+    inventory = data_files(spark, place_of(shelf.catalog), "1", statistics=False, partitions=1)
     rows = inventory.files.collect()
     assert inventory.version == 1
     assert [(row.name, row.content, row.partition, row.columns) for row in rows] == [("parted", "data", None, None)]
@@ -150,7 +149,7 @@ def test_an_expired_version_that_an_export_keeps(spark, tmp_path):
     catalog = make_worn_catalog(tmp_path)
     names = sorted(name.name for name in catalog.snapshot(AtExport("shared")).tables())
     assert mark(catalog, Planner(catalog, FLOORS).expire(policy_of(catalog)).mark) is not None
-    inventory = data_files(SparkEngine(spark, place_of(catalog), 1), "shared")
+    inventory = data_files(spark, place_of(catalog), "shared", partitions=1)
     assert inventory.version < expired_before(catalog.snapshot().definition)
     # the metadata of all of them is missing
     assert sorted(row.name for row in inventory.problems.collect()) == names

@@ -155,11 +155,13 @@ def _on_spark(session: Session, engine: SparkEngine, asked: Asked, problems: Pro
     from olympia_cli.spark.pipelines.output import save_table, spark_path, write_parquet
 
     planned = data_files(
-        engine,
+        engine.spark,
+        engine.catalog,
         "latest" if asked.at is None else asked.at,
         within=asked.within,
         files=asked.files,
         statistics=asked.statistics(session),
+        partitions=engine.partitions,
     )
     with ExitStack() as stack:
         with session.progress() as progress:

@@ -7,7 +7,7 @@ definitions, the listing and the data of tables that are too many for it are job
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -80,6 +80,10 @@ class SparkFsck(LocalEngine):
     def _is_small(self, definitions: int) -> bool:
         """Whether the driver reads all definitions itself."""
         return not self._walk.levels and not self._distributed.read_frames and definitions <= self._walk.alone
+
+    def examine_more(self, examined: Examined, versions: Sequence[int]) -> None:
+        super().examine_more(examined, versions)
+        self._distributed.take_tables(examined)
 
     def _look_at_data(self, into: Examined, tables: Tables) -> None:
         super()._look_at_data(into, tables)

@@ -43,6 +43,8 @@ class DistributedDefinitions:
         self._walk = walk
         self._noted = self._levels = self._named = 0
         """How much of what the driver noted, and of what tasks did, was read."""
+        self._codes: set[str] = set()
+        """Of what was found to be wrong."""
         self.read_frames: list[DataFrame] = []
         """A row for each definition."""
 
@@ -75,7 +77,9 @@ class DistributedDefinitions:
         self.read_frames.append(found)
         told = self._told(definitions)
         with walk.engine.job(f"{walk.what}: definitions that are not whole, or have one id"):
-            self._take_bad(into, told, sorted({row.code for row in sums if row.code is not None}))
+            self._codes.update(row.code for row in sums if row.code is not None)
+            if self._codes:
+                self._take_bad(into, told)
             self._take_unverified(into, told)
             self._take_ids(into, told)
 
@@ -114,13 +118,11 @@ class DistributedDefinitions:
             .join(apart(groups), ["path", "kind"])
         )
 
-    def _take_bad(self, into: Examined, told: DataFrame, codes: Sequence[str]) -> None:
+    def _take_bad(self, into: Examined, told: DataFrame) -> None:
         """Of each code the first by name, and how many more there are; and those that the log disproved stay bad."""
         definitions = into.definitions
         assert definitions is not None
         kept = {number: bad for number, bad in definitions.bad.items() if number in definitions.unverified}
-        if len(self.read_frames) == 1 and not codes:
-            return
         # what only damaged nodes name need not be there: its name may be what is damaged
         bad = told.where("code is not null and (code != 'F301' or sure)")
         counts = {row.code: row["count"] for row in bad.groupBy("code").count().collect()}
@@ -208,10 +210,9 @@ class DistributedDefinitions:
         assert definitions is not None
         numbers = {named: definitions.known(named[0], Kind(named[1]), level) for named, level in levels.items()}
         for node, names in self._held_by_tasks(numbers).items():
-            number = graph.numbers[node]
+            number, now = graph.numbers[node], set(names)
             # in place of those of the same definitions that may be there
-            others = [name for name in graph.names[number] if name not in set(names)]
-            graph.names[number] = array("I", [*others, *names])
+            graph.names[number] = array("I", [*(name for name in graph.names[number] if name not in now), *names])
         return numbers
 
     def _held_by_tasks(self, numbers: Mapping[Named, int]) -> dict[str, list[int]]:

@@ -37,7 +37,7 @@ from olympia_cli.spark.pipelines.frames import keep
 from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _TABLES_A_TASK = 64
 """Each has metadata to be read and parsed."""
@@ -95,16 +95,17 @@ class Inventory:
 
 
 def data_files(
-    engine: SparkEngine,
+    spark: SparkSession,
+    catalog: CatalogPlace,
     reference: str = "latest",
     *,
     within: NamespaceName | TableName | None = None,
     files: bool = True,
     statistics: bool = True,
+    partitions: int | None = None,
 ) -> Inventory:
     """The inventory of the tables at a version, which is looked up now: of all of them, or of one namespace or table,
     which must be there. Without `files`, no manifest is read, and only tables and problems are found."""
-    catalog = engine.catalog
     pinned = pin(catalog.store, parse_reference(reference))
     # an expired version that an export keeps has its name only
     at = {"version": pinned.version} if pinned.version >= pinned.oldest else {"snapshot": reference}
@@ -114,22 +115,23 @@ def data_files(
     elif within is not None:
         snapshot.namespace(within)
     number = 1 if isinstance(within, TableName) else estimated_objects(snapshot)
-    partitions = engine.parts(number, _TABLES_A_TASK)
+    engine = SparkEngine(spark, catalog, partitions)
+    parts = engine.parts(number, _TABLES_A_TASK)
     tables = catalog.read(
-        engine.spark,
+        spark,
         "objects",
         columns="namespace string, name string, definition string, version long",
         type=Kind.TABLE.word,
         namespace=None if within is None else within.namespace,
         name=within.name if isinstance(within, TableName) else None,
-        partitions=partitions,
+        partitions=parts,
         **at,
     )
-    spread = tables.repartition(partitions, "namespace", "name")
+    spread = tables.repartition(parts, "namespace", "name")
     manifests = spread.mapInArrow(partial(_to_manifests, catalog, files), ddl(_BETWEEN))
     # in turn, so that each task has as many: one table may have more manifests than all others. The rows that are no
     # manifests go along: so the first step is done once, whatever is asked for
-    spread = manifests.repartition(max(partitions, engine.parts(FEW_PARTS, 1)))
+    spread = manifests.repartition(max(parts, engine.parts(FEW_PARTS, 1)))
     return Inventory(pinned.version, spread.mapInArrow(partial(_to_files, catalog, statistics), ddl(ALL)))
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from olympia_cli.spark.engine import SparkEngine
 
-NODE_WEIGHT = 8
+NODE_WEIGHT = 32
 """What a node costs the driver, in definitions."""
 
 NODES_A_TASK, DEFINITIONS_A_TASK = 256, 8192
