@@ -159,7 +159,7 @@ def run(
             data=_data_checks(session) if level is LevelWord.DATA else None,
             progress=progress,
         )
-        found = work.fsck(session.store, request, session.say)
+        found = work.fsck(session.store, request)
     if acknowledge:
         from olympia_cli.cli.fsck_repair import acknowledge as note_as_known
 

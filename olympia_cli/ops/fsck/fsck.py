@@ -25,9 +25,8 @@ from olympia_cli.ops.fsck.hints import check_gaps, check_latest, no_version, ope
 from olympia_cli.ops.fsck.holders import Held, Holder, exports, transactions
 from olympia_cli.ops.fsck.local import LocalEngine
 from olympia_cli.ops.fsck.meanwhile import still_so
-from olympia_cli.ops.fsck.named import Named, NamingRules
 from olympia_cli.ops.fsck.roots import RootChecks
-from olympia_cli.ops.fsck.sound import compare_with_log, look_back
+from olympia_cli.ops.fsck.sound import compare_with_log, look_back, look_for_named
 from olympia_cli.ops.fsck.verdict import Verdict
 from olympia_cli.ops.fsck.verified import Verified
 from olympia_cli.ops.progress import SILENT, Progress
@@ -167,19 +166,18 @@ class _Run:
             verified.open(chain.reference.id, store.uri)
         examined = new_examined(files, chain, self.depth, verified)
         examined.findings += findings
-        named = self._remember_names(examined)
         held: list[Held] = []
         versions = self._examine(examined, held)
         for holder in (holder for holding in held for holder in holding.holders):
             examined.findings += _check_holder(examined, holder)
         compare_with_log(examined, all_versions)
-        named.look_for(examined)
+        look_for_named(examined)
         listing = None
         if self.depth >= FULL and all_versions and not files.out_of_time:
             listing = self.engine.list_files(examined, frozenset().union(*(holding.saved for holding in held)))
         verdict = Verdict(examined, versions)
         if self.depth >= STRUCTURE and not all_versions and versions == [chain.latest]:
-            examined, verdict = look_back(self.engine, examined, verdict, LOOK_BACK, named.look_for)
+            verdict = look_back(self.engine, examined, verdict, LOOK_BACK)
         findings = verdict.findings(objects=True)
         if listing is not None:
             findings += listing.findings(verdict.hides_files)
@@ -194,7 +192,7 @@ class _Run:
             versions[-1] if versions else None,
             chain.java,
             chain.latest,
-            "read" if self.depth >= FULL else "listed" if named.looked_for else "no",
+            _how_definitions(examined),
         )
 
     def _examine(self, examined: Examined, held: list[Held]) -> list[int]:
@@ -216,14 +214,6 @@ class _Run:
             examined.findings.append(finding("F103", "vn/", "no version can be read", hint=SALVAGE))
         return versions
 
-    def _remember_names(self, examined: Examined) -> Named:
-        """Where definitions are not read, those that nodes name are remembered, if they are looked at here."""
-        here = isinstance(self.engine, LocalEngine) and not examined.chain.java
-        named = Named(looked_for=here and self.depth == STRUCTURE)
-        if named.looked_for:
-            examined.rules = NamingRules.like(examined.rules, named)
-        return named
-
     def _find_holders(self, examined: Examined) -> list[Held]:
         """Transactions and exports; what is wrong with those whose roots are not whole is told."""
         chain, files = examined.chain, examined.files
@@ -233,6 +223,13 @@ class _Run:
         for holding in held:
             examined.findings += holding.findings
         return held
+
+
+def _how_definitions(examined: Examined) -> Literal["read", "listed", "no"]:
+    """How definitions were looked at."""
+    if examined.definitions is not None:
+        return "read"
+    return "listed" if examined.named is not None and examined.named.looked_for else "no"
 
 
 def _check_holder(examined: Examined, holder: Holder) -> list[Finding]:

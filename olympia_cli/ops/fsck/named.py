@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from olympia_cli.errors import StoreError
-from olympia_cli.format.node import Node
-from olympia_cli.ops.fsck.examined import Examined
-from olympia_cli.ops.fsck.graph import Mark
-from olympia_cli.ops.walk.facts import NodeFacts, NodeRules
+from olympia_cli.ops.fsck.graph import Graph, Mark
+from olympia_cli.ops.walk.facts import NodeFacts
+from olympia_cli.ops.walk.files import Files
 from olympia_cli.ops.walk.flaws import Flaw
 
 FOLDER = "def/"
@@ -28,31 +26,31 @@ MOST_MISSING = 1000
 
 @dataclass(slots=True)
 class Named:
-    """The definitions that each node names. `looked_for` says whether all of them are looked for."""
+    """The definitions that each node names. `looked_for` says whether all of them are looked for: not when there are
+    too many, nor when tasks looked at nodes and kept what these name."""
 
-    looked_for: bool
+    looked_for: bool = True
     by_node: dict[str, tuple[str, ...]] = field(default_factory=dict)
     count: int = 0
     missing: set[str] = field(default_factory=set)
     _known: set[str] = field(default_factory=set)
     """The nodes whose definitions were looked for."""
 
-    def note(self, facts: NodeFacts) -> NodeFacts:
+    def note(self, facts: NodeFacts) -> None:
         names = tuple(path for path, _, _ in facts.names if path.startswith(FOLDER)) if facts.readable else ()
         self.count += len(names)
         if names and self.count <= MOST_NAMED:
             self.by_node[facts.path] = names
-        return facts
 
-    def look_for(self, examined: Examined) -> None:
-        """Mark the nodes that name what is missing. More may be examined, and it be asked again."""
+    def look_for(self, files: Files, graph: Graph) -> None:
+        """Mark the nodes that name what is missing. More nodes may come, and it be asked again."""
         new = {path: names for path, names in self.by_node.items() if path not in self._known}
         wanted = {name for names in new.values() for name in names}
         self.looked_for = self.looked_for and self.count <= MOST_NAMED
-        if not wanted or not self.looked_for or examined.files.out_of_time:
+        if not wanted or not self.looked_for or files.out_of_time:
             return
         self._known.update(new)
-        store, graph = examined.files.store, examined.graph
+        store = files.store
         most = LISTED_AT_ONCE * (MOST_LISTS + graph.read_count)
         for number, file in enumerate(store.list(FOLDER)):
             wanted.discard(file.path)
@@ -65,20 +63,3 @@ class Named:
 
 
 _MISSING = Flaw("F301", "it is missing")
-
-
-@dataclass(frozen=True, slots=True)
-class NamingRules(NodeRules):
-    """Rules that remember which definitions the nodes name that they look at; for an engine of this process."""
-
-    named: Named
-
-    @classmethod
-    def like(cls, rules: NodeRules, named: Named) -> NamingRules:
-        return cls(rules.keys, rules.order, rules.java, True, named)
-
-    def look(self, path: str, data: bytes | StoreError) -> NodeFacts:
-        return self.named.note(NodeRules.look(self, path, data))
-
-    def look_at_root(self, path: str, node: Node | bytes) -> NodeFacts:
-        return self.named.note(NodeRules.look_at_root(self, path, node))

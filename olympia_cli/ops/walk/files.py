@@ -111,9 +111,6 @@ class Files:
         """So many files were read elsewhere: at a place, or, where its path is empty, on its level."""
         self.bytes += size
 
-    def forget(self) -> None:
-        """What was read is read once more, and counts once."""
-
     def close(self, done: bool = True) -> None:
         """What was begun is over, `done` or given up. What is read from now on is only looked up."""
 
