@@ -10,6 +10,7 @@ from olympia_cli.cli.escape import plural
 from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
+    from olympia_cli.cli.fsck_advice import NextCommand
     from olympia_cli.names import ObjectName
     from olympia_cli.ops.fsck.fsck import Report
     from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport
@@ -35,6 +36,79 @@ def check_options(
         raise InvalidOption("--prefer and --yes are about --repair", hint="add --repair")
     if not given and dry_run:
         raise InvalidOption("--dry-run is about --repair, --salvage and --acknowledge", hint="add one of them")
+
+
+def exit_code(report: Report) -> int:
+    return 50 if report.damaged else 0 if report.complete else 3
+
+
+def repair_shown(
+    session: Session,
+    found: Report,
+    commands: Sequence[NextCommand],
+    looked: Sequence[str],
+    prefer: Prefer,
+    yes: bool,
+    dry_run: bool,
+    message: str,
+) -> int:
+    """Show what was found and the plan, do it, and look again; the exit code."""
+    from olympia_cli.catalog.clock import SystemClock
+    from olympia_cli.cli.fsck_advice import next_commands, say_next, with_commands
+    from olympia_cli.cli.fsck_render import print_report
+    from olympia_cli.errors import OlympiaError
+    from olympia_cli.ops.fsck.fsck import fsck
+    from olympia_cli.ops.fsck.last_fsck import note_fsck
+
+    as_json = session.output is Output.JSON
+    try:
+        planned = plan(session, prefer)
+    except OlympiaError:
+        if not as_json:
+            print_report(session, found)
+        raise
+    if not as_json:
+        print_report(session, found, to_repair=bool(planned.steps))
+    version = repair(session, planned, prefer, yes=yes, dry_run=dry_run, message=message)
+    after = found
+    if not planned.nothing_to_do and not dry_run:
+        clock = SystemClock()
+        with session.progress() as progress:
+            after = fsck(session.store, level=found.level, clock=clock, progress=progress)
+        note_fsck(session.store, after, clock, False)
+        commands = next_commands(session, after, looked)
+        after = with_commands(session, after, commands)
+        if not is_rows(session):
+            print_report(session, after)
+    if as_json:
+        print_report(session, after, commands, more={"repair": describe_repair(planned, version, dry_run)})
+    if after is found:
+        return exit_code(found)
+    # versions before the repaired one stay as they are, damaged or not, until they expire
+    sound = after.version is not None and after.last_sound_version == after.version
+    if after.damaged and sound:
+        session.say("the latest version is sound; what is damaged before it stays in history until it expires")
+    say_next(session, commands)
+    return 0 if sound and after.complete else 50 if after.damaged else 3
+
+
+def salvage_shown(
+    session: Session,
+    found: Report,
+    commands: Sequence[NextCommand],
+    destination: str,
+    dry_run: bool,
+    message: str,
+) -> int:
+    from olympia_cli.cli.fsck_render import print_report
+    from olympia_cli.ops.repair.plan import describe_salvage
+
+    if session.output is not Output.JSON:
+        print_report(session, found)
+    report = salvage(session, destination, dry_run=dry_run, message=message)
+    if session.output is Output.JSON:
+        print_report(session, found, commands, more={"salvage": {**describe_salvage(report), "dry_run": dry_run}})
+    return 0 if report.complete else 3
 
 
 def plan(session: Session, prefer: Prefer) -> RepairPlan:

@@ -119,10 +119,8 @@ def test_the_latest_version_alone_and_the_last_sound_one_before_it(spark, tmp_pa
     assert found.damaged
     assert found.last_sound_version is not None
     assert found.last_sound_version < sample.latest
-    # a listing on the level of structure is for catalogs that need no Spark, and that there was none is said
-    shallow = spark_fsck(engine_at(spark, str(folder)), FsckRequest(clock=FakeClock(), level=Level.STRUCTURE))
-    assert (shallow.damaged, shallow.definitions) == (False, "no")
-    assert fsck(LocalStore(str(folder)), clock=FakeClock()).definitions == "listed"
+    shallow = same(spark, folder, level=Level.STRUCTURE)
+    assert (shallow.damaged, shallow.definitions) == (True, "listed")
 
 
 def test_what_the_log_disproves_stays_found_while_older_versions_are_looked_at(spark, tmp_path):

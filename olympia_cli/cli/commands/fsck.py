@@ -10,11 +10,8 @@ from olympia_cli.cli.engine import Engine, EngineWord, Master, Parallelism, Remo
 from olympia_cli.cli.params import At, DryRun, Message, Yes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from olympia_cli.catalog.clock import Clock
-    from olympia_cli.cli.fsck_advice import NextCommand
-    from olympia_cli.ops.fsck.fsck import Level, Report
+    from olympia_cli.ops.fsck.fsck import Level
     from olympia_cli.ops.fsck.verified import Verified
 
 EXAMPLES = [
@@ -119,7 +116,7 @@ def run(
     """
     from olympia_cli.cli.fsck_advice import next_commands, say_next, with_commands
     from olympia_cli.cli.fsck_render import print_report
-    from olympia_cli.cli.fsck_repair import check_options
+    from olympia_cli.cli.fsck_repair import check_options, exit_code, repair_shown, salvage_shown
     from olympia_cli.cli.params import Output, parse_seconds
     from olympia_cli.errors import InvalidOption
     from olympia_cli.names import parse_reference
@@ -181,9 +178,10 @@ def run(
 
         _write(bundle, make_bundle(session.store, told))
     if repair:
-        raise typer.Exit(_repair(session, told, commands, looked, prefer, yes, dry_run, message))
+        word: Any = PreferWord.AUTO.value if prefer is None else prefer.value
+        raise typer.Exit(repair_shown(session, told, commands, looked, word, yes, dry_run, message))
     if salvage is not None:
-        raise typer.Exit(_salvage(session, told, commands, salvage, dry_run, message))
+        raise typer.Exit(salvage_shown(session, told, commands, salvage, dry_run, message))
     print_report(session, told, commands)
     if found.level is Level.STRUCTURE and found.definitions == "no" and not found.read_only:
         session.say(f"definitions were not looked for: {session.command('fsck --level full')} reads them")
@@ -191,91 +189,13 @@ def run(
     if not found.complete:
         again = "" if found.damaged else f": go on with {session.command('fsck --since-last')}"
         session.say(f"stopped after {max_duration}, not everything was looked at{again}")
-    raise typer.Exit(_exit_code(found))
-
-
-def _exit_code(report: Report) -> int:
-    return 50 if report.damaged else 0 if report.complete else 3
+    raise typer.Exit(exit_code(found))
 
 
 def _options(level: Level, at: str | None, all_versions: bool) -> list[str]:
     """What makes fsck look again at the same."""
     depth = [] if level == LevelWord.STRUCTURE.value else ["--level", str(level)]
     return [*depth, *(["--at", at] if at is not None else []), *(["--all-versions"] if all_versions else [])]
-
-
-def _repair(
-    session: Session,
-    found: Report,
-    commands: Sequence[NextCommand],
-    looked: Sequence[str],
-    prefer: PreferWord | None,
-    yes: bool,
-    dry_run: bool,
-    message: str,
-) -> int:
-    """Show what was found and the plan, do it, and look again; the exit code."""
-    from olympia_cli.catalog.clock import SystemClock
-    from olympia_cli.cli.fsck_advice import next_commands, say_next, with_commands
-    from olympia_cli.cli.fsck_render import print_report
-    from olympia_cli.cli.fsck_repair import describe_repair, is_rows, plan, repair
-    from olympia_cli.cli.params import Output
-    from olympia_cli.errors import OlympiaError
-    from olympia_cli.ops.fsck.fsck import fsck
-    from olympia_cli.ops.fsck.last_fsck import note_fsck
-
-    word: Any = PreferWord.AUTO.value if prefer is None else prefer.value
-    as_json = session.output is Output.JSON
-    try:
-        planned = plan(session, word)
-    except OlympiaError:
-        if not as_json:
-            print_report(session, found)
-        raise
-    if not as_json:
-        print_report(session, found, to_repair=bool(planned.steps))
-    version = repair(session, planned, word, yes=yes, dry_run=dry_run, message=message)
-    after = found
-    if not planned.nothing_to_do and not dry_run:
-        clock = SystemClock()
-        with session.progress() as progress:
-            after = fsck(session.store, level=found.level, clock=clock, progress=progress)
-        note_fsck(session.store, after, clock, False)
-        commands = next_commands(session, after, looked)
-        after = with_commands(session, after, commands)
-        if not is_rows(session):
-            print_report(session, after)
-    if as_json:
-        print_report(session, after, commands, more={"repair": describe_repair(planned, version, dry_run)})
-    if after is found:
-        return _exit_code(found)
-    # versions before the repaired one stay as they are, damaged or not, until they expire
-    sound = after.version is not None and after.last_sound_version == after.version
-    if after.damaged and sound:
-        session.say("the latest version is sound; what is damaged before it stays in history until it expires")
-    say_next(session, commands)
-    return 0 if sound and after.complete else 50 if after.damaged else 3
-
-
-def _salvage(
-    session: Session,
-    found: Report,
-    commands: Sequence[NextCommand],
-    destination: str,
-    dry_run: bool,
-    message: str,
-) -> int:
-    from olympia_cli.cli.fsck_render import print_report
-    from olympia_cli.cli.fsck_repair import salvage
-    from olympia_cli.cli.params import Output
-    from olympia_cli.ops.repair.plan import describe_salvage
-
-    if session.output is not Output.JSON:
-        print_report(session, found)
-    report = salvage(session, destination, dry_run=dry_run, message=message)
-    if session.output is Output.JSON:
-        print_report(session, found, commands, more={"salvage": {**describe_salvage(report), "dry_run": dry_run}})
-    return 0 if report.complete else 3
 
 
 def _verified(clock: Clock, age: float | None) -> Verified:
