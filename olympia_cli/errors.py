@@ -39,7 +39,9 @@ class InvalidReference(OlympiaError):
     """A version reference that cannot be read as one."""
 
     exit_code = 2
-    default_hint = "use a version (12), latest, latest~3, oldest, a time, a duration ago (2h) or an export's name"
+    default_hint = (
+        "use a version (12), latest, latest~3, oldest, a time, yesterday, a duration ago (2h) or an export's name"
+    )
 
 
 class InvalidOption(OlympiaError):

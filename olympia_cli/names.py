@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
 
+from olympia_cli.days import OnDay, parse_day
 from olympia_cli.errors import InvalidName, InvalidReference
 
 
@@ -189,7 +191,8 @@ class AtExport:
     name: str
 
 
-Reference = AtVersion | Latest | Oldest | AtTime | Ago | AtExport
+SettledReference = AtVersion | Latest | Oldest | AtTime | AtExport
+Reference = SettledReference | Ago | OnDay
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SURROGATE = "[\ud800-\udfff]"
@@ -213,9 +216,18 @@ def parse_reference(text: str) -> Reference:
         return Ago(parse_duration(text))
     if re.fullmatch(_TIME, text, re.IGNORECASE):
         return AtTime(parse_time(text))
+    if (day := parse_day(text)) is not None:
+        return day
     if not text or re.search(_FORBIDDEN, text) or re.search(_SURROGATE, text):
         raise InvalidReference(f"{_shown(text)} is not a version reference")
     return AtExport(text)
+
+
+def settle(reference: Reference, now_millis: int, exports: Callable[[], Container[str]]) -> SettledReference:
+    """The reference without what depends on now. A day that is the name of an export means the export."""
+    if isinstance(reference, OnDay):
+        return AtExport(reference.text) if reference.text in exports() else AtTime(reference.moment(now_millis))
+    return AtTime(now_millis - reference.millis) if isinstance(reference, Ago) else reference
 
 
 def parse_duration(text: str) -> int:
@@ -242,13 +254,20 @@ def parse_time(text: str) -> int:
     return (since.days * 86_400 + since.seconds) * 1_000 + since.microseconds // 1_000
 
 
+def parse_moment(text: str, now_millis: int) -> int:
+    """A time, or a day seen from now, in milliseconds since 1970."""
+    day = parse_day(text)
+    return parse_time(text) if day is None else day.moment(now_millis)
+
+
 def check_export_name(name: str) -> None:
     """Raise InvalidName for a name that would read as another reference, or that no reference could name."""
     try:
         reference = parse_reference(name)
     except InvalidReference:
         raise InvalidName(f"{_shown(name)} cannot name an export", hint="use letters, digits and dashes") from None
-    if not isinstance(reference, AtExport):
+    # a day's name is a good one for an export, and then means it
+    if not (isinstance(reference, AtExport) or (isinstance(reference, OnDay) and name.lower() == reference.day)):
         raise InvalidName(f"{_shown(name)} cannot name an export: it reads as another reference", hint="choose a word")
 
 

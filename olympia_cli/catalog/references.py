@@ -9,7 +9,7 @@ from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
 from olympia_cli.catalog.versions import RootFile, first_version, read_hints, read_latest, read_root
 from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PathMissing, VersionNotFound
 from olympia_cli.format.paths import check_pointer, root_path
-from olympia_cli.names import AtExport, AtTime, AtVersion, Latest, ObjectName, Oldest, Reference
+from olympia_cli.names import AtExport, AtVersion, Latest, ObjectName, Oldest, Reference, settle
 from olympia_cli.storage.protocol import Store
 
 
@@ -57,6 +57,7 @@ def resolve(reference: Reference, latest: Snapshot, now_millis: int) -> Snapshot
     """The version that a reference means, seen from the latest one."""
     if isinstance(reference, Latest) and reference.back == 0:
         return latest
+    reference = settle(reference, now_millis, lambda: latest.definition.exported_snapshots)
     if isinstance(reference, AtExport):
         return _exported(reference.name, latest, now_millis)
     if isinstance(reference, AtVersion):
@@ -66,8 +67,7 @@ def resolve(reference: Reference, latest: Snapshot, now_millis: int) -> Snapshot
     elif isinstance(reference, Oldest):
         version = oldest_version(latest)
     else:
-        millis = reference.millis if isinstance(reference, AtTime) else now_millis - reference.millis
-        return _at_time(millis, latest)
+        return _at_time(reference.millis, latest)
     return at_version(version, latest)
 
 

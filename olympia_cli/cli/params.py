@@ -80,7 +80,11 @@ def remember(ctx: Any, param: Any, value: Any) -> Any:
 
 At = Annotated[
     str | None,
-    typer.Option("--at", metavar="REF", help="Look at another version: 12, latest~1, 2h, a time, an export's name."),
+    typer.Option(
+        "--at",
+        metavar="REF",
+        help="Look at another version: 12, latest~1, 2h, a time, 'monday 09:00' (UTC), an export's name.",
+    ),
 ]
 
 

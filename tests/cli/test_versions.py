@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.names import parse_moment, time_text
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.clock import DAY, HOUR, FakeClock
 from tests.helpers.names import ns
@@ -16,6 +17,11 @@ from tests.helpers.names import ns
 
 def versions(done) -> list[int]:
     return [one["version"] for one in done.ok().json["versions"]]
+
+
+def beginning_of(word: str) -> str:
+    """The beginning of a day as the log writes times."""
+    return time_text(parse_moment(word, int(time.time() * 1000)))
 
 
 @pytest.fixture
@@ -83,6 +89,24 @@ class TestLog:
         assert versions(run(*log, "--since", times[3][:10])) == [5, 4, 3]
         assert versions(run(*log, "--since", "2999-01-01")) == []
         assert versions(run(*log, "--since", "1970-01-01", "-n", "2")) == [5, 4]
+
+    def test_days(self, run, aged):
+        log = ["-c", aged, "log", "--json"]
+        times = {one["version"]: one["created_at"] for one in run(*log).ok().json["versions"]}
+        before = [number for number, at in times.items() if at < beginning_of("yesterday")]
+        assert versions(run(*log, "--until", "yesterday")) == before
+        assert versions(run(*log, "--since", "yesterday")) == [number for number in times if number not in before]
+        for command in (["ns", "ls", "--at", "yesterday 00:00"], ["fsck", "--at", "Yesterday"]):
+            found = run("-c", aged, *command, "--json").ok().json
+            assert found.get("version", found.get("last_sound_version")) == before[0]
+        run("-c", aged, "ns", "ls", "--at", "monday noon").failed(2, "write 'monday 09:00'")
+
+    def test_an_export_that_is_named_after_a_day_is_what_its_name_means(self, olympia):
+        olympia("export", "create", "friday", "--dest", "friday", "--at", "v2").ok()
+        for text in ("friday", "v2"):
+            assert olympia("ns", "ls", "--at", text, "--json").ok().json["version"] == 2
+            assert versions(olympia("log", "--since", text, "--json"))[-1] == 2
+            assert olympia("fsck", "--at", text, "--json").ok().json["last_sound_version"] == 2
 
     def test_for_a_pipe_the_columns_stay_where_they_are(self, olympia):
         lines = {line.split("\t")[0]: line.split("\t") for line in olympia("log").ok().lines}

@@ -13,7 +13,7 @@ from olympia_cli.format.node import Root, Sizes
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import JAVA_WIDTH, WIDTH, check_pointer, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.names import Ago, AtExport, AtTime, AtVersion, Kind, Latest, Reference
+from olympia_cli.names import AtExport, AtTime, AtVersion, Kind, Latest, Reference, settle
 from olympia_cli.ops.fsck.findings import Finding, finding
 from olympia_cli.ops.walk.facts import look_at_definition
 from olympia_cli.ops.walk.files import Files, Place
@@ -89,8 +89,10 @@ def list_versions(store: Store) -> tuple[list[int], int]:
 
 def wanted_root(chain: Chain, at: Reference | None, now: int) -> Callable[[ChainRoot], bool]:
     """Whether a root fits a reference, in a catalog that perhaps nobody can open; of all that do the last is meant."""
-    if isinstance(at, AtTime | Ago):
-        millis = at.millis if isinstance(at, AtTime) else now - at.millis
+    if at is not None:
+        at = settle(at, now, lambda: () if chain.reference is None else chain.reference.exported_snapshots)
+    if isinstance(at, AtTime):
+        millis = at.millis
         return lambda root: root.root is not None and root.root.created_at_millis <= millis
     if at is None:
         version = chain.latest

@@ -15,7 +15,7 @@ from olympia_cli.errors import Damaged, PathMissing, StoreError
 from olympia_cli.format.actions import Action, commit_info
 from olympia_cli.format.paths import parse_root_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType
-from olympia_cli.names import Ago, AtTime, parse_reference
+from olympia_cli.names import AtTime, parse_reference, settle
 
 LONG_GAP = 64
 """So many missing versions in a row are told one by one."""
@@ -151,9 +151,9 @@ def log_between(
         oldest = max(oldest, newest.version - number + 1)
     if since is None:
         return log(newest, oldest)
-    reference = parse_reference(since)
-    if isinstance(reference, AtTime | Ago):
-        moment = reference.millis if isinstance(reference, AtTime) else now - reference.millis
+    reference = settle(parse_reference(since), now, lambda: catalog.snapshot().definition.exported_snapshots)
+    if isinstance(reference, AtTime):
+        moment = reference.millis
         # times never decrease, so the first version before the moment ends it
         entries = log(newest, oldest)
         return takewhile(lambda entry: entry.created_at_millis is None or entry.created_at_millis >= moment, entries)
