@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -152,6 +152,16 @@ def _split(text: str, what: str) -> tuple[str, str]:
             hint=f"write namespace.{what}; a part that holds a dot or a quote goes in double quotes",
         )
     return parts[0], parts[1]
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Which of the known names somebody may have meant; None when none is like it."""
+    from difflib import get_close_matches
+
+    # two names that differ in case alone are one to most people
+    folded = {one.casefold(): one for one in known}
+    found = get_close_matches(name[:200].casefold(), folded, 1, cutoff=0.7)
+    return folded[found[0]] if found else None
 
 
 def _shown(text: str) -> str:

@@ -97,7 +97,7 @@ def commit(
     clock, store = transaction.clock, transaction.base.store
     transaction.check_open()
     check_writable(transaction.base)
-    if not transaction.has_writes:
+    if not transaction.has_writes or transaction.changes_nothing:
         transaction.open = False
         return Committed(transaction.base.version, ())
     _check_size(transaction, atomic)

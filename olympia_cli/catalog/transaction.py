@@ -10,7 +10,13 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
-from olympia_cli.catalog.checks import Properties, check_catalog_settings, check_changes, check_properties, check_text
+from olympia_cli.catalog.checks import (
+    Properties,
+    check_catalog_settings,
+    check_changes,
+    check_object_properties,
+    check_text,
+)
 from olympia_cli.catalog.clock import Clock, Moment, moment
 from olympia_cli.catalog.draft import Draft
 from olympia_cli.catalog.lineage import living_name
@@ -25,7 +31,7 @@ from olympia_cli.errors import (
     TransactionClosed,
     TransactionExpired,
 )
-from olympia_cli.format.action_types import READS
+from olympia_cli.format.action_types import READS, RESTORES
 from olympia_cli.format.actions import Action, Reapply
 from olympia_cli.format.definitions import Definition, body
 from olympia_cli.format.pb.actions_pb2 import (
@@ -46,7 +52,19 @@ if TYPE_CHECKING:
 
 T = ActionType
 
+_MAY_CHANGE_NOTHING = RESTORES | {
+    T.NAMESPACE_ALTER_SET_PROPERTIES,
+    T.NAMESPACE_ALTER_UNSET_PROPERTIES,
+    T.TABLE_ALTER,
+    T.VIEW_ALTER,
+    T.VIEW_REPLACE,
+    T.CATALOG_ALTER,
+    T.CATALOG_COMPACT,
+}
 _EXISTS = {Kind.NAMESPACE: T.NAMESPACE_EXISTS, Kind.TABLE: T.TABLE_EXISTS, Kind.VIEW: T.VIEW_EXISTS}
+
+
+_RESTORES = {Kind.NAMESPACE: T.NAMESPACE_RESTORE, Kind.TABLE: T.TABLE_RESTORE, Kind.VIEW: T.VIEW_RESTORE}
 
 
 class Transaction:
@@ -88,6 +106,12 @@ class Transaction:
     def has_writes(self) -> bool:
         return any(action.type not in READS and not action.merged for action in self.actions)
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether all that it writes is there already: alters and restores to what the base has make no version."""
+        writes = (action.type for action in self.actions if action.type not in READS and not action.merged)
+        return all(type in _MAY_CHANGE_NOTHING for type in writes) and self.draft.is_unchanged()
+
     def age_millis(self) -> int:
         """How long ago the transaction began."""
         return self._now_millis() - self.began_at_millis
@@ -112,7 +136,7 @@ class Transaction:
     # Namespaces
 
     def create_namespace(self, name: NamespaceName, properties: Properties | None = None) -> None:
-        check_properties(properties or {})
+        check_object_properties(properties or {})
         definition = NamespaceDef(id=str(uuid.uuid4()), properties=properties)
         self.do(_action(T.NAMESPACE_CREATE, name, definition))
 
@@ -123,6 +147,7 @@ class Transaction:
         unset_properties: Sequence[str] = (),
     ) -> None:
         check_changes(set_properties, unset_properties)
+        check_object_properties(set_properties or {})
         if set_properties:
             definition = cast(NamespaceDef, self._need(name))
             definition.properties.update(set_properties)
@@ -161,7 +186,7 @@ class Transaction:
 
     def create_table(self, name: TableName, metadata_location: str, properties: Properties | None = None) -> None:
         """Register an Iceberg table by the location of its metadata, which is stored unread."""
-        check_properties(properties or {})
+        check_object_properties(properties or {})
         check_text(metadata_location, "metadata location")
         definition = TableDef(id=str(uuid.uuid4()), properties=properties, iceberg_metadata_location=metadata_location)
         self.do(_action(T.TABLE_CREATE, name, definition))
@@ -185,6 +210,7 @@ class Transaction:
         makes it again on the metadata location that another writer left meanwhile, and returns the new one.
         """
         check_changes(set_properties, unset_properties, metadata_location, payload)
+        check_object_properties(set_properties or {})
         check_text(metadata_location or "", "metadata location")
         check_text(expected_metadata_location or "", "expected metadata location")
         definition = cast(TableDef, self._need(name))
@@ -198,8 +224,9 @@ class Transaction:
             self._read(T.TABLE_DESCRIBE, name)
             raise
         if metadata_location is not None:
-            definition.iceberg_previous_metadata_location = present
-            definition.iceberg_metadata_location = metadata_location
+            if metadata_location != present:
+                definition.iceberg_previous_metadata_location = present
+                definition.iceberg_metadata_location = metadata_location
             change.fields.extend(["iceberg_metadata_location", "iceberg_previous_metadata_location"])
         # our fields are numbered apart from the format's payloads, so both stand in one message
         content = payload + change.SerializeToString()
@@ -218,16 +245,19 @@ class Transaction:
 
     def create_view(self, name: ViewName, definition: ViewDef) -> None:
         """Create a view; the definition's id is given here."""
+        check_object_properties(definition.properties)
         self.do(_action(T.VIEW_CREATE, name, _with_id(definition, str(uuid.uuid4()))))
 
     def replace_view(self, name: ViewName, definition: ViewDef) -> None:
         """Put another definition in place of a view's; the id stays."""
+        check_object_properties(definition.properties)
         self.do(_action(T.VIEW_REPLACE, name, _with_id(definition, self._need(name).id)), is_merged=True)
 
     def alter_view(
         self, name: ViewName, set_properties: Properties | None = None, unset_properties: Sequence[str] = ()
     ) -> None:
         check_changes(set_properties, unset_properties)
+        check_object_properties(set_properties or {})
         definition = cast(ViewDef, self._need(name))
         change = _apply_properties(definition, set_properties, unset_properties)
         self.do(_action(T.VIEW_ALTER, name, definition, change), is_merged=True)
@@ -272,9 +302,8 @@ class Transaction:
             self._read(_EXISTS[lives.kind], lives)
             error = exists(lives).__class__
             raise error(f"{found.name} of version {from_version} lives as {lives} now", hint="rename it instead")
-        restores = {Kind.NAMESPACE: T.NAMESPACE_RESTORE, Kind.TABLE: T.TABLE_RESTORE, Kind.VIEW: T.VIEW_RESTORE}
         payload = RestoreDef(from_version=from_version)
-        self.do(_action(restores[found.name.kind], found.name, found.definition, payload))
+        self.do(_action(_RESTORES[found.name.kind], found.name, found.definition, payload))
 
     def roll_back(self, to_version: int) -> None:
         """Put an older version's tree in place of this one's."""

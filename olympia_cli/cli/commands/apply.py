@@ -57,7 +57,7 @@ def run(
             text = f"{'would make' if dry_run else 'made'} {plural(count, 'change')}"
             render.changed(session, Changed(done.version, None, done.actions), text)
             return
-        digest = digest_of(lines)
+        input = digest_of(lines)
         lines.seek(0)
         # a bad line is found before anything is committed
         for _ in parse_lines(lines):
@@ -65,7 +65,7 @@ def run(
         lines.seek(0)
         version, total, skipped = session.snapshot().version, 0, 0
         try:
-            for step in apply_in_steps(session.catalog, parse_lines(lines), digest, commit_every, author, seconds):
+            for step in apply_in_steps(session.catalog, parse_lines(lines), input, commit_every, author, seconds):
                 version, total = step.version, total + step.lines
                 skipped += step.lines if step.done_before else 0
                 session.say(f"v{step.version}  {plural(total, 'line')}{' (done before)' if step.done_before else ''}")
