@@ -29,13 +29,12 @@ def check_object_properties(properties: Properties) -> None:
     """Refuse what no namespace, table or view may be given."""
     check_properties(properties)
     for key in properties:
+        if key in SETTINGS:
+            words = ("catalog", "alter", "--set", f"{key}={properties[key]}")
+            raise InvalidOption(f"{key} is a setting of the catalog", hint="set it there", command=words)
         if key.startswith(RESERVED):
-            hint = (
-                "set it with: catalog alter"
-                if key in SETTINGS
-                else f"choose a name that does not begin with {RESERVED}"
-            )
-            raise InvalidOption(f"{key} is not a property of objects", hint=hint)
+            hint = f"choose a name that does not begin with {RESERVED}"
+            raise InvalidOption(f"{key[:80]} is no property of objects", hint=hint)
 
 
 def check_properties(properties: Properties) -> None:

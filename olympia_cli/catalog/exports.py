@@ -45,7 +45,9 @@ def read_exports(definition: CatalogDef) -> dict[str, ExportRecord | None]:
 
 def find_export(name: str, definition: CatalogDef) -> ExportRecord:
     if name not in definition.exported_snapshots:
-        raise ExportNotFound(f"there is no export {name!a}", hint="list the exports to see what there is")
+        raise ExportNotFound(
+            f"there is no export {name!a}", hint="see which exports there are", command=("export", "ls")
+        )
     record = _parse(name, definition)
     if record is None:
         raise ExportNotFound(

@@ -149,25 +149,19 @@ class Snapshot:
     def namespace(self, name: NamespaceName) -> CatalogObject[NamespaceDef]:
         found = self.get(name)
         if found is None:
-            raise namespace_not_found(name.namespace, self.version)
+            raise not_found(name, self.version)
         return cast("CatalogObject[NamespaceDef]", found)
 
     def table(self, name: TableName) -> CatalogObject[TableDef]:
         found = self.get(name)
         if found is None:
-            raise TableNotFound(
-                f"there is no table {name} in version {self.version}",
-                hint="list the tables to see what there is",
-            )
+            raise not_found(name, self.version)
         return cast("CatalogObject[TableDef]", found)
 
     def view(self, name: ViewName) -> CatalogObject[ViewDef]:
         found = self.get(name)
         if found is None:
-            raise ViewNotFound(
-                f"there is no view {name} in version {self.version}",
-                hint="list the views to see what there is",
-            )
+            raise not_found(name, self.version)
         return cast("CatalogObject[ViewDef]", found)
 
     def get(self, name: ObjectName) -> CatalogObject[ObjectDefinition] | None:
@@ -192,7 +186,7 @@ class Snapshot:
         NamespaceNotFound when asked for a namespace that is not there.
         """
         if namespace is not None and self.find(NamespaceName(namespace)) is None:
-            raise namespace_not_found(namespace, self.version)
+            raise not_found(NamespaceName(namespace), self.version)
         return self.scan(kind, namespace)
 
     def scan(self, kind: Kind, namespace: str | None = None) -> Iterator[tuple[ObjectName, str]]:
@@ -293,8 +287,18 @@ def expired_before(definition: CatalogDef) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else 0
 
 
-def namespace_not_found(namespace: str, version: int) -> NamespaceNotFound:
-    return NamespaceNotFound(
-        f"there is no namespace {namespace} in version {version}",
-        hint="list the namespaces to see what there is",
+NotThere = NamespaceNotFound | TableNotFound | ViewNotFound
+_NOT_FOUND: dict[Kind, type[NotThere]] = {
+    Kind.NAMESPACE: NamespaceNotFound,
+    Kind.TABLE: TableNotFound,
+    Kind.VIEW: ViewNotFound,
+}
+
+
+def not_found(name: ObjectName, version: int) -> NotThere:
+    word = name.kind.word
+    error = _NOT_FOUND[name.kind](
+        f"there is no {word} {name} in version {version}", hint=f"list the {word}s to see what there is"
     )
+    error.version, error.missing = version, (name.namespace, name.name)
+    return error

@@ -19,17 +19,18 @@ from olympia_cli.catalog.checks import (
 )
 from olympia_cli.catalog.clock import Clock, Moment, moment
 from olympia_cli.catalog.draft import Draft
-from olympia_cli.catalog.lineage import living_name
+from olympia_cli.catalog.lineage import living_names
 from olympia_cli.catalog.replay import touched
-from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
-from olympia_cli.catalog.staging import NO_LONGER_FITS, check_location, exists, not_found, stage
+from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot, not_found
+from olympia_cli.catalog.staging import NO_LONGER_FITS, check_location, exists, not_empty, stage
 from olympia_cli.errors import (
     CommitConflict,
     Damaged,
     InvalidOption,
-    NamespaceNotEmpty,
+    OlympiaError,
     TransactionClosed,
     TransactionExpired,
+    command_words,
 )
 from olympia_cli.format.action_types import READS, RESTORES
 from olympia_cli.format.actions import Action, Reapply
@@ -64,6 +65,7 @@ _MAY_CHANGE_NOTHING = RESTORES | {
 _EXISTS = {Kind.NAMESPACE: T.NAMESPACE_EXISTS, Kind.TABLE: T.TABLE_EXISTS, Kind.VIEW: T.VIEW_EXISTS}
 
 
+_DESCRIBES = {Kind.NAMESPACE: T.NAMESPACE_DESCRIBE, Kind.TABLE: T.TABLE_DESCRIBE, Kind.VIEW: T.VIEW_DESCRIBE}
 _RESTORES = {Kind.NAMESPACE: T.NAMESPACE_RESTORE, Kind.TABLE: T.TABLE_RESTORE, Kind.VIEW: T.VIEW_RESTORE}
 
 
@@ -178,7 +180,7 @@ class Transaction:
         elif not self.draft.is_empty(name.namespace):
             self._read(T.NAMESPACE_SHOW_TABLES, name)
             self._read(T.NAMESPACE_SHOW_VIEWS, name)
-            raise NamespaceNotEmpty(f"the namespace {name} is not empty")
+            raise not_empty(name)
         for drop in drops:
             self.do(drop)
 
@@ -297,11 +299,40 @@ class Transaction:
 
         One that lives under another name today is not brought back a second time: ids are unique.
         """
-        lives = living_name(found.id, found.name, from_version, self.base, self.actions)
-        if lives is not None and lives != found.name:
-            self._read(_EXISTS[lives.kind], lives)
-            error = exists(lives).__class__
-            raise error(f"{found.name} of version {from_version} lives as {lives} now", hint="rename it instead")
+        for name, now in self._moved([found], from_version).items():
+            raise _lives_as(name, now, from_version)
+        self._restore(found, from_version)
+
+    def restore_all(
+        self, found: Sequence[CatalogObject[ObjectDefinition]], from_version: int
+    ) -> dict[ObjectName, ObjectName]:
+        """Bring back many objects of one version, namespaces before what is in them; those that are as they were stay.
+
+        Tables and views that live under other names today stay there: they are returned, with those names.
+        """
+        moved = self._moved(found, from_version)
+        for name, now in moved.items():
+            if isinstance(name, NamespaceName):
+                raise _lives_as(name, now, from_version)
+        for one in found:
+            present = None if one.name in moved else self.draft.get(one.name)
+            if present is not None and body(present) == body(one.definition):
+                self._read(_DESCRIBES[one.name.kind], one.name)
+            elif one.name not in moved:
+                self._restore(one, from_version)
+        return moved
+
+    def _moved(
+        self, found: Sequence[CatalogObject[ObjectDefinition]], from_version: int
+    ) -> dict[ObjectName, ObjectName]:
+        """The names today of those objects of an older version that have others now."""
+        lives = living_names({one.id: one.name for one in found}, from_version, self.base, self.actions)
+        moved = {one.name: now for one in found if (now := lives[one.id]) is not None and now != one.name}
+        for now in moved.values():
+            self._read(_EXISTS[now.kind], now)
+        return moved
+
+    def _restore(self, found: CatalogObject[ObjectDefinition], from_version: int) -> None:
         payload = RestoreDef(from_version=from_version)
         self.do(_action(_RESTORES[found.name.kind], found.name, found.definition, payload))
 
@@ -402,7 +433,7 @@ class Transaction:
 
     def _need_namespace(self, namespace: str) -> None:
         if not self.draft.find(NamespaceName(namespace)):
-            raise not_found(NamespaceName(namespace), self.draft)
+            raise not_found(NamespaceName(namespace), self.base.version)
 
     def _drop(self, type: ActionType, name: ObjectName, payload: Message | None = None) -> Action:
         """A drop of the object; one whose definition is damaged can be dropped all the same."""
@@ -418,8 +449,17 @@ class Transaction:
         found = self.draft.object(name)
         if found is None:
             self._read(_EXISTS[name.kind], name)
-            raise not_found(name, self.draft)
+            raise not_found(name, self.base.version)
         return found
+
+
+def _lives_as(name: ObjectName, now: ObjectName, version: int) -> OlympiaError:
+    word = {Kind.NAMESPACE: "ns"}.get(name.kind, name.kind.word)
+    return type(exists(now))(
+        f"{name} of version {version} lives as {now} now",
+        hint="give it its name back",
+        command=command_words(word, "rename", names=[str(now), str(name)]),
+    )
 
 
 def _looked_at(action: Action) -> list[ObjectName]:

@@ -43,7 +43,7 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
     except OlympiaError as error:
         if debug:
             raise
-        report(error.name, error.message, error.hint, error.exit_code, as_json)
+        report(error.name, error.message, error.hint, error.exit_code, as_json, (*error.program, *error.command))
         return error.exit_code
     except typer.TyperException as error:
         if type(error).__name__ == "NoArgsIsHelpError":
@@ -76,11 +76,15 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
         return 1
 
 
-def report(code: str, message: str, hint: str, exit_code: int, as_json: bool) -> None:
-    """One line on stderr, or one JSON document when JSON was asked for."""
+def report(
+    code: str, message: str, hint: str, exit_code: int, as_json: bool, command: Sequence[str] = ("olympia",)
+) -> None:
+    """One line on stderr, or one JSON document when JSON was asked for; that has the words of a command apart."""
     if as_json:
-        document = {"error": {"code": code, "message": message, "hint": hint, "exit_code": exit_code}}
-        tell(dumps(document, sys.stderr))
+        error: dict[str, Any] = {"code": code, "message": message, "hint": hint, "exit_code": exit_code}
+        if command[1:]:
+            error["command"] = list(command)
+        tell(dumps({"error": error}, sys.stderr))
         return
     line = f"error: {message}: {hint}" if hint else f"error: {message}"
     tell(one_line(line))
@@ -100,13 +104,20 @@ def one_line(text: str) -> str:
 
 
 def guarded(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """A closed pipe ends the program quietly; typer would turn it into exit code 1."""
+    """A closed pipe ends the program quietly; typer would turn it into exit code 1. The advice of an error gets what
+    only the command line knows."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
             return callback(*args, **kwargs)
         except BrokenPipeError:
             raise PipeClosed from None
+        except OlympiaError as error:
+            if "ctx" in kwargs:
+                from olympia_cli.cli.advice import complete
+
+                complete(error, kwargs["ctx"])
+            raise
 
     return run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
@@ -234,15 +234,18 @@ class Session:
                     raise
         raise AssertionError("unreachable")
 
-    def command(self, words: str) -> str:
-        """A command to suggest, with the location that was given to this one."""
+    @property
+    def program(self) -> tuple[str, ...]:
+        """What a command to suggest begins with: the program, and the location that was given to this one."""
+        options = (("catalog", "-c"), ("profile", "--profile"))
+        given = ((flag, self._given[option]) for option, flag in options if self._given.get(option))
+        return ("olympia", *(word for pair in given for word in pair))
+
+    def command(self, words: str | Sequence[str]) -> str:
+        """A command to suggest: as text that is quoted already, or as words."""
         import shlex
 
-        parts = ["olympia"]
-        for option, flag in (("catalog", "-c"), ("profile", "--profile")):
-            if self._given.get(option):
-                parts += [flag, shlex.quote(self._given[option])]
-        return " ".join([*parts, words])
+        return f"{shlex.join(self.program)} {words if isinstance(words, str) else shlex.join(words)}"
 
     # Output
 

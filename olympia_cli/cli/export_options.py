@@ -91,7 +91,7 @@ def whole_commands(session: Session, dest_profile: str | None) -> Iterator[None]
     try:
         yield
     except OlympiaError as error:
-        error.hint = whole_command(session, error.hint, dest_profile)
+        error.advice = whole_command(session, error.advice, dest_profile)
         raise
 
 

@@ -124,6 +124,9 @@ IfExists = Annotated[bool, typer.Option("--if-exists", help="Not being there is 
 IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="Being there already is no error.")]
 
 
+Atomic = Annotated[bool, typer.Option("--atomic", help="Lift the bound on actions for this one commit.")]
+
+
 def parse_properties(pairs: list[str] | None) -> dict[str, str]:
     """KEY=VALUE pairs; the value may hold further equal signs, and may be empty."""
     from olympia_cli.errors import InvalidOption

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from olympia_cli.cli.context import Changed, Session
 from olympia_cli.cli.escape import dumps, visible
 from olympia_cli.cli.params import Output
+
+if TYPE_CHECKING:
+    from olympia_cli.format.actions import Action
 
 MAX_TABLE_ROWS = 2000
 """A rich table needs all of its rows at once; longer lists are printed as lines."""
@@ -127,8 +130,8 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def changed(session: Session, done: Changed, text: str) -> None:
-    """What a changing command did."""
+def changed(session: Session, done: Changed, text: str, more: Mapping[str, Any] | None = None) -> None:
+    """What a changing command did; `more` is for JSON alone."""
     from olympia_cli.format.pb.actions_pb2 import ActionType
     from olympia_cli.ops.look.describe import describe_action
 
@@ -137,13 +140,24 @@ def changed(session: Session, done: Changed, text: str) -> None:
         value: dict[str, Any] = {"version": done.version, "actions": actions}
         if done.transaction is not None:
             value["transaction"] = done.transaction
-        document(session, value)
+        document(session, {**value, **(more or {})})
         return
     if session.quiet:
         return
     where = f"v{done.version}" if done.transaction is None else f"transaction {done.transaction}"
     with session.out() as out:
         out.write(f"{where}  {visible(text)}\n" if done.actions else f"{where}  nothing to do\n")
+
+
+def say_actions(session: Session, actions: Iterable[Action]) -> None:
+    """Talk of actions, many alike on one line."""
+    from olympia_cli.cli.log_text import folded
+    from olympia_cli.format.pb.actions_pb2 import ActionType
+    from olympia_cli.ops.look.describe import describe_action
+
+    shown = [describe_action(action) for action in actions if action.type != ActionType.COMMIT_INFO]
+    for one in folded(shown):
+        session.say(f"  {one.text}")
 
 
 def line(session: Session, text: str) -> None:

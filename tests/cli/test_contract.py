@@ -57,6 +57,8 @@ SHAPES: dict[str, tuple[str, list[str]]] = {
     "table alter": ("changed", ["sales.orders_2025", "--set", "k=v"]),
     "table rename": ("changed", ["sales.orders_2025", '"a.b".x']),
     "table drop": ("changed", ["sales.orders_2025"]),
+    "ns restore": ("ns-restore", ["sales", "--at", "v4"]),
+    "view restore": ("changed", ["sales.open", "--at", "v3"]),
     "table restore": ("changed", ["sales.orders_2025", "--at", "v7"]),
     "view create": ("changed", ["sales.v", "--plan", "plan", "--schema", "id long, name string?"]),
     "view replace": ("changed", ["sales.open", "--plan", "plan"]),

@@ -6,7 +6,7 @@ import typer
 
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Changed, Session
-from olympia_cli.cli.params import DryRun, Message, Output, RetryFor, parse_seconds
+from olympia_cli.cli.params import Atomic, DryRun, Message, Output, RetryFor, parse_seconds
 
 EXAMPLES = [
     "olympia apply changes.jsonl -m 'adopt the warehouse'",
@@ -22,7 +22,7 @@ def run(
         int | None,
         typer.Option(metavar="N", help="Commit every N lines; the same command again goes on after an interruption."),
     ] = None,
-    atomic: Annotated[bool, typer.Option("--atomic", help="Lift the bound on actions for this one commit.")] = False,
+    atomic: Atomic = False,
     dry_run: DryRun = False,
     message: Message = "",
     retry_for: RetryFor = "60s",

@@ -40,7 +40,9 @@ def run(
     latest = session.catalog.begin().base
     exports = read_exports(latest.definition)
     if name not in exports:
-        raise ExportNotFound(f"there is no export {name!a}", hint="list the exports to see what there is")
+        raise ExportNotFound(
+            f"there is no export {name!a}", hint="see which exports there are", command=("export", "ls")
+        )
     record, location = exports[name], location_of(latest.definition.exported_snapshots[name])
     plan = None
     if delete_files:

@@ -14,7 +14,7 @@ from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.distributed import Saved
 from olympia_cli.catalog.exports import ExportRecord, read_exports
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.errors import Damaged, OlympiaError
+from olympia_cli.errors import Damaged, OlympiaError, command_words
 from olympia_cli.format.paths import MAX_VERSION, check_pointer
 from olympia_cli.storage.protocol import TEMPORARY_PREFIX, Store
 
@@ -75,7 +75,8 @@ class Holders:
                     "F501",
                     saved.path,
                     f"{saved.reason}, so nobody knows what the transaction {saved.id} needs",
-                    hint=f"give it up with txn abort {saved.id}",
+                    hint="give it up",
+                    command=("txn", "abort", saved.id),
                 )
 
     def _sharing_exports(self) -> Iterator[ExportRecord]:
@@ -85,7 +86,8 @@ class Holders:
                     "F504",
                     self._head.file.path,
                     f"the record of the export {name!a} cannot be read, so nobody knows what it needs",
-                    hint="drop it with: export drop",
+                    hint="drop it",
+                    command=command_words("export", "drop", names=[name]),
                 )
             if export.mode != "full" and not export.expired(self._now - HALF_AN_HOUR_MILLIS):
                 yield export

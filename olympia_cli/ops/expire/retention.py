@@ -71,7 +71,8 @@ def _unreadable(key: str, value: str, option: str) -> Refused:
     """What somebody meant by it may have been to keep much more than the default does."""
     return Refused(
         f"the catalog's property {key} is {value[:60]!a}, which cannot be understood",
-        hint=f"correct it with catalog alter, or give {option}",
+        hint=f"give {option}, or go back to what holds without the property",
+        command=("catalog", "alter", "--unset", key),
     )
 
 

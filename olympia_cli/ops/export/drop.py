@@ -44,7 +44,9 @@ def drop_export(catalog: Catalog, name: str, message: str = "", retry_for: float
     definition = transaction.base.definition
     exports = read_exports(definition)
     if name not in exports:
-        raise ExportNotFound(f"there is no export {name!a}", hint="list the exports to see what there is")
+        raise ExportNotFound(
+            f"there is no export {name!a}", hint="see which exports there are", command=("export", "ls")
+        )
     # what the record says is for the log; one that cannot be read is dropped all the same
     payload = ExportDef(name=name, location=definition.exported_snapshots[name], dropped=True)
     if (record := exports[name]) is not None:

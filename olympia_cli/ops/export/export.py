@@ -27,6 +27,7 @@ from olympia_cli.errors import (
     StorageFailed,
     TransactionExpired,
     VersionNotFound,
+    command_words,
 )
 from olympia_cli.format.actions import Action
 from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, WIDTH, new_definition_path, new_node_path
@@ -135,7 +136,11 @@ def resume_export(
     note = read_note(dest)
     latest = catalog.begin().base
     if note is None:
-        raise ExportNotFound(f"there is no export at {dest.uri} to go on with", hint="begin one with: export create")
+        raise ExportNotFound(
+            f"there is no export at {dest.uri} to go on with",
+            hint="begin one",
+            command=command_words("export", "create", "--dest", dest.uri, names=[name]),
+        )
     if note.name != name or note.catalog != latest.definition.id:
         whose = f"the export {note.name}" if note.catalog == latest.definition.id else "an export of another catalog"
         raise LocationNotEmpty(f"{dest.uri} holds {whose}, not {name}", hint="name the place of this export")

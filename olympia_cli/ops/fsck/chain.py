@@ -106,7 +106,7 @@ def wanted_root(chain: Chain, at: Reference | None, now: int) -> Callable[[Chain
         version = chain.oldest if chain.oldest in chain.existing else chain.kept[0]
     if not chain.oldest <= version <= chain.latest:
         reason = f"there is no version {version}: they are {chain.oldest} to {chain.latest}"
-        raise VersionNotFound(reason, hint="see which versions there are in the log")
+        raise VersionNotFound(reason, hint="see which versions there are", command=("log", "--oneline"))
     return lambda root: root.version == version
 
 
