@@ -6,6 +6,7 @@ One class, one meaning, one exit code. The message says what happened; the hint 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class OlympiaError(Exception):
@@ -262,6 +263,12 @@ class TransactionClosed(OlympiaError):
     default_hint = "begin a new transaction"
 
 
+class NotRevertible(OlympiaError):
+    """A version did what a revert does not take back; another command does."""
+
+    exit_code = 12
+
+
 # 20, 21: other writers
 
 
@@ -270,6 +277,13 @@ class CommitConflict(OlympiaError):
 
     exit_code = 20
     default_hint = "look at the newer versions, then run it again"
+
+
+class RevertConflict(OlympiaError):
+    """What was to be taken back has been changed again since. `conflicts` tells what, and why, as plain values."""
+
+    exit_code = 20
+    conflicts: Sequence[dict[str, Any]] = ()
 
 
 class SavedElsewhere(OlympiaError):

@@ -38,12 +38,14 @@ from olympia_cli.format.definitions import Definition, body
 from olympia_cli.format.pb.actions_pb2 import (
     ActionType,
     AlterDef,
+    CommitInfoDef,
     NamespaceDropDef,
     NamespaceSetPropertiesDef,
     NamespaceUnsetPropertiesDef,
     RenameDef,
     RestoreDef,
     RollbackDef,
+    VersionRange,
 )
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, IsolationLevel, NamespaceDef, TableDef, ViewDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
@@ -106,13 +108,16 @@ class Transaction:
 
     @property
     def has_writes(self) -> bool:
-        return any(action.type not in READS and not action.merged for action in self.actions)
+        return next(self._writes(), None) is not None
 
     @property
     def changes_nothing(self) -> bool:
         """Whether all that it writes is there already: alters and restores to what the base has make no version."""
-        writes = (action.type for action in self.actions if action.type not in READS and not action.merged)
-        return all(type in _MAY_CHANGE_NOTHING for type in writes) and self.draft.is_unchanged()
+        return all(type in _MAY_CHANGE_NOTHING for type in self._writes()) and self.draft.is_unchanged()
+
+    def _writes(self) -> Iterator[ActionType]:
+        silent = READS | {T.COMMIT_INFO}
+        return (action.type for action in self.actions if action.type not in silent and not action.merged)
 
     def age_millis(self) -> int:
         """How long ago the transaction began."""
@@ -343,11 +348,21 @@ class Transaction:
         payload = RollbackDef(from_version=self.base.version, to_version=to_version)
         self.do(Action(T.CATALOG_ROLLBACK, None, b"", payload.SerializeToString()))
 
+    def note_revert(self, first: int, last: int) -> None:
+        """Say in the log that these versions, both included, are taken back."""
+        note = CommitInfoDef(reverts=[VersionRange(first=first, last=last)])
+        self.do(Action(T.COMMIT_INFO, None, b"", note.SerializeToString()))
+
     # Reading inside the transaction
 
     def exists(self, name: ObjectName) -> bool:
         self._read(_EXISTS[name.kind], name)
         return self.draft.find(name)
+
+    def find(self, name: ObjectName) -> CatalogObject[ObjectDefinition] | None:
+        """The object, or None."""
+        self._read(_DESCRIBES[name.kind], name)
+        return self.draft.object(name)
 
     def namespace(self, name: NamespaceName) -> CatalogObject[NamespaceDef]:
         self._read(T.NAMESPACE_DESCRIBE, name)

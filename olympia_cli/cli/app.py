@@ -52,6 +52,7 @@ COMMANDS = {
     "diff": "Show what changed between two versions.",
     "time-travel": "Show the catalog as it was.",
     "rollback": "Put the catalog back to an older version.",
+    "revert": "Take back what a version did, and keep what came after.",
     "expire": "Take old versions out of history, and later their files out of the store.",
     "export create": "Copy a version to another place.",
     "export ls": "List the exports.",

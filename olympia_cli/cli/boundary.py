@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from olympia_cli.cli.escape import dumps
-from olympia_cli.errors import OlympiaError, OutOfMemory
+from olympia_cli.errors import OlympiaError, OutOfMemory, RevertConflict
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _LOOK_AT_LOG = "make room; a change may have been committed: look at the log before running it again"
@@ -43,7 +43,10 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
     except OlympiaError as error:
         if debug:
             raise
-        report(error.name, error.message, error.hint, error.exit_code, as_json, (*error.program, *error.command))
+        more: dict[str, Any] = {"command": [*error.program, *error.command]} if error.command else {}
+        if isinstance(error, RevertConflict):
+            more["conflicts"] = error.conflicts
+        report(error.name, error.message, error.hint, error.exit_code, as_json, more)
         return error.exit_code
     except typer.TyperException as error:
         if type(error).__name__ == "NoArgsIsHelpError":
@@ -77,13 +80,11 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
 
 
 def report(
-    code: str, message: str, hint: str, exit_code: int, as_json: bool, command: Sequence[str] = ("olympia",)
+    code: str, message: str, hint: str, exit_code: int, as_json: bool, more: Mapping[str, Any] | None = None
 ) -> None:
-    """One line on stderr, or one JSON document when JSON was asked for; that has the words of a command apart."""
+    """One line on stderr, or one JSON document when JSON was asked for; `more` is for that alone."""
     if as_json:
-        error: dict[str, Any] = {"code": code, "message": message, "hint": hint, "exit_code": exit_code}
-        if command[1:]:
-            error["command"] = list(command)
+        error = {"code": code, "message": message, "hint": hint, "exit_code": exit_code, **(more or {})}
         tell(dumps({"error": error}, sys.stderr))
         return
     line = f"error: {message}: {hint}" if hint else f"error: {message}"

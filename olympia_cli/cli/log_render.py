@@ -28,6 +28,8 @@ def describe(entry: LogEntry) -> dict[str, Any]:
         "rollback_from": entry.rollback_from,
         "rollback_to": entry.rollback_to,
         "undone_by": entry.undone_by,
+        "reverts": [{"first": first, "last": last} for first, last in entry.reverts],
+        "reverted_by": entry.reverted_by,
         "transaction_id": entry.transaction_id or None,
         "by": entry.by or None,
         "message": entry.message or None,
@@ -79,9 +81,10 @@ def _print_for_pipe(out: TextIO, entries: Iterable[LogEntry], stats: bool, patch
     """One action a line, each with its version: lines of a log are cut and sorted."""
     for entry in entries:
         shown = describe(entry)
-        undone = f"undone by v{entry.undone_by}" if entry.undone_by is not None else ""
         moment = shown["created_at"] or ""
-        lead = "\t".join([f"v{entry.version}", moment, visible(entry.by), visible(entry.message), undone])
+        lead = "\t".join(
+            [f"v{entry.version}", moment, visible(entry.by), visible(entry.message), ", ".join(fate(entry))]
+        )
         actions = shown["actions"]
         lines = [stat(actions)] if stats else [action_line(action) for action in actions]
         if entry.unreadable:
@@ -103,9 +106,8 @@ def _print_blocks(
         shown = describe(entry)
         moment = (shown["created_at"] or "")[:19].replace("T", " ").ljust(19) + ("Z" if shown["created_at"] else " ")
         undone = entry.undone_by is not None
-        note = f"  undone by v{entry.undone_by}" if undone else ""
-        if entry.rollback_to is not None:
-            note = f"  rollback to v{entry.rollback_to}" + note
+        kind = [] if entry.rollback_to is None else [f"rollback to v{entry.rollback_to}"]
+        note = "".join(f"  {text}" for text in (*kind, *fate(entry)))
         head = f"v{entry.version}".ljust(width)
         ago = _age(entry, now)
         out.write(f"{paint(head, '2' if undone else '1')} {moment} {ago}  {visible(entry.by)}{paint(note, '35')}\n")
@@ -145,14 +147,21 @@ def _print_lines(session: Session, out: TextIO, entries: Iterable[LogEntry], now
         subject = visible(entry.message.split("\n", 1)[0])
         undone = entry.undone_by is not None
         text = f"v{entry.version:<5} {ago}  {what:<10}  {subject}"
-        if undone and not graph:
-            text += f"  (undone by v{entry.undone_by})"
+        notes = [text for text in fate(entry) if not (graph and undone)]
+        text += f"  ({', '.join(notes)})" if notes else ""
         by = visible(entry.by)
         room = session.width - len(lead) - len(by) - 2
         if session.is_tty and room >= 20:
             text = (text if len(text) <= room else text[: room - 1] + "…").ljust(room)
         out.write(f"{lead}{paint(text, '2' if undone else '0')}  {by}\n")
         out.flush()
+
+
+def fate(entry: LogEntry) -> list[str]:
+    """What a version takes back, and what became of it."""
+    notes = ["reverts " + (f"v{first}" if first == last else f"v{first}…v{last}") for first, last in entry.reverts]
+    notes += [] if entry.undone_by is None else [f"undone by v{entry.undone_by}"]
+    return notes + ([] if entry.reverted_by is None else [f"reverted by v{entry.reverted_by}"])
 
 
 def _unreadable(entry: LogEntry) -> str:

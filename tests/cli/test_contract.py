@@ -39,6 +39,7 @@ SHAPES: dict[str, tuple[str, list[str]]] = {
     "txn commit": ("changed", ["TXN"]),
     "txn abort": ("txn-abort", ["TXN", "--yes"]),
     "rollback": ("rollback", ["v2", "--yes"]),
+    "revert": ("revert", ["v7", "--yes"]),
     "compact": ("compact", []),
     "expire": ("expire", ["--older-than", "0s", "--keep-last", "2", "--offline", "--yes"]),
     "fsck": ("fsck", ["--level", "full", "--all-versions"]),

@@ -322,7 +322,8 @@ class TestRollback:
         assert olympia("log", "-n", "1", "-o", "name").ok().lines == ["v7"]
 
     def test_a_long_plan_is_cut(self, olympia):
-        olympia("apply", "-", input="".join(f'{{"do": "ns create", "name": "n{i}"}}\n' for i in range(80))).ok()
+        create = '{{"do": "ns create", "name": "n{0}"}}\n{{"do": "table register", "name": "n{0}.t", "metadata_location": "x"}}\n'
+        olympia("apply", "-", input="".join(create.format(number) for number in range(80))).ok()
         done = olympia("rollback", "v7", "-n").ok()
         assert len(done.stderr.splitlines()) == 53
         assert "  … and 30 more" in done.stderr

@@ -28,7 +28,7 @@ def run(
     back is read first, and if any of it is missing or damaged nothing is written.
     """
     from olympia_cli.cli.escape import plural
-    from olympia_cli.cli.log_patch import change_line
+    from olympia_cli.cli.plan_render import say_plan
     from olympia_cli.errors import Damaged
     from olympia_cli.names import parse_reference
     from olympia_cli.ops.look.diff import diff
@@ -40,14 +40,9 @@ def run(
     transaction.roll_back(target.version)
     changes = 0
     try:
-        for change in diff(current, target):
-            changes += 1
-            if changes <= 50:
-                session.say(f"  {change_line(change)}")
+        changes = say_plan(session, diff(current, target))
     except Damaged as damaged:
         session.say(f"  what would change cannot be shown: {damaged.message}")
-    if changes > 50:
-        session.say(f"  … and {changes - 50:,} more")
     session.say(f"v{current.version} → content of v{target.version}: {plural(changes, 'change')}")
     version = current.version
     if dry_run:

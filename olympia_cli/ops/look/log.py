@@ -14,7 +14,7 @@ from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import Damaged, PathMissing, StoreError
 from olympia_cli.format.actions import Action, commit_info
 from olympia_cli.format.paths import parse_root_path, root_path
-from olympia_cli.format.pb.actions_pb2 import ActionType
+from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
 from olympia_cli.names import AtTime, parse_reference, settle
 
 LONG_GAP = 64
@@ -23,7 +23,8 @@ LONG_GAP = 64
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One version. `undone_by` is the rollback that passed over it, seen from where the log begins.
+    """One version. `undone_by` is the rollback that passed over it, and `reverted_by` the commit that took back what it
+    did, seen from where the log begins.
 
     `unreadable` says why what it did cannot be read; `snapshot` is None when not even its root can.
     """
@@ -34,6 +35,7 @@ class LogEntry:
     rollback_to: int | None
     undone_by: int | None
     unreadable: str = ""
+    reverted_by: int | None = None
 
     @property
     def created_at_millis(self) -> int | None:
@@ -54,18 +56,24 @@ class LogEntry:
 
     @property
     def by(self) -> str:
-        info = commit_info(self.actions)
-        return info.by if info is not None else ""
+        return self._info.by
 
     @property
     def message(self) -> str:
-        info = commit_info(self.actions)
-        return info.message if info is not None else ""
+        return self._info.message
 
     @property
     def transaction_id(self) -> str:
-        info = commit_info(self.actions)
-        return info.transaction_id if info is not None else ""
+        return self._info.transaction_id
+
+    @property
+    def reverts(self) -> list[tuple[int, int]]:
+        """The versions that it takes back: the first and the last of each range."""
+        return [(versions.first, versions.last) for versions in self._info.reverts]
+
+    @property
+    def _info(self) -> CommitInfoDef:
+        return commit_info(self.actions) or CommitInfoDef()
 
 
 def log(newest: Snapshot, oldest: int) -> Iterator[LogEntry]:
@@ -77,6 +85,7 @@ def log(newest: Snapshot, oldest: int) -> Iterator[LogEntry]:
     """
     width = newest.file.width
     counts, undoing = newest.version, None
+    reverts: list[tuple[int, int, int]] = []
     for version, data in _roots(newest, oldest):
         if isinstance(data, Exception) and not isinstance(data, Damaged):
             raise data
@@ -87,7 +96,13 @@ def log(newest: Snapshot, oldest: int) -> Iterator[LogEntry]:
             undone_by = undoing
         else:
             counts, undoing = (version - 1, None) if target is None else (target, version)
-        yield LogEntry(version, snapshot, actions, target, undone_by, unreadable)
+        reverts = [one for one in reverts if one[0] <= version]
+        reverted_by = next((by for first, last, by in reverts if first <= version <= last), None)
+        entry = LogEntry(version, snapshot, actions, target, undone_by, unreadable, reverted_by)
+        if undone_by is None and reverted_by is None:
+            # what did not last itself has taken nothing back
+            reverts += [(first, last, version) for first, last in entry.reverts]
+        yield entry
 
 
 def _roots(newest: Snapshot, oldest: int) -> Iterator[tuple[int, bytes | StoreError | Damaged]]:
