@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import read_root
@@ -18,14 +18,22 @@ from olympia_cli.ops.look.log import LogEntry
 MARKS = {"created": "+", "dropped": "-", "altered": "~", "renamed": ">"}
 
 
-def patch_lines(entry: LogEntry) -> Iterator[str]:
-    """The changes that a version made to its predecessor, field by field."""
+class Patched(NamedTuple):
+    """The changes that a version made to its predecessor, field by field; `told` says whether these are all of them."""
+
+    lines: list[str]
+    told: bool
+
+
+def patch_lines(entry: LogEntry) -> Patched:
     if entry.previous_version is None or entry.snapshot is None:
-        return
+        return Patched([], False)
+    lines: list[str] = []
     try:
-        yield from _patch(entry.snapshot, entry.previous_version)
+        lines.extend(_patch(entry.snapshot, entry.previous_version))
     except (Damaged, VersionNotFound) as damaged:
-        yield visible(f"cannot be shown: {damaged.message}")
+        return Patched([*lines, visible(f"! cannot be shown: {damaged.message}")], False)
+    return Patched(lines, True)
 
 
 def _patch(new: Snapshot, previous: int) -> Iterator[str]:

@@ -8,13 +8,15 @@ from typing import Any, TextIO
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.escape import visible
-from olympia_cli.cli.log_text import action_line, age, folded, stat
+from olympia_cli.cli.log_patch import Patched
+from olympia_cli.cli.log_text import action_line, age, folded, said, stat
 from olympia_cli.cli.params import Output
 from olympia_cli.names import time_text
 from olympia_cli.ops.look.describe import describe_action
 from olympia_cli.ops.look.log import LogEntry
 
-Patch = Callable[[LogEntry], Iterable[str]]
+Patch = Callable[[LogEntry], Patched]
+NO_PATCH = Patched([], False)
 _STYLES = {"+": "32", "-": "31", "~": "33", ">": "36"}
 
 
@@ -85,14 +87,14 @@ def _print_for_pipe(out: TextIO, entries: Iterable[LogEntry], stats: bool, patch
         lead = "\t".join(
             [f"v{entry.version}", moment, visible(entry.by), visible(entry.message), ", ".join(fate(entry))]
         )
-        actions = shown["actions"]
+        patched = patch(entry) if patch is not None and not stats else NO_PATCH
+        actions = _untold(shown["actions"]) if patched.told else shown["actions"]
         lines = [stat(actions)] if stats else [action_line(action) for action in actions]
         if entry.unreadable:
             lines = [_unreadable(entry)]
-        for line in lines or [""]:
-            out.write(f"{lead}\t{line}\n")
-        for line in patch(entry) if patch is not None else ():
-            out.write(f"v{entry.version}\t\t\t\t\t{line}\n")
+        for line in [*lines, *patched.lines] or [""]:
+            # what belongs to the line before has the version alone
+            out.write(f"v{entry.version}\t\t\t\t\t{line}\n" if line.startswith(" ") else f"{lead}\t{line}\n")
         out.flush()
 
 
@@ -113,7 +115,8 @@ def _print_blocks(
         out.write(f"{paint(head, '2' if undone else '1')} {moment} {ago}  {visible(entry.by)}{paint(note, '35')}\n")
         indent = " " * (width + 1)
         for line in entry.message.splitlines():
-            out.write(f"{indent}{visible(line)}\n")
+            out.write(f"{indent}{said(line)}\n")
+        patched = patch(entry) if patch is not None and not stats else NO_PATCH
         if entry.unreadable:
             out.write(f"{indent}{paint(_unreadable(entry), '31')}\n")
         elif stats:
@@ -124,10 +127,10 @@ def _print_blocks(
             span = f"v{first}" if first == last else f"v{first}…v{last}"
             out.write(f"{indent}{paint(f'< undoes {span}', '35')}\n")
         else:
-            for one in folded(shown["actions"]):
+            for one in folded(_untold(shown["actions"]) if patched.told else shown["actions"]):
                 out.write(f"{indent}{paint(one.text, '2' if undone else _STYLES.get(one.sign, '0'))}\n")
-        for text in patch(entry) if patch is not None else ():
-            out.write(f"{indent}    {text}\n")
+        for text in patched.lines:
+            out.write(f"{indent}{paint(text, '2' if undone else _STYLES.get(text[:1], '0'))}\n")
         out.flush()
 
 
@@ -144,7 +147,9 @@ def _print_lines(session: Session, out: TextIO, entries: Iterable[LogEntry], now
             what = "unreadable"
         lead = lanes.next(entry) if graph else ""
         ago = _age(entry, now)
-        subject = visible(entry.message.split("\n", 1)[0])
+        subject = said(entry.message.split("\n", 1)[0])
+        if not subject and entry.rollback_to is None:
+            subject = _first(shown["actions"])
         undone = entry.undone_by is not None
         text = f"v{entry.version:<5} {ago}  {what:<10}  {subject}"
         notes = [text for text in fate(entry) if not (graph and undone)]
@@ -162,6 +167,17 @@ def fate(entry: LogEntry) -> list[str]:
     notes = ["reverts " + (f"v{first}" if first == last else f"v{first}…v{last}") for first, last in entry.reverts]
     notes += [] if entry.undone_by is None else [f"undone by v{entry.undone_by}"]
     return notes + ([] if entry.reverted_by is None else [f"reverted by v{entry.reverted_by}"])
+
+
+def _untold(actions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The actions that a patch does not tell: those on the catalog that are no change of its definition alone."""
+    return [one for one in actions if one["object"] == "catalog" and one["type"] != "CATALOG_ALTER"]
+
+
+def _first(actions: list[dict[str, Any]]) -> str:
+    """What a version did, for one that says no reason."""
+    lines = [one.text for one in folded(actions)]
+    return " ".join([*lines[:1], *([f"and {len(lines) - 1:,} more"] if lines[1:] else [])])
 
 
 def _unreadable(entry: LogEntry) -> str:

@@ -91,6 +91,12 @@ def short_location(location: str) -> str:
     return location.rstrip("/").rpartition("/")[2] or location
 
 
+def said(line: str) -> str:
+    """A line of a message. One that does not begin as a sentence is quoted: it must not pass for what a version did."""
+    shown = visible(line)
+    return shown if not shown or shown[0].isalnum() else f'"{shown}"'
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """A line for some actions: one, or many alike."""
