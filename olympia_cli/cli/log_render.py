@@ -49,19 +49,26 @@ def print_log(
     graph: bool,
     stats: bool,
     patch: Patch | None,
+    paged: bool = True,
 ) -> None:
     """Print the entries as they come."""
-    with session.out(paged=True) as out:
+    with session.out(paged=paged) as out:
         if session.output is Output.JSON:
             render.json_list(session, out, "versions", map(describe, entries), {})
         elif session.output is Output.JSONL:
             for entry in entries:
                 out.write(render.json_text(session, describe(entry)) + "\n")
+                out.flush()
         elif session.output is Output.CSV:
-            render.csv_rows(session, out, _CSV, (row for entry in entries for row in _csv_rows(entry)))
+            render.csv_row(session, out, _CSV)
+            for entry in entries:
+                for row in _csv_rows(entry):
+                    render.csv_row(session, out, [row.get(key) for key in _CSV])
+                out.flush()
         elif session.output is Output.NAME:
             for entry in entries:
                 out.write(f"v{entry.version}\n")
+                out.flush()
         elif oneline or graph:
             _print_lines(session, out, entries, now_millis, graph)
         elif not session.is_tty:

@@ -89,8 +89,8 @@ def log(newest: Snapshot, oldest: int) -> Iterator[LogEntry]:
     for version, data in _roots(newest, oldest):
         if isinstance(data, Exception) and not isinstance(data, Damaged):
             raise data
-        snapshot, actions, unreadable = _read(data, RootFile(version, width, b""), newest)
-        target = rollback_target(actions)
+        entry = read_entry(data, RootFile(version, width, b""), newest)
+        target = entry.rollback_to
         undone_by = None
         if version > counts:
             undone_by = undoing
@@ -98,7 +98,7 @@ def log(newest: Snapshot, oldest: int) -> Iterator[LogEntry]:
             counts, undoing = (version - 1, None) if target is None else (target, version)
         reverts = [one for one in reverts if one[0] <= version]
         reverted_by = next((by for first, last, by in reverts if first <= version <= last), None)
-        entry = LogEntry(version, snapshot, actions, target, undone_by, unreadable, reverted_by)
+        entry = replace(entry, undone_by=undone_by, reverted_by=reverted_by)
         if undone_by is None and reverted_by is None:
             # what did not last itself has taken nothing back
             reverts += [(first, last, version) for first, last in entry.reverts]
@@ -132,16 +132,17 @@ def _roots(newest: Snapshot, oldest: int) -> Iterator[tuple[int, bytes | StoreEr
             next_version = first - 1
 
 
-def _read(data: bytes | Damaged, file: RootFile, newest: Snapshot) -> tuple[Snapshot | None, tuple[Action, ...], str]:
-    """A version and what it did, and why either cannot be read."""
-    if isinstance(data, Damaged):
-        return None, (), data.message
+def read_entry(data: bytes | Damaged, file: RootFile, near: Snapshot) -> LogEntry:
+    """A version and what it did, or why either cannot be read. What became of it later is not known here."""
     snapshot = None
     try:
-        snapshot = Snapshot(newest.store, replace(file, data=data), newest)
-        return snapshot, snapshot.actions(), ""
+        if isinstance(data, Damaged):
+            raise data
+        snapshot = Snapshot(near.store, replace(file, data=data), near)
+        actions = snapshot.actions()
+        return LogEntry(file.version, snapshot, actions, rollback_target(actions), None)
     except Damaged as damaged:
-        return snapshot, (), damaged.message
+        return LogEntry(file.version, snapshot, (), None, None, damaged.message)
 
 
 def _version(path: str | None) -> int | None:
