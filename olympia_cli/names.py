@@ -160,7 +160,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
     # two names that differ in case alone are one to most people
     folded = {one.casefold(): one for one in known}
-    found = get_close_matches(name[:200].casefold(), folded, 1, cutoff=0.7)
+    found = get_close_matches(name[:200].casefold(), folded, 1)
     return folded[found[0]] if found else None
 
 

@@ -248,7 +248,7 @@ def check_writable(snapshot: Snapshot) -> None:
         raise Unsupported(
             f"{snapshot.store.uri} was written by the Java SDK and is read only: "
             "that program would take our action rows for objects",
-            hint="bring it into a catalog of this format with: import olympia",
+            hint="make a catalog of this format, and register its tables there",
         )
     if snapshot.version >= MAX_VERSION:
         raise Unsupported(

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import wraps
 from itertools import pairwise
 from typing import Any
 
@@ -104,20 +105,20 @@ def one_line(text: str) -> str:
     return visible(text)
 
 
-def guarded(callback: Callable[..., Any]) -> Callable[..., Any]:
+def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
     """A closed pipe ends the program quietly; typer would turn it into exit code 1. The advice of an error gets what
     only the command line knows."""
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    @wraps(command)
+    def run(ctx: typer.Context, **kwargs: Any) -> Any:
         try:
-            return callback(*args, **kwargs)
+            return command(ctx, **kwargs)
         except BrokenPipeError:
             raise PipeClosed from None
         except OlympiaError as error:
-            if "ctx" in kwargs:
-                from olympia_cli.cli.advice import complete
+            from olympia_cli.cli.advice import complete
 
-                complete(error, kwargs["ctx"])
+            complete(error, ctx)
             raise
 
     return run

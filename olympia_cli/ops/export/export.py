@@ -153,8 +153,8 @@ def resume_export(
             if error.code == "F503":
                 raise Damaged(error.code, error.path, error.message)
             # a record stands for what was whole, so nothing is written there any more
-            hint = f"drop the export, and make it anew: export drop {name}"
-            raise not_whole(dest.uri, error.path, error.code, error.message, hint)
+            words = command_words("export", "drop", names=[name])
+            raise not_whole(dest.uri, error.path, error.code, error.message, "make it anew, and drop this one", words)
         return Exported(note, dest.uri, verified.copied, latest.version)
     if note.expires_at_millis is not None and note.expires_at_millis <= catalog.clock.now_millis():
         raise InvalidOption("the export has expired before it was complete", hint="begin it anew at another place")

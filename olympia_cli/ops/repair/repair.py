@@ -109,7 +109,7 @@ def existing_versions(store: Store) -> list[int]:
     if versions and width == JAVA_WIDTH:
         raise Unsupported(
             f"{store.uri} was written by the Java SDK and is read only",
-            hint="bring it into a catalog of this format with: import olympia",
+            hint="make a catalog of this format, and register its tables there",
         )
     if versions:
         return versions
