@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import time
 
-from olympia_cli.errors import InvalidReference
+from olympia_cli.errors import InvalidReference, quoted
 
 DAY_MILLIS = 86_400_000
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -50,7 +50,7 @@ def parse_day(text: str) -> OnDay | None:
         # an hour of one digit is what people write
         at = time.fromisoformat(re.sub(r"^(\d):", r"0\1:", clock.upper()))
     except ValueError:
-        shown = ascii(text[:60])
+        shown = quoted(text)
         raise InvalidReference(
             f"{shown} is not a time", hint=f"write '{day} 09:00', in UTC unless a zone follows"
         ) from None

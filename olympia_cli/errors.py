@@ -47,6 +47,12 @@ def command_words(*words: str, names: Sequence[str] = ()) -> tuple[str, ...]:
     return (*words, *(["--"] if any(name.startswith("-") for name in names) else []), *names)
 
 
+def quoted(text: str, most: int = 60) -> str:
+    """What somebody typed, as it looks, cut where it is long; what a terminal would act on is shown as escapes."""
+    shown = text if len(text) <= most else text[: most - 3] + "..."
+    return "'" + "".join(one if one.isprintable() else ascii(one)[1:-1] for one in shown) + "'"
+
+
 # 2: usage
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from enum import IntEnum
 
 from olympia_cli.days import OnDay, parse_day
-from olympia_cli.errors import InvalidName, InvalidReference
+from olympia_cli.errors import InvalidName, InvalidReference, quoted
 
 
 class Kind(IntEnum):
@@ -106,13 +106,13 @@ def check_name(name: str, what: str) -> None:
     found = re.search(_FORBIDDEN, name)
     if found:
         raise InvalidName(
-            f"the {what} name {_shown(name)} holds the character U+{ord(found[0]):04X}",
+            f"the {what} name {quoted(name)} holds the character U+{ord(found[0]):04X}",
             hint="spaces and control characters are not allowed in names",
         )
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise InvalidName(f"the {what} name {_shown(name)} is not valid Unicode", hint="") from None
+        raise InvalidName(f"the {what} name {quoted(name)} is not valid Unicode", hint="") from None
 
 
 def parse_table(text: str) -> TableName:
@@ -148,7 +148,7 @@ def _split(text: str, what: str) -> tuple[str, str]:
         at += 1
     if at != len(text) or len(parts) != 2:
         raise InvalidName(
-            f"{_shown(text)} is not the full name of a {what}",
+            f"{quoted(text)} is not the full name of a {what}",
             hint=f"write namespace.{what}; a part that holds a dot or a quote goes in double quotes",
         )
     return parts[0], parts[1]
@@ -162,10 +162,6 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     folded = {one.casefold(): one for one in known}
     found = get_close_matches(name[:200].casefold(), folded, 1)
     return folded[found[0]] if found else None
-
-
-def _shown(text: str) -> str:
-    return ascii(text if len(text) <= 60 else text[:57] + "...")
 
 
 # References to versions
@@ -229,7 +225,7 @@ def parse_reference(text: str) -> Reference:
     if (day := parse_day(text)) is not None:
         return day
     if not text or re.search(_FORBIDDEN, text) or re.search(_SURROGATE, text):
-        raise InvalidReference(f"{_shown(text)} is not a version reference")
+        raise InvalidReference(f"{quoted(text)} is not a version reference")
     return AtExport(text)
 
 
@@ -245,7 +241,7 @@ def parse_duration(text: str) -> int:
     found = re.fullmatch(_DURATION, text)
     if not found:
         raise InvalidReference(
-            f"{_shown(text)} is not a duration", hint="write a number and s, m, h, d or w: 2h, 3d, 1w"
+            f"{quoted(text)} is not a duration", hint="write a number and s, m, h, d or w: 2h, 3d, 1w"
         )
     return _number(found[1], text) * _UNITS[found[2]]
 
@@ -256,7 +252,7 @@ def parse_time(text: str) -> int:
         time = datetime.fromisoformat(text.upper())
     except ValueError:
         raise InvalidReference(
-            f"{_shown(text)} is not a time", hint="write 2026-11-15 or 2026-11-15T20:04:00Z"
+            f"{quoted(text)} is not a time", hint="write 2026-11-15 or 2026-11-15T20:04:00Z"
         ) from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
@@ -275,16 +271,16 @@ def check_export_name(name: str) -> None:
     try:
         reference = parse_reference(name)
     except InvalidReference:
-        raise InvalidName(f"{_shown(name)} cannot name an export", hint="use letters, digits and dashes") from None
+        raise InvalidName(f"{quoted(name)} cannot name an export", hint="use letters, digits and dashes") from None
     # a day's name is a good one for an export, and then means it
     if not (isinstance(reference, AtExport) or (isinstance(reference, OnDay) and name.lower() == reference.day)):
-        raise InvalidName(f"{_shown(name)} cannot name an export: it reads as another reference", hint="choose a word")
+        raise InvalidName(f"{quoted(name)} cannot name an export: it reads as another reference", hint="choose a word")
 
 
 def _number(digits: str, text: str) -> int:
     # a number longer than any version or sane duration is a mistake, and int() of millions of digits is slow
     if len(digits) > 12:
-        raise InvalidReference(f"the number in {_shown(text)} is too large")
+        raise InvalidReference(f"the number in {quoted(text)} is too large")
     return int(digits)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from olympia_cli.catalog.protection import PROTECTING
 from olympia_cli.catalog.snapshot import REQUIRED_FEATURES
-from olympia_cli.errors import InvalidOption, InvalidReference
+from olympia_cli.errors import InvalidOption, InvalidReference, quoted
 from olympia_cli.names import nearest, parse_duration
 
 Properties = Mapping[str, str]
@@ -66,19 +66,19 @@ def check_text(value: str, what: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InvalidOption(f"the {what} is not valid Unicode: {value[:60]!a}", hint="") from None
+        raise InvalidOption(f"the {what} is not valid Unicode: {quoted(value)}", hint="") from None
 
 
 def _check_duration(key: str, value: str) -> None:
     try:
         parse_duration(value)
     except InvalidReference:
-        raise InvalidOption(f"{value[:60]!a} is not a duration", hint="write 7d, 12h or 4w") from None
+        raise InvalidOption(f"{quoted(value)} is not a duration", hint="write 7d, 12h or 4w") from None
 
 
 def _check_number(key: str, value: str) -> None:
     if not (value.isascii() and value.isdigit() and len(value) <= 9 and int(value) > 0):
-        raise InvalidOption(f"{value[:60]!a} is not a number above 0", hint=f"set {key} to a whole number")
+        raise InvalidOption(f"{quoted(value)} is not a number above 0", hint=f"set {key} to a whole number")
 
 
 SETTINGS: dict[str, Callable[[str, str], None]] = {

@@ -36,6 +36,7 @@ from olympia_cli.errors import (
     TransactionExpired,
     TransactionNotFound,
     VersionNotFound,
+    quoted,
 )
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import decode_action
@@ -310,7 +311,7 @@ def look(store: Store, id: str) -> Saved | UnreadableSave:
     found = next(_read(store, listed), None)
     if found is None:
         raise TransactionNotFound(
-            f"there is no transaction {id[:60]!a}", hint="see which transactions there are", command=("txn", "ls")
+            f"there is no transaction {quoted(id)}", hint="see which transactions there are", command=("txn", "ls")
         )
     return found
 

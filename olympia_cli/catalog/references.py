@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from olympia_cli.catalog.exports import find_export
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
 from olympia_cli.catalog.versions import RootFile, first_version, read_hints, read_latest, read_root
-from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PathMissing, VersionNotFound
+from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PathMissing, VersionNotFound, quoted
 from olympia_cli.format.paths import check_pointer, root_path
 from olympia_cli.names import AtExport, AtVersion, Latest, ObjectName, Oldest, Reference, settle
 from olympia_cli.storage.protocol import Store
@@ -157,7 +157,7 @@ def _exported(name: str, latest: Snapshot, now_millis: int) -> Snapshot:
     """The version that an export is of; when it is expired here, what the export pins of it."""
     if name not in latest.definition.exported_snapshots:
         raise ExportNotFound(
-            f"{name!a} is neither a version reference nor the name of an export",
+            f"{quoted(name)} is neither a version reference nor the name of an export",
             hint="use a version, latest~1, a time, 2h, or an export's name",
         )
     record = find_export(name, latest.definition)

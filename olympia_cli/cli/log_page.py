@@ -11,7 +11,7 @@ from olympia_cli.cli.escape import plural
 from olympia_cli.cli.log_render import describe, fate
 from olympia_cli.cli.log_text import action_line, folded, stat
 from olympia_cli.cli.params import Output
-from olympia_cli.errors import InvalidOption
+from olympia_cli.errors import InvalidOption, quoted
 from olympia_cli.names import time_text
 from olympia_cli.ops.look.log import LogEntry
 from olympia_cli.ops.page import STYLE, text
@@ -55,7 +55,9 @@ def write_timeline(session: Session, path: str, entries: Iterable[LogEntry], now
         with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.writelines(f"{line}\n" for line in timeline_page(counted(), session.store.uri, now_millis))
     except OSError as error:
-        raise InvalidOption(f"{path[:200]!a} cannot be written: {error.strerror}", hint="give another file") from None
+        raise InvalidOption(
+            f"{quoted(path, 200)} cannot be written: {error.strerror}", hint="give another file"
+        ) from None
     if session.output in (Output.JSON, Output.JSONL):
         render.document(session, {"html": path, "count": count})
     else:

@@ -15,7 +15,7 @@ from olympia_cli.catalog.commit import Author, Committed, commit
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.errors import Damaged, InvalidLine, OlympiaError
+from olympia_cli.errors import Damaged, InvalidLine, OlympiaError, quoted
 from olympia_cli.format.actions import commit_info
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import ViewDef
@@ -191,7 +191,7 @@ def _parse(text: str) -> Statement:
     words = fields.pop("do")
     parser = _STATEMENTS.get(words)
     if parser is None:
-        raise InvalidLine(f"there is no {words[:60]!a}", hint="there are: " + ", ".join(_STATEMENTS))
+        raise InvalidLine(f"there is no {quoted(words)}", hint="there are: " + ", ".join(_STATEMENTS))
     taken = _Taken(fields)
     statement = parser(taken)
     taken.check_all_taken()
@@ -255,7 +255,7 @@ class _Taken:
     def check_all_taken(self) -> None:
         if unknown := sorted(set(self._fields) - self._known):
             raise InvalidLine(
-                f"{unknown[0][:60]!a} has no meaning here", hint="known: " + ", ".join(sorted(self._known))
+                f"{quoted(unknown[0])} has no meaning here", hint="known: " + ", ".join(sorted(self._known))
             )
 
     def _take(self, key: str, default: Any) -> Any:

@@ -19,6 +19,7 @@ import olympia_cli
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.cli.app import COMMANDS
+from olympia_cli.errors import quoted
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action
 from olympia_cli.format.pb.actions_pb2 import ActionType
@@ -228,6 +229,33 @@ def test_no_hint_names_a_command_in_words_that_cannot_be_pasted():
                 found += [f"{file.name}: {text}" for text in texts if isinstance(text, str) and named.search(text)]
     # findings of fsck are words that its own rendering completes
     assert [one for one in found if one not in ("listing.py: expire purge", "holders.py: txn abort ")] == []
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["ns", "ls", "--at", "läuft nicht"],
+        ["export", "drop", "läuft", "--yes"],
+        ["txn", "show", "läuft"],
+        ["ns", "create", "läuft nicht"],
+        ["table", "show", "läuft"],
+        ["ns", "create", "x", "--property", "läuft"],
+        ["catalog", "alter", "--isolation", "läuft"],
+        ["log", "--action", "läuft"],
+        ["expire", "--older-than", "läuft"],
+        ["fsck", "--at", "läuft"],
+    ],
+    ids=" ".join,
+)
+def test_what_was_typed_is_shown_as_it_was_typed(place, args):
+    failed = place.run(*args)
+    assert failed.exit_code in (2, 10)
+    assert "läuft" in failed.stderr.lower()
+
+
+def test_what_a_terminal_would_act_on_is_not():
+    assert quoted("a\x1b[2J\u202e\ud800b") == "'a\\x1b[2J\\u202e\\ud800b'"
+    assert len(quoted("x" * 1000)) == 62
 
 
 def test_no_message_shows_how_python_writes_things():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from olympia_cli.catalog.exports import parse_record
 from olympia_cli.catalog.snapshot import EXPORT_PREFIX
-from olympia_cli.errors import Damaged, ExportNotFound, PathMissing, StoreError, VersionNotFound
+from olympia_cli.errors import Damaged, ExportNotFound, PathMissing, StoreError, VersionNotFound, quoted
 from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.node import Root, Sizes
 from olympia_cli.format.node_file import decode_root
@@ -114,7 +114,7 @@ def _exported(chain: Chain, name: str) -> int:
     properties = chain.reference.properties if chain.reference is not None else {}
     record = parse_record(name, "", properties.get(EXPORT_PREFIX + name))
     if isinstance(record, str):
-        reason = f"{name[:60]!a} is neither a version reference nor the name of an export"
+        reason = f"{quoted(name)} is neither a version reference nor the name of an export"
         raise ExportNotFound(reason, hint="use a version, latest~1, a time, 2h, or an export's name")
     return record.version
 
