@@ -9,7 +9,7 @@ from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
 from olympia_cli.catalog.versions import RootFile, first_version, read_hints, read_latest, read_root
 from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PathMissing, VersionNotFound, quoted
 from olympia_cli.format.paths import check_pointer, root_path
-from olympia_cli.names import AtExport, AtVersion, Latest, ObjectName, Oldest, Reference, settle
+from olympia_cli.names import AtExport, AtVersion, Latest, ObjectName, Oldest, Reference, settle, time_text
 from olympia_cli.storage.protocol import Store
 
 
@@ -120,7 +120,7 @@ def _at_time(millis: int, latest: Snapshot) -> Snapshot:
     first = _near(low, low, latest.version, latest) or latest
     if first.created_at_millis > millis:
         raise VersionNotFound(
-            f"the oldest version, {first.version}, was created after that time", hint="choose a later time"
+            f"the oldest version, {first.version}, was created after {time_text(millis)}", hint="choose a later time"
         )
     found, high = first, latest.version
     while high - found.version > 1:
@@ -150,7 +150,7 @@ def _walk_back(millis: int, latest: Snapshot, oldest: int) -> Snapshot:
         found = _open(version, latest)
         if found.created_at_millis <= millis:
             return found
-    raise VersionNotFound("every version was created after that time", hint="choose a later time")
+    raise VersionNotFound(f"every version was created after {time_text(millis)}", hint="choose a later time")
 
 
 def _exported(name: str, latest: Snapshot, now_millis: int) -> Snapshot:

@@ -110,7 +110,7 @@ def test_10_no_catalog(run, tmp_path):
 
 def test_10_no_such_version(fsck):
     fsck("--at", "v70").failed(10, "70")
-    fsck("--at", "friday").failed(10, "friday")
+    fsck("--at", "nightly").failed(10, "nightly")
 
 
 @pytest.mark.parametrize(
