@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -32,7 +32,7 @@ from olympia_cli.format.actions import Action, commit_info, encode_action
 from olympia_cli.format.node import Node, Root
 from olympia_cli.format.node_file import encode_node, encode_root
 from olympia_cli.format.paths import MAX_VERSION, new_definition_path, new_node_path, root_path
-from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
+from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef, VersionRange
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel
 from olympia_cli.names import Kind, ObjectName
 from olympia_cli.storage.protocol import Store
@@ -62,8 +62,8 @@ class Author:
     program: str = "olympia-cli"
     program_version: str = __version__
 
-    def sign(self, transaction_id: str, began_at_version: int = 0) -> Action:
-        """The action with which a commit says whose it is."""
+    def sign(self, transaction_id: str, began_at_version: int = 0, reverts: Iterable[VersionRange] = ()) -> Action:
+        """The action with which a commit says whose it is, and which versions it takes back."""
         info = CommitInfoDef(
             transaction_id=transaction_id,
             by=self.by,
@@ -71,6 +71,7 @@ class Author:
             program_version=self.program_version,
             message=self.message,
             began_at_version=began_at_version,
+            reverts=reverts,
         )
         return Action(ActionType.COMMIT_INFO, None, b"", info.SerializeToString())
 
@@ -97,7 +98,7 @@ def commit(
     clock, store = transaction.clock, transaction.base.store
     transaction.check_open()
     check_writable(transaction.base)
-    if not transaction.has_writes:
+    if not transaction.has_writes or transaction.changes_nothing:
         transaction.open = False
         return Committed(transaction.base.version, ())
     _check_size(transaction, atomic)
@@ -252,7 +253,7 @@ def check_writable(snapshot: Snapshot) -> None:
         raise Unsupported(
             f"{snapshot.store.uri} was written by the Java SDK and is read only: "
             "that program would take our action rows for objects",
-            hint="bring it into a catalog of this format with: import olympia",
+            hint="make a catalog of this format, and register its tables there",
         )
     if not snapshot.in_place:
         raise snapshot.out_of_place()
@@ -286,9 +287,12 @@ def create_root(store: Store, path: str, data: bytes, again: str) -> bool:
 def _committed_actions(transaction: Transaction, author: Author) -> list[Action]:
     """The actions as the root stores them: those that are done here, reads where they decided, and who committed."""
     serializable = transaction.isolation == IsolationLevel.SERIALIZABLE
-    done = (action for action in transaction.actions if not action.merged)
-    actions = [action for action in done if serializable or action.type not in READS]
-    return [*actions, author.sign(transaction.id, transaction.began_at_version)]
+    done = [action for action in transaction.actions if not action.merged]
+    notes = [action.parse_payload(CommitInfoDef) for action in done if action.type == ActionType.COMMIT_INFO]
+    left_out = {ActionType.COMMIT_INFO, *(() if serializable else READS)}
+    actions = [action for action in done if action.type not in left_out]
+    reverts = [versions for note in notes for versions in note.reverts]
+    return [*actions, author.sign(transaction.id, transaction.began_at_version, reverts)]
 
 
 def _check_size(transaction: Transaction, atomic: bool) -> None:

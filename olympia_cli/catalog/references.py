@@ -10,9 +10,9 @@ from olympia_cli.catalog.exports import find_export
 from olympia_cli.catalog.quarantine import QUARANTINE_MILLIS, resting_mark
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
 from olympia_cli.catalog.versions import RootFile, first_version, read_below, read_hints, read_latest, read_root
-from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PathMissing, VersionNotFound
+from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PathMissing, VersionNotFound, quoted
 from olympia_cli.format.paths import MAX_VERSION, check_pointer, root_path
-from olympia_cli.names import AtExport, AtTime, AtVersion, Latest, ObjectName, Oldest, Reference, time_text
+from olympia_cli.names import AtExport, AtVersion, Latest, ObjectName, Oldest, Reference, settle, time_text
 from olympia_cli.storage.protocol import Store
 
 
@@ -103,6 +103,7 @@ def resolve(reference: Reference, latest: Snapshot, now_millis: int) -> Snapshot
     """The version that a reference means, seen from the latest one."""
     if isinstance(reference, Latest) and reference.back == 0:
         return latest
+    reference = settle(reference, now_millis, lambda: latest.definition.exported_snapshots)
     if isinstance(reference, AtExport):
         return _exported(reference.name, latest, now_millis)
     if isinstance(reference, AtVersion):
@@ -112,8 +113,7 @@ def resolve(reference: Reference, latest: Snapshot, now_millis: int) -> Snapshot
     elif isinstance(reference, Oldest):
         version = oldest_version(latest)
     else:
-        millis = reference.millis if isinstance(reference, AtTime) else now_millis - reference.millis
-        return _at_time(millis, latest)
+        return _at_time(reference.millis, latest)
     return at_version(version, latest)
 
 
@@ -133,25 +133,23 @@ def at_version(version: int, latest: Snapshot) -> Snapshot:
         return Snapshot(latest.store, RootFile(version, latest.file.width, data), latest)
     oldest = oldest_version(latest)
     if version < oldest:
-        reason = f"version {version} does not exist any more: the oldest is {oldest}"
-        raise VersionNotFound(reason, hint=_way_back(version, latest))
+        raise _gone(version, oldest, latest)
     return _open(version, latest)
 
 
-def _way_back(version: int, latest: Snapshot) -> str:
-    """What brings back a version that an expire took out of history, and until when."""
+def _gone(version: int, oldest: int, latest: Snapshot) -> VersionNotFound:
+    """For a version that an expire took out of history: what brings it back, and until when."""
+    reason = f"version {version} does not exist any more: the oldest is {oldest}"
     mark = resting_mark(latest.definition, version)
     if mark is None:
-        return ""
-    try:
+        return VersionNotFound(reason, hint="")
+    until = ""
+    with suppress(OlympiaError):
         # by the store's clock, which a purge goes by
         marked = latest.store.stat(root_path(mark.version, latest.file.width)).modified_at_millis
-    except OlympiaError:
-        return _RESTS
-    return f"{_RESTS}; that may be from {time_text(marked + QUARANTINE_MILLIS)} on"
-
-
-_RESTS = "it rests in quarantine, and expire undo brings it back until a purge"
+        until = f", which may be from {time_text(marked + QUARANTINE_MILLIS)} on"
+    hint = f"it rests in quarantine until a purge{until}; bring it back"
+    return VersionNotFound(reason, hint=hint, command=("expire", "undo"))
 
 
 def oldest_version(latest: Snapshot) -> int:
@@ -183,7 +181,7 @@ def _at_time(millis: int, latest: Snapshot) -> Snapshot:
     first = _near(low, low, latest.version, latest) or latest
     if first.created_at_millis > millis:
         raise VersionNotFound(
-            f"the oldest version, {first.version}, was created after that time", hint="choose a later time"
+            f"the oldest version, {first.version}, was created after {time_text(millis)}", hint="choose a later time"
         )
     found, high = first, latest.version
     while high - found.version > 1:
@@ -213,14 +211,14 @@ def _walk_back(millis: int, latest: Snapshot, oldest: int) -> Snapshot:
         found = _open(version, latest)
         if found.created_at_millis <= millis:
             return found
-    raise VersionNotFound("every version was created after that time", hint="choose a later time")
+    raise VersionNotFound(f"every version was created after {time_text(millis)}", hint="choose a later time")
 
 
 def _exported(name: str, latest: Snapshot, now_millis: int) -> Snapshot:
     """The version that an export is of; when it is expired here, what the export pins of it."""
     if name not in latest.definition.exported_snapshots:
         raise ExportNotFound(
-            f"{name!a} is neither a version reference nor the name of an export",
+            f"{quoted(name)} is neither a version reference nor the name of an export",
             hint="use a version, latest~1, a time, 2h, or an export's name",
         )
     record = find_export(name, latest.definition)

@@ -101,7 +101,9 @@ class Snapshot:
     def out_of_place(self) -> Damaged:
         """For whoever would go on from a root that is not in its place."""
         reason = f"the root of version {self.version} does not name the version before it"
-        return Damaged("F104", self.file.path, reason, hint="see what is wrong, and mend it with fsck --repair")
+        return Damaged(
+            "F104", self.file.path, reason, hint="see what is wrong, and mend it", command=("fsck", "--repair")
+        )
 
     @property
     def definition(self) -> CatalogDef:
@@ -161,25 +163,19 @@ class Snapshot:
     def namespace(self, name: NamespaceName) -> CatalogObject[NamespaceDef]:
         found = self.get(name)
         if found is None:
-            raise namespace_not_found(name.namespace, self.version)
+            raise not_found(name, self.version)
         return cast("CatalogObject[NamespaceDef]", found)
 
     def table(self, name: TableName) -> CatalogObject[TableDef]:
         found = self.get(name)
         if found is None:
-            raise TableNotFound(
-                f"there is no table {name} in version {self.version}",
-                hint="list the tables to see what there is",
-            )
+            raise not_found(name, self.version)
         return cast("CatalogObject[TableDef]", found)
 
     def view(self, name: ViewName) -> CatalogObject[ViewDef]:
         found = self.get(name)
         if found is None:
-            raise ViewNotFound(
-                f"there is no view {name} in version {self.version}",
-                hint="list the views to see what there is",
-            )
+            raise not_found(name, self.version)
         return cast("CatalogObject[ViewDef]", found)
 
     def get(self, name: ObjectName) -> CatalogObject[ObjectDefinition] | None:
@@ -204,7 +200,7 @@ class Snapshot:
         NamespaceNotFound when asked for a namespace that is not there.
         """
         if namespace is not None and self.find(NamespaceName(namespace)) is None:
-            raise namespace_not_found(namespace, self.version)
+            raise not_found(NamespaceName(namespace), self.version)
         return self.scan(kind, namespace)
 
     def scan(self, kind: Kind, namespace: str | None = None) -> Iterator[tuple[ObjectName, str]]:
@@ -305,8 +301,18 @@ def expired_before(definition: CatalogDef) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else 0
 
 
-def namespace_not_found(namespace: str, version: int) -> NamespaceNotFound:
-    return NamespaceNotFound(
-        f"there is no namespace {namespace} in version {version}",
-        hint="list the namespaces to see what there is",
+NotThere = NamespaceNotFound | TableNotFound | ViewNotFound
+_NOT_FOUND: dict[Kind, type[NotThere]] = {
+    Kind.NAMESPACE: NamespaceNotFound,
+    Kind.TABLE: TableNotFound,
+    Kind.VIEW: ViewNotFound,
+}
+
+
+def not_found(name: ObjectName, version: int) -> NotThere:
+    word = name.kind.word
+    error = _NOT_FOUND[name.kind](
+        f"there is no {word} {name} in version {version}", hint=f"list the {word}s to see what there is"
     )
+    error.version, error.missing = version, (name.namespace, name.name)
+    return error

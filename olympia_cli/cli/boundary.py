@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +14,7 @@ import typer
 
 from olympia_cli.cli.escape import dumps
 from olympia_cli.cli.talk import about, begin, is_json, tell, tell_end
-from olympia_cli.errors import OlympiaError, OutOfMemory
+from olympia_cli.errors import OlympiaError, OutOfMemory, RevertConflict
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _LOOK_AT_LOG = "make room; a change may have been committed: look at the log before running it again"
@@ -46,7 +47,10 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
     except OlympiaError as error:
         if debug:
             raise
-        report(error.name, error.message, error.hint, error.exit_code, as_json)
+        more: dict[str, Any] = {"command": [*error.program, *error.command]} if error.command else {}
+        if isinstance(error, RevertConflict):
+            more["conflicts"] = error.conflicts
+        report(error.name, error.message, error.hint, error.exit_code, as_json, more)
         return error.exit_code
     except typer.TyperException as error:
         if type(error).__name__ == "NoArgsIsHelpError":
@@ -80,12 +84,15 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
         return 1
 
 
-def report(code: str, message: str, hint: str, exit_code: int, as_json: bool) -> None:
-    """One line on stderr, or one JSON document when JSON was asked for. A log has both in one line."""
-    error = {"code": code, "message": message, "hint": hint, "exit_code": exit_code}
+def report(
+    code: str, message: str, hint: str, exit_code: int, as_json: bool, more: Mapping[str, Any] | None = None
+) -> None:
+    """One line on stderr, or one JSON document when JSON was asked for; `more` is for that alone. A log has both in
+    one line."""
+    error = {"code": code, "message": message, "hint": hint, "exit_code": exit_code, **(more or {})}
     if is_json():
-        more: dict[str, Any] = {"error": error} if as_json else {}
-        tell(message, level="error", exit_code=exit_code, code=code, hint=hint, **more)
+        whole: dict[str, Any] = {"error": error} if as_json else {}
+        tell(message, level="error", exit_code=exit_code, code=code, hint=hint, **whole)
     elif as_json:
         tell(dumps({"error": error}, sys.stderr))
     else:
@@ -99,14 +106,21 @@ def one_line(text: str) -> str:
     return visible(text)
 
 
-def guarded(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """A closed pipe ends the program quietly; typer would turn it into exit code 1."""
+def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A closed pipe ends the program quietly; typer would turn it into exit code 1. The advice of an error gets what
+    only the command line knows."""
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    @wraps(command)
+    def run(ctx: typer.Context, **kwargs: Any) -> Any:
         try:
-            return callback(*args, **kwargs)
+            return command(ctx, **kwargs)
         except BrokenPipeError:
             raise PipeClosed from None
+        except OlympiaError as error:
+            from olympia_cli.cli.advice import complete
+
+            complete(error, ctx)
+            raise
 
     return run
 

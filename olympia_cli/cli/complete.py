@@ -72,7 +72,7 @@ def complete_object(ctx: typer.Context, incomplete: str) -> list[str]:
 def complete_reference(ctx: typer.Context, incomplete: str) -> list[str]:
     """A version: latest, latest~1, oldest, recent ones by number, exports by name; also the end of a range."""
     before, dots, _ = incomplete.rpartition("..")
-    words = ["latest", "latest~1", "oldest", *_look_up(ctx, "references", _references)]
+    words = ["latest", "latest~1", "oldest", *_look_up(ctx, "references", _references), "today", "yesterday"]
     return _starting(incomplete, (before + dots + word for word in dict.fromkeys(words)))
 
 

@@ -15,7 +15,7 @@ from olympia_cli.cli.params import Output
 from olympia_cli.cli.profiles import Location, options_for, read_profile
 from olympia_cli.cli.talk import about, check_variable, is_json, tell
 from olympia_cli.cli.view import SnapshotView, TransactionView, View
-from olympia_cli.errors import CommitConflict, InvalidLocation, InvalidOption
+from olympia_cli.errors import CommitConflict, InvalidLocation, InvalidOption, quoted
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.catalog import Catalog
@@ -291,12 +291,14 @@ class Session:
                 spool.seek(0)
                 source = spool
         except OSError as error:
-            raise InvalidOption(f"{path!a} cannot be read: {error.strerror}", hint="give a file, or -") from None
+            raise InvalidOption(
+                f"{quoted(path, 200)} cannot be read: {error.strerror}", hint="give a file, or -"
+            ) from None
         with io.TextIOWrapper(source, encoding="utf-8") as file:
             try:
                 yield file
             except UnicodeDecodeError:
-                raise InvalidOption(f"{path!a} is not UTF-8 text", hint="give JSON lines") from None
+                raise InvalidOption(f"{quoted(path, 200)} is not UTF-8 text", hint="give JSON lines") from None
 
     def say(self, text: str) -> None:
         """Talk, to stderr. A program that asked for JSON gets documents only, unless it asked for more or for a log."""

@@ -59,7 +59,7 @@ def export_engine(
 
 def parse_expires(text: str | None, now_millis: int) -> int | None:
     """When an export expires: a duration from now, or a time."""
-    from olympia_cli.errors import InvalidOption, InvalidReference
+    from olympia_cli.errors import InvalidOption, InvalidReference, quoted
     from olympia_cli.names import parse_duration, parse_time
 
     if text is None:
@@ -71,7 +71,7 @@ def parse_expires(text: str | None, now_millis: int) -> int | None:
     try:
         return parse_time(text)
     except InvalidReference:
-        raise InvalidOption(f"{text[:60]!a} is neither a duration nor a time", hint="write 30d, say") from None
+        raise InvalidOption(f"{quoted(text)} is neither a duration nor a time", hint="write 30d, say") from None
 
 
 def whole_command(session: Session, text: str, dest_profile: str | None) -> str:
@@ -91,7 +91,7 @@ def whole_commands(session: Session, dest_profile: str | None) -> Iterator[None]
     try:
         yield
     except OlympiaError as error:
-        error.hint = whole_command(session, error.hint, dest_profile)
+        error.advice = whole_command(session, error.advice, dest_profile)
         raise
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from olympia_cli.errors import InvalidOption
+from olympia_cli.errors import InvalidOption, quoted
 
 
 class Location(NamedTuple):
@@ -39,7 +39,9 @@ def read_profile(name: str | None) -> Location:
         return Location("", {})
     if not isinstance(profile, dict):
         known = ", ".join(key for key, value in config.items() if isinstance(value, dict)) or "none"
-        raise InvalidOption(f"the config file {path} has no profile {name or 'default'!a}", hint=f"there are: {known}")
+        raise InvalidOption(
+            f"the config file {path} has no profile {quoted(name or 'default', 200)}", hint=f"there are: {known}"
+        )
     options = profile.get("storage", {})
     uri = profile.get("catalog", "")
     if not isinstance(options, dict) or not isinstance(uri, str):

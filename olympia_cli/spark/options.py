@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from olympia_cli.days import OnDay
 from olympia_cli.errors import InvalidLocation, InvalidOption
 from olympia_cli.names import (
     Ago,
@@ -28,8 +29,8 @@ ICEBERG = "iceberg."
 _AT: dict[str, tuple[type, ...]] = {
     "version": (AtVersion, Latest, Oldest),
     "versionasof": (AtVersion, Latest, Oldest),
-    "timestamp": (AtTime, Ago),
-    "timestampasof": (AtTime, Ago),
+    "timestamp": (AtTime, Ago, OnDay),
+    "timestampasof": (AtTime, Ago, OnDay),
     "snapshot": (),
 }
 _OTHERS = ("catalog", "path", "table", "since", "partitions", "filter", "startingversion", "maxversionspertrigger")

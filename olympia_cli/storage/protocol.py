@@ -128,7 +128,7 @@ TEMPORARY_PREFIX = ".tmp-"
 def check_path(path: str) -> str:
     """Raise PathOutside unless the path stays below the store's root whatever the backend makes of it."""
     if "\\" in path or "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
-        raise PathOutside(f"not a path inside a store: {path!r}", hint="")
+        raise PathOutside(f"not a path inside a store: {path!a}", hint="")
     return path
 
 

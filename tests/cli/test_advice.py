@@ -293,8 +293,8 @@ def test_a_commit_below_a_stray_root_says_what_to_do(run, whole, monkeypatch):
     store = place(whole, monkeypatch)
     store.create(root_path(LAST + 2), store.read(root_path(LAST)))
     refused = run("-c", URI, "ns", "create", "x").failed(40, root_path(LAST + 2))
-    words = refused.stderr.rpartition(" with ")[2].split()
-    assert words == ["fsck", "--repair"]
-    run("-c", URI, *words, "--yes").ok()
+    words = shlex.split(refused.stderr.rpartition(": ")[2])
+    assert words == ["olympia", "-c", URI, "fsck", "--repair"]
+    run(*words[1:], "--yes").ok()
     run("-c", URI, "ns", "create", "x").ok()
     check_catalog(store)

@@ -65,13 +65,13 @@ def run(
     read back before the export is recorded. One that is interrupted is not recorded: go on with export resume. On Spark
     its executors copy from one place to the other, and need access to both.
     """
-    from olympia_cli.errors import InvalidOption
+    from olympia_cli.errors import InvalidOption, quoted
     from olympia_cli.names import check_export_name, parse_reference
     from olympia_cli.ops.export.note import Mode, resume_words, scope
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     if mode not in list(Mode):
-        raise InvalidOption(f"{mode[:60]!a} is not a mode", hint="use full, partial or minimal")
+        raise InvalidOption(f"{quoted(mode)} is not a mode", hint="use full, partial or minimal")
     check_export_name(name)
     wanted = scope(Mode(mode), depth, not no_definitions)
     reference = None if at is None else parse_reference(at)

@@ -34,7 +34,7 @@ def run(
     """
     from olympia_cli.cli.app import COMMANDS
     from olympia_cli.cli.man_pages import command_page, file_name, program_page
-    from olympia_cli.errors import InvalidOption
+    from olympia_cli.errors import InvalidOption, quoted
 
     session = Session(ctx)
     if all is not None:
@@ -46,7 +46,7 @@ def run(
     if path and path not in COMMANDS:
         members = [one for one in COMMANDS if one.startswith(path + " ")]
         hint = f"there are {', '.join(members)}" if members else "see olympia --help for the commands"
-        raise InvalidOption(f"there is no manual page for {path[:60]!a}", hint=hint)
+        raise InvalidOption(f"there is no manual page for {quoted(path)}", hint=hint)
     page = command_page(path) if path else program_page()
     if session.output in (Output.JSON, Output.JSONL):
         render.document(session, {"name": file_name(path), "page": page})

@@ -34,7 +34,7 @@ def run(
     --repair --prefer rollback` goes back as well, and says what it loses.
     """
     from olympia_cli.cli.escape import plural
-    from olympia_cli.cli.log_patch import change_line
+    from olympia_cli.cli.plan_render import say_plan
     from olympia_cli.errors import Damaged
     from olympia_cli.names import parse_reference
     from olympia_cli.ops.look.diff import diff
@@ -46,15 +46,10 @@ def run(
     transaction.roll_back(target.version)
     changes, unknown = 0, ""
     try:
-        for change in diff(current, target):
-            changes += 1
-            if changes <= 50:
-                session.say(f"  {change_line(change)}")
+        changes = say_plan(session, diff(current, target))
     except Damaged as damaged:
         unknown = damaged.message
         session.say(f"  what would change cannot be shown: {unknown}")
-    if changes > 50:
-        session.say(f"  … and {changes - 50:,} more")
     known = "what changes is not known" if unknown else plural(changes, "change")
     session.say(f"v{current.version} → content of v{target.version}: {known}")
     version = current.version

@@ -165,7 +165,8 @@ def purge(
     except OlympiaError as error:
         raise PartlyDone(
             f"the versions below {plan.purged} are purged, but not all of their files are deleted: {error.message}",
-            hint="run expire purge again; it goes on where this one stopped",
+            hint="go on where this one stopped",
+            command=("expire", "purge"),
         ) from error
     return done
 

@@ -189,7 +189,8 @@ class Planner:
         if hint is not None and hint > last:
             raise Refused(
                 f"vn/latest names version {hint}, but the last root is that of version {head}: one may be lost",
-                hint="look with fsck; fsck --repair corrects the hint",
+                hint="see what a repair would correct",
+                command=("fsck", "--repair", "--dry-run"),
             )
         return written
 
@@ -205,10 +206,13 @@ class Planner:
             if before := [version for version in self._written if version < oldest]:
                 raise Refused(
                     f"vn/oldest says {oldest}, but no expire has run, and version {min(before)} is there",
-                    hint="look with fsck; fsck --repair corrects the hint",
+                    hint="see what a repair would correct",
+                    command=("fsck", "--repair", "--dry-run"),
                 )
         if oldest > self.head.version:
-            raise Refused(f"the oldest version is said to be {oldest}, beyond the latest", hint="look with fsck")
+            raise Refused(
+                f"the oldest version is said to be {oldest}, beyond the latest", hint="look at it", command=("fsck",)
+            )
         return oldest
 
     # What is kept

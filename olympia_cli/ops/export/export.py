@@ -27,6 +27,7 @@ from olympia_cli.errors import (
     StorageFailed,
     TransactionExpired,
     VersionNotFound,
+    command_words,
 )
 from olympia_cli.format.actions import Action
 from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, WIDTH, new_definition_path, new_node_path
@@ -136,7 +137,11 @@ def resume_export(
     note = read_note(dest)
     latest = catalog.begin().base
     if note is None:
-        raise ExportNotFound(f"there is no export at {dest.uri} to go on with", hint="begin one with: export create")
+        raise ExportNotFound(
+            f"there is no export at {dest.uri} to go on with",
+            hint="begin one",
+            command=command_words("export", "create", "--dest", dest.uri, names=[name]),
+        )
     if note.name != name or note.catalog != latest.definition.id:
         whose = f"the export {note.name}" if note.catalog == latest.definition.id else "an export of another catalog"
         raise LocationNotEmpty(f"{dest.uri} holds {whose}, not {name}", hint="name the place of this export")
@@ -149,8 +154,8 @@ def resume_export(
             if error.code == "F503":
                 raise Damaged(error.code, error.path, error.message)
             # a record stands for what was whole, so nothing is written there any more
-            hint = f"drop the export, and make it anew: export drop {name}"
-            raise not_whole(dest.uri, error.path, error.code, error.message, hint)
+            words = command_words("export", "drop", names=[name])
+            raise not_whole(dest.uri, error.path, error.code, error.message, "make it anew, and drop this one", words)
         return Exported(note, dest.uri, verified.copied, latest.version)
     if note.expires_at_millis is not None and note.expires_at_millis <= catalog.clock.now_millis():
         raise InvalidOption("the export has expired before it was complete", hint="begin it anew at another place")

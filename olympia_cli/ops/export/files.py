@@ -208,6 +208,6 @@ def create_all(dest: Store, files: dict[str, bytes], maybe_there: Collection[str
 RESUME = "delete that file at the destination, then resume the export"
 
 
-def not_whole(dest: str, path: str, code: str, reason: str, hint: str = RESUME) -> Damaged:
+def not_whole(dest: str, path: str, code: str, reason: str, hint: str = RESUME, command: Sequence[str] = ()) -> Damaged:
     """Why what is at the destination is no export."""
-    return Damaged(code, f"{dest}/{path}", f"the copy is not whole: {reason}", hint=hint)
+    return Damaged(code, f"{dest}/{path}", f"the copy is not whole: {reason}", hint=hint, command=command)

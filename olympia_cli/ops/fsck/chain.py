@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from olympia_cli.catalog.exports import parse_record
 from olympia_cli.catalog.quarantine import resting_mark
 from olympia_cli.catalog.snapshot import EXPORT_PREFIX
-from olympia_cli.errors import Damaged, ExportNotFound, PathMissing, StoreError, VersionNotFound
+from olympia_cli.errors import Damaged, ExportNotFound, PathMissing, StoreError, VersionNotFound, quoted
 from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.node import Root, Sizes
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import JAVA_WIDTH, WIDTH, check_pointer, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.names import Ago, AtExport, AtTime, AtVersion, Kind, Latest, Reference
+from olympia_cli.names import AtExport, AtTime, AtVersion, Kind, Latest, Reference, settle
 from olympia_cli.ops.fsck.findings import Finding, finding
 from olympia_cli.ops.walk.facts import look_at_definition
 from olympia_cli.ops.walk.files import Files, Place
@@ -92,8 +92,10 @@ def list_versions(store: Store) -> tuple[list[int], int]:
 
 def wanted_root(chain: Chain, at: Reference | None, now: int) -> Callable[[ChainRoot], bool]:
     """Whether a root fits a reference, in a catalog that perhaps nobody can open; of all that do the last is meant."""
-    if isinstance(at, AtTime | Ago):
-        millis = at.millis if isinstance(at, AtTime) else now - at.millis
+    if at is not None:
+        at = settle(at, now, lambda: () if chain.reference is None else chain.reference.exported_snapshots)
+    if isinstance(at, AtTime):
+        millis = at.millis
         return lambda root: root.root is not None and root.root.created_at_millis <= millis
     if at is None:
         version = chain.latest
@@ -107,9 +109,9 @@ def wanted_root(chain: Chain, at: Reference | None, now: int) -> Callable[[Chain
         version = chain.oldest if chain.oldest in chain.existing else chain.kept[0]
     if not chain.oldest <= version <= chain.latest:
         reason = f"there is no version {version}: they are {chain.oldest} to {chain.latest}"
-        rests = chain.reference is not None and resting_mark(chain.reference, version) is not None
-        back = "it rests in quarantine: bring it back with expire undo"
-        raise VersionNotFound(reason, hint=back if rests else "see which versions there are in the log")
+        if chain.reference is not None and resting_mark(chain.reference, version) is not None:
+            raise VersionNotFound(reason, hint="it rests in quarantine: bring it back", command=("expire", "undo"))
+        raise VersionNotFound(reason, hint="see which versions there are", command=("log", "--oneline"))
     return lambda root: root.version == version
 
 
@@ -117,7 +119,7 @@ def _exported(chain: Chain, name: str) -> int:
     properties = chain.reference.properties if chain.reference is not None else {}
     record = parse_record(name, "", properties.get(EXPORT_PREFIX + name))
     if isinstance(record, str):
-        reason = f"{name[:60]!a} is neither a version reference nor the name of an export"
+        reason = f"{quoted(name)} is neither a version reference nor the name of an export"
         raise ExportNotFound(reason, hint="use a version, latest~1, a time, 2h, or an export's name")
     return record.version
 

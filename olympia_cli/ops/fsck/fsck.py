@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from olympia_cli.catalog.clock import Clock, SystemClock
+from olympia_cli.days import OnDay
 from olympia_cli.errors import VersionNotFound
 from olympia_cli.format.paths import LATEST, OLDEST
 from olympia_cli.names import Ago, AtTime, Reference
@@ -205,7 +206,7 @@ class _Run:
 
         wanted = None if all_versions else wanted_root(chain, at, self.now)
         versions = self.engine.examine(examined, chain.kept, wanted, holders)
-        if not versions and isinstance(at, AtTime | Ago) and not files.out_of_time:
+        if not versions and isinstance(at, AtTime | Ago | OnDay) and not files.out_of_time:
             # a version in a gap is damage that is told already
             raise VersionNotFound("every version was created after that time", hint="choose a later time")
         if self.depth == HINTS and examined.notes.newest is not None:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
-from olympia_cli.catalog.versions import parse_hint
-from olympia_cli.errors import CatalogNotFound, FileTooLarge, PathMissing
+from olympia_cli.catalog.versions import catalog_not_found, parse_hint
+from olympia_cli.errors import FileTooLarge, PathMissing
 from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.fsck.chain import Chain, ChainReader
@@ -34,7 +34,7 @@ def no_version(store: Store) -> Finding:
             kind is FileKind.DEFINITION and not file.path.startswith("def/catalog/")
         ):
             return finding("F103", "vn/", f"there is no root, but other files such as {file.path}", hint=SALVAGE)
-    raise CatalogNotFound(f"there is no catalog at {store.uri}", hint="check the location, or create one with init")
+    raise catalog_not_found(store)
 
 
 def read_hint(files: Files, path: str) -> bytes | None:

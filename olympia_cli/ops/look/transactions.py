@@ -9,6 +9,8 @@ from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.distributed import Saved, State, UnreadableSave
 from olympia_cli.errors import Damaged, PathOutside, TransactionExpired
+from olympia_cli.format.actions import Action
+from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.names import time_text
 from olympia_cli.ops.look.describe import describe_action, isolation_word
 
@@ -25,16 +27,21 @@ def show_transaction(catalog: Catalog, id: str) -> dict[str, Any]:
     shown = describe_saved(saved, catalog)
     actions: list[dict[str, Any]] = []
     if saved.state(catalog.clock) is State.OPEN:
-        actions = [describe_action(action) for action in distributed.load(catalog, id).transaction.actions]
+        actions = [describe_action(action) for action in _staged(catalog, id)]
     return {**shown, "actions": actions}
 
 
 def count_staged(catalog: Catalog, id: str) -> int | None:
     """How many actions a transaction has staged; None when that cannot be loaded any more."""
     try:
-        return len(distributed.load(catalog, id).transaction.actions)
+        return len(_staged(catalog, id))
     except (Damaged, PathOutside, TransactionExpired):
         return None
+
+
+def _staged(catalog: Catalog, id: str) -> list[Action]:
+    actions = distributed.load(catalog, id).transaction.actions
+    return [action for action in actions if action.type != ActionType.COMMIT_INFO]
 
 
 def describe_saved(saved: Saved | UnreadableSave, catalog: Catalog) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from olympia_cli.catalog.protection import keep_protection
 from olympia_cli.catalog.quarantine import purged_before, write_quarantine
 from olympia_cli.catalog.repair_commit import Built, Repair, check_head, commit_repair
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, check_supported, expired_before
-from olympia_cli.catalog.versions import Hints, read_hints
-from olympia_cli.errors import CatalogNotFound, InvalidOption, Refused, Unsupported
+from olympia_cli.catalog.versions import Hints, catalog_not_found, read_hints
+from olympia_cli.errors import InvalidOption, Refused, Unsupported
 from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.paths import JAVA_WIDTH, LATEST, root_path
@@ -119,13 +119,13 @@ def existing_versions(store: Store) -> list[int]:
     if versions and width == JAVA_WIDTH:
         raise Unsupported(
             f"{store.uri} was written by the Java SDK and is read only",
-            hint="bring it into a catalog of this format with: import olympia",
+            hint="make a catalog of this format, and register its tables there",
         )
     if versions:
         return versions
     if any(True for _ in store.list("node/")) or any(True for _ in store.list("def/")):
         raise Refused(f"{store.uri} has no root of any version", hint=_SALVAGE)
-    raise CatalogNotFound(f"there is no catalog at {store.uri}", hint="check the location, or create one with init")
+    raise catalog_not_found(store)
 
 
 def missing_versions(versions: Sequence[int], most: int) -> tuple[list[int], int]:
