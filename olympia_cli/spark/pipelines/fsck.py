@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from olympia_cli.errors import Unsupported
+from olympia_cli.ops.export.files import NAME_DIGITS
 from olympia_cli.ops.fsck.chain import list_versions
 from olympia_cli.ops.fsck.examined import DATA, FULL, STRUCTURE, Examined, FindHolders, OutOfPlace, Wanted, new_examined
 from olympia_cli.ops.fsck.fsck import FsckRequest, Report, check
@@ -128,7 +129,7 @@ class SparkFsck:
         for row in nodes.where("version is null").groupBy("level").agg(*_sums("readable and not verified")).collect():
             into.graph.read_count += row.number
             into.graph.without_digest += row.unverified
-            into.files.tally(Place("", row.level), row.there, row.bytes, is_node=True)
+            into.files.tally(Place("", row.level), row.there, row.bytes, is_node=True, names=row.names)
         if into.definitions is not None:
             self._read_definitions(into, nodes, in_versions, pruned, disproved or {})
         progress.phase("looking for missing namespaces")
@@ -151,7 +152,7 @@ class SparkFsck:
         for row in found.groupBy("level").agg(*_sums("not verified")).collect():
             definitions.read_count += row.number
             definitions.without_digest += row.unverified
-            into.files.tally(Place("", row.level), row.there, row.bytes, is_node=False)
+            into.files.tally(Place("", row.level), row.there, row.bytes, is_node=False, names=row.names)
         named = named_by(nodes)
         pruned.take_bad_definitions(found, named, disproved)
         if definitions.without_digest:
@@ -205,14 +206,20 @@ class SparkFsck:
         return nodes.select("path").union(named_by(nodes).select("path")).union(catalogs)
 
 
+# a file's name and size as `ops/export` makes a number of them
+_NAME = f"cast(conv(substring(sha2(concat(path, ' ', bytes), 256), 1, {NAME_DIGITS}), 16, 10) as bigint)"
+
+
 def _sums(unverified: str) -> list[Column]:
-    """Of a level: how many files there are, how many of them were there and their bytes, and how many lack a digest."""
+    """Of a level: how many files there are, how many of them were there, their bytes and names, and how many lack a
+    digest."""
     from pyspark.sql.functions import expr
 
     return [
         expr("count(*)").alias("number"),
         expr("count_if(bytes > 0)").alias("there"),
         expr("sum(bytes)").alias("bytes"),
+        expr(f"bit_xor({_NAME}) filter (where bytes > 0)").alias("names"),
         expr(f"count_if({unverified})").alias("unverified"),
     ]
 
