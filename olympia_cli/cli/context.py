@@ -45,6 +45,8 @@ class Session:
         }
         if uri is not None:
             self._given["catalog"] = uri
+        self.metrics: Callable[[], dict[str, Any]] | None = None
+        """What the work of this run took, where that is known; documents have it."""
 
     # Options
 
@@ -85,6 +87,11 @@ class Session:
         import shutil
 
         return shutil.get_terminal_size((80, 24)).columns
+
+    @property
+    def name(self) -> str:
+        """What was typed after the name of the program: `export create`."""
+        return self._ctx.command_path.partition(" ")[2]
 
     # The catalog
 
@@ -287,6 +294,11 @@ class Session:
             from olympia_cli.cli.escape import visible
 
             tell(visible(text))
+
+    def note(self, text: str) -> None:
+        """What explains a run to those who ask for it with --verbose."""
+        if self.verbose:
+            self.say(text)
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from olympia_cli.errors import InvalidLocation, InvalidOption
 from olympia_cli.spark.pipelines.place import PARTITIONS, CatalogPlace
+from olympia_cli.spark.run import Run
 from olympia_cli.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -23,20 +24,14 @@ class SparkEngine:
     catalog: CatalogPlace
     partitions: int = PARTITIONS
 
+    run: Run = field(default_factory=Run)
+
     @contextmanager
     def job(self, what: str) -> Iterator[None]:
-        """Spark's pages and its event log say of the jobs within what they do."""
-        from pyspark.sql.utils import is_remote
-
-        if is_remote():
+        """Spark's pages and its event log say of the jobs within what they do, and the metrics of the run what they
+        took: `fsck: nodes, level 2 of 3`."""
+        with self.run.step(self.spark, what):
             yield
-            return
-        context = self.spark.sparkContext
-        context.setJobDescription(f"olympia: {what}")
-        try:
-            yield
-        finally:
-            context.setJobDescription(None)
 
 
 @contextmanager
@@ -47,15 +42,23 @@ def spark_engine(
     master: str | None = None,
     remote: str | None = None,
     partitions: int | None = None,
+    settings: Mapping[str, str] | None = None,
     verbose: bool = False,
+    command: str = "work",
+    run: Run | None = None,
 ) -> Iterator[SparkEngine]:
     """Spark for the catalog at a location; what it raises within comes out as one of our errors. A session that is
-    started for it is stopped at the end."""
+    started for it is stopped at the end. Jobs that nobody describes are called after the command."""
     place, parts = place_for(uri, storage), partitions or PARTITIONS
     # where a step does not say it itself
-    settings = {"spark.sql.shuffle.partitions": str(parts)}
-    with spark_session(master=master, remote=remote, settings=settings, verbose=verbose) as spark:
-        yield SparkEngine(spark, place, parts)
+    shuffles = {"spark.sql.shuffle.partitions": str(parts)}
+    run = run or Run()
+    with (
+        spark_session(master=master, remote=remote, settings=settings, defaults=shuffles, verbose=verbose) as spark,
+        place.proven(run.note) as proven,
+        run.step(spark, command),
+    ):
+        yield SparkEngine(spark, proven, parts, run)
 
 
 def place_for(uri: str, storage: Mapping[str, object] | None = None) -> CatalogPlace:

@@ -19,6 +19,7 @@ from olympia_cli.names import (
     parse_table,
 )
 from olympia_cli.spark.conditions import Conditions
+from olympia_cli.spark.proof import Proof
 
 TABLES = ("objects", "versions", "actions", "nodes", "files")
 STORAGE = "storage."
@@ -32,7 +33,17 @@ _AT: dict[str, tuple[type, ...]] = {
     "timestampasof": (AtTime, Ago),
     "snapshot": (),
 }
-_OTHERS = ("catalog", "path", "table", "since", "partitions", "filter", "startingversion", "maxversionspertrigger")
+_OTHERS = (
+    "catalog",
+    "path",
+    "table",
+    "since",
+    "partitions",
+    "filter",
+    "startingversion",
+    "maxversionspertrigger",
+    "proof",
+)
 _KNOWN = (
     "catalog, table, version, timestamp, snapshot, since, type, namespace, name, kind, filter, partitions, "
     f"startingVersion, maxVersionsPerTrigger, {STORAGE}*, {ICEBERG}*"
@@ -68,6 +79,8 @@ class ReadOptions:
     partitions: int | None
     starting: Reference | None
     max_versions: int | None
+    proof: Proof | None = None
+    """What whoever reads must see at the catalog; pipelines set it."""
     storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     iceberg: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
@@ -108,6 +121,7 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         partitions=_number(options, "partitions", MAX_PARTITIONS),
         starting=parse_reference(options["startingversion"]) if "startingversion" in options else None,
         max_versions=_number(options, "maxversionspertrigger", 2**31),
+        proof=Proof.parse(options["proof"]) if "proof" in options else None,
         storage=_below(STORAGE, options),
         iceberg=_below(ICEBERG, options),
     )

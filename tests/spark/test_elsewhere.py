@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -59,7 +60,7 @@ class World:
             transaction.create_table(table("a.sound"), sound.metadata_location)
             transaction.create_table(table("a.wanting"), wanting.metadata_location)
         lake.delete(files_of(wanting).manifests[0])
-        for name in ("spark", "local"):
+        for name in ("spark", "local", "unseen"):
             shutil.copytree(folder / "lake" / "catalog", folder / name / "catalog")
         return cls(folder, Catalog(LocalStore(catalog.store.uri)), lines)
 
@@ -97,6 +98,7 @@ class World:
 
     def same(self, text: str) -> list[str]:
         """What a command says, in any order, of one place."""
+        text = re.sub(r', "metrics": \{.*\}(?=\}$)', "", text, flags=re.MULTILINE)
         # what the driver of fsck reads ahead is read once more by a worker
         text = re.sub(r'"skipped": 0, "bytes": [0-9]+', "", text)
         return sorted(text.replace(f"{self.folder}/spark", f"{self.folder}/local").splitlines())
@@ -131,7 +133,15 @@ def test_spark_connect(tmp_path):
 def test_a_cluster_and_a_worker_that_is_killed(tmp_path):
     world = World.make(tmp_path, *ON_CLUSTER)
     python = python_without_this_package(tmp_path / "python")
-    with spark_cluster(tmp_path) as cluster:
+    dest = tmp_path / "unseen" / "dest"
+    dest.mkdir()
+    unseen = [
+        ["-c", f"{tmp_path}/unseen/catalog", "fsck", "--level", "full", "--json"],
+        ["-c", f"{tmp_path}/spark/catalog", "export", "create", "unseen", "--dest", str(dest), "--json"],
+        ["-c", f"{tmp_path}/unseen/catalog", "table", "files", "-o", "jsonl"],
+    ]
+    unseen = [[*line, "--engine", "spark", "--parallelism", "2"] for line in unseen]
+    with spark_cluster(tmp_path, hidden=[tmp_path / "unseen" / "catalog", dest]) as cluster:
         settings = {
             "spark.pyspark.python": python,
             "spark.executor.memory": "512m",
@@ -143,7 +153,7 @@ def test_a_cluster_and_a_worker_that_is_killed(tmp_path):
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
             "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
         }
-        task = world.task(session={"master": cluster.url, "settings": settings}, lose=True)
+        task = world.task(session={"master": cluster.url, "settings": settings}, lose=True, unseen=unseen)
         log = tmp_path / "program.log"
         with (
             log.open("wb") as errors,
@@ -168,7 +178,26 @@ def test_a_cluster_and_a_worker_that_is_killed(tmp_path):
     [dead] = world.results["dead"]
     assert [tuple(file) for file in dead] == sorted((file.path, file.bytes, file.kind) for file in plan.files)
     assert world.results["executors"] == [1], "the other one is gone"
+    check_unseen(world, dest)
     world.check()
+
+
+def check_unseen(world: World, dest: Path) -> None:
+    """What one of the executors does not see is not damaged, and not copied."""
+    assert len(world.results["unseen"]) == 3
+    for ran in world.results["unseen"]:
+        assert ran["exit_code"] == 2, ran
+        error = json.loads(ran["stderr"])["error"]
+        assert error["code"] == "ExecutorUnprepared"
+        assert f"the executor on {socket.gethostname()} does not see what is at {world.folder}/" in error["message"]
+        assert error["hint"].startswith("mount the same folder")
+        assert ran["stdout"] == ""
+    assert not world.files("empty"), "nothing was written where it does not belong"
+    assert not list(dest.glob(".tmp-*"))
+    assert "unseen" not in Catalog(LocalStore(f"{world.folder}/spark/catalog")).snapshot().definition.exported_snapshots
+    for name in ("spark", "unseen"):
+        # nothing is left of what proved it
+        assert not [path for path in world.files(f"{name}/catalog") if ".tmp-" in path]
 
 
 def play(world: World, program: subprocess.Popen[str], cluster: Cluster) -> None:

@@ -13,6 +13,7 @@ import pytest
 from olympia_cli.cli import engine as engines
 from tests.cli.conftest import run_here
 from tests.helpers.json_schema import check
+from tests.helpers.metrics import measured
 from tests.helpers.places import quiet_environment
 from tests.helpers.servers.s3 import StrictS3
 from tests.helpers.shelf import Shelf, make_bucket_shelf, make_shelf
@@ -84,7 +85,7 @@ def test_both_engines_write_the_same_parquet(spark, files, tmp_path):
     assert done.exit_code == 3
     written = files("--to", str(there), "--json", *ON_SPARK)
     assert written.exit_code == 3
-    assert {**written.json, "location": None} == {**done.json, "location": None}
+    assert {**measured(written.json), "location": None} == {**done.json, "location": None}
     local, sparks = pq.read_table(here), pq.read_table(there)
     assert local.num_rows == done.json["rows"] == len(files("--json").json["files"])
     assert sparks.column_names == local.column_names

@@ -59,7 +59,7 @@ class _Explained(SparkFsck):
         self, into: Examined, versions: Sequence[int], wanted: Wanted | None, holders: FindHolders
     ) -> list[int]:
         try:
-            with explained():
+            with explained(), self._engine.job("export: files"):
                 return super().examine(into, versions, wanted, holders)
         except SparkFailed as error:
             raise Lost(error) if is_loss(error) else error from None
