@@ -102,8 +102,13 @@ def unsaid(settings: Mapping[str, str]) -> dict[str, str]:
 
 def silence() -> None:
     """What PySpark tells a log of Python's goes to those who listen, and not to stderr because nobody does."""
-    for name in ("pyspark", "py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+    from pyspark.logger import PySparkLogger
+
+    for name in ("pyspark", "py4j"):
         logging.getLogger(name).addHandler(logging.NullHandler())
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        # of PySpark's own class, which it takes them to be; they print by themselves
+        PySparkLogger.getLogger(name).handlers = [logging.NullHandler()]
     # the same of its network library, which is told before it is imported
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 

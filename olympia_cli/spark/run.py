@@ -123,13 +123,16 @@ def _tagged(spark: SparkSession, text: str) -> Iterator[None]:
 
 @contextmanager
 def _grouped(step: Step) -> Iterator[None]:
+    from pyspark.traceback_utils import SCCallSiteSync
+
     context, text = step.context, f"olympia {step.what}"
     before = {name: context.getLocalProperty(name) for name in _DESCRIPTION}
     context.setJobGroup(step.group, text)
-    # what stages are called, instead of a line of Spark's own
-    context.setLocalProperty("callSite.short", text)
     try:
-        yield
+        # within it PySpark leaves alone what stages are called
+        with SCCallSiteSync(context):  # type: ignore[no-untyped-call]
+            context.setLocalProperty("callSite.short", text)
+            yield
         step.check()
         # Spark may be gone when they are asked for
         step.counts = step.count()

@@ -16,6 +16,7 @@ from olympia_cli.ops.expire.manifest import Doomed, Manifest, ManifestPart, enco
 from olympia_cli.ops.expire.sweep import FileFate
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.spark.engine import SparkEngine
+from olympia_cli.spark.failures import told
 from olympia_cli.spark.pipelines.frames import Remade
 from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
 from olympia_cli.spark.pipelines.sweep import SurveyedFiles, of_fate
@@ -115,6 +116,7 @@ def _doomed(batches: Iterable[pa.RecordBatch]) -> Iterator[Doomed]:
     return (Doomed(row["path"], row["bytes"], row["kind"]) for row in rows_of(batches))
 
 
+@told
 def _write_parts(catalog: CatalogPlace, manifest: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     files = _doomed(batches)
     while some := list(islice(files, PART_FILES)):
@@ -123,6 +125,7 @@ def _write_parts(catalog: CatalogPlace, manifest: str, batches: Iterable[pa.Reco
         yield pa.RecordBatch.from_pylist([{"path": path, "files": len(some)}], schema=_PARTS)
 
 
+@told
 def _delete(catalog: CatalogPlace, below: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     deleted = delete_checked(catalog.store, _doomed(batches), below, SILENT)
     yield pa.RecordBatch.from_pylist([{"files": deleted}], schema=_COUNTS)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from olympia_cli.ops.fsck.listing import CAN_REST, NAMED, Listing, Quarantine, Sorting, resting_files
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.spark.batches import text
+from olympia_cli.spark.failures import told
 from olympia_cli.spark.pipelines.frames import apart, cut, together
 from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
 
@@ -81,6 +82,7 @@ def resting(engine: SparkEngine, quarantine: Quarantine) -> DataFrame | None:
 # On the workers
 
 
+@told
 def _read_manifests(catalog: CatalogPlace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     files = Files(catalog.store, lambda: False)
     for row in rows_of(batches):

@@ -12,7 +12,7 @@ from olympia_cli.format.paths import FileKind
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.spark.batches import batches
 from olympia_cli.spark.conditions import Conditions
-from olympia_cli.spark.failures import failures
+from olympia_cli.spark.failures import told
 from olympia_cli.spark.files import COLUMNS, FilePart, plan_files, read_files
 from olympia_cli.spark.options import STORAGE
 from olympia_cli.spark.pins import proven_store, store_at
@@ -79,14 +79,14 @@ class CatalogPlace:
         return numbers.mapInArrow(partial(_list, self, parts, conditions), columns)
 
 
+@told
 def _list(
     place: CatalogPlace, parts: Sequence[FilePart], conditions: Conditions, numbers: Iterable[RecordBatch]
 ) -> Iterator[RecordBatch]:
     own = None if place.proof is None else place.proof.path
-    with failures():
-        for row in rows_of(numbers):
-            found = read_files(place.store, parts[row["id"]], conditions)
-            yield from batches((file for file in found if file["path"] != own), COLUMNS)
+    for row in rows_of(numbers):
+        found = read_files(place.store, parts[row["id"]], conditions)
+        yield from batches((file for file in found if file["path"] != own), COLUMNS)
 
 
 def pieces(found: Iterable[RecordBatch], most: int) -> Iterator[RecordBatch]:
