@@ -71,9 +71,6 @@ class CatalogPlace:
         """
         conditions = Conditions({} if kind is None else {"kind": kind.value})
         parts = tuple(plan_files(self.uri, conditions, partitions))
-        if kind is None and "://" not in self.uri:
-            # a folder is read as a whole to see what is strange in it, so that is all that need be done
-            parts = (FilePart(("",)),)
         columns = ", ".join(f"{name} {word}" for name, word in COLUMNS.items())
         numbers = spark.range(0, len(parts), 1, len(parts))
         return numbers.mapInArrow(partial(_list, self, parts, conditions), columns)
