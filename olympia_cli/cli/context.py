@@ -296,8 +296,10 @@ class Session:
             tell(visible(text))
 
     def note(self, text: str) -> None:
-        """What explains a run to those who ask for it with --verbose."""
+        """What explains a run to those who ask for it with --verbose. Spark draws a bar of its own then, which goes."""
         if self.verbose:
+            if self.metrics is not None and sys.stderr.isatty():
+                tell("\r\x1b[K", end="")
             self.say(text)
 
     @contextmanager

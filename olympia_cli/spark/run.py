@@ -85,7 +85,6 @@ class Run:
     def step(self, spark: SparkSession, what: str) -> Iterator[None]:
         """Jobs within are called "olympia …"; those of a step within a step are the inner one's. ExecutorUnprepared at
         the end if an executor sees another place than this process: others did its work, and it will have more."""
-        self.note(what)
         connect = type(spark).__module__.startswith("pyspark.sql.connect.")
         step = Step(what, time.monotonic(), None if connect else spark.sparkContext)
         self.steps.append(step)

@@ -106,6 +106,21 @@ def test_a_table_of_sparks(spark, files, tmp_path):
         spark.sql(f"drop table if exists {name}")
 
 
+def test_settings_of_a_session_that_is_there(spark, files):
+    """Those that can be changed are changed for the command; of the others it says whom to tell."""
+    name = "spark.sql.shuffle.partitions"
+    files("sound", "-o", "name", *ON_SPARK, "--conf", f"{name}=3").ok()
+    assert spark.conf.get(name) == "2"
+    refused = files("sound", *ON_SPARK, "--conf", "spark.executor.memory=1g")
+    refused.failed(2, "'spark.executor.memory' cannot be set in a session that is running")
+    for text in ("spark.executor.memory", "executor.memory=hunter2", "=hunter2", "spark.=hunter2"):
+        nonsense = files("sound", *ON_SPARK, "--conf", text)
+        nonsense.failed(2, "is not a setting", "write spark.executor.memory=4g, say")
+        assert "hunter2" not in nonsense.stderr
+    files("sound", *ON_SPARK, "--conf", "spark.master=local").failed(2, "use --master")
+    files("sound", "--engine", "local", "--conf", "spark.x=1").failed(2, "--conf is about Spark")
+
+
 def test_tables_in_a_bucket(spark, tmp_path):
     """The profile's options reach the executors."""
     with StrictS3() as server:

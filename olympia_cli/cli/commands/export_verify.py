@@ -63,7 +63,7 @@ def run(
     whose = session if record is not None or source is not None else Session(ctx, location)
     with (
         export_engine(whose, store, dest_profile, engine, master, remote, parallelism, conf) as reader,
-        session.progress() as progress,
+        whose.progress() as progress,
     ):
         found = verify_export(store, note, source, progress, reader)
     session.metrics = whose.metrics

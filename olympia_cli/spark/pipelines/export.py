@@ -62,4 +62,7 @@ class _Explained(SparkFsck):
             with explained(), self._engine.job("export: files"):
                 return super().examine(into, versions, wanted, holders)
         except SparkFailed as error:
-            raise Lost(error) if is_loss(error) else error from None
+            if not is_loss(error):
+                raise
+            self._engine.run.restarted()
+            raise Lost(error) from None
