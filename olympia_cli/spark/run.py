@@ -24,7 +24,8 @@ _DESCRIPTION = ("spark.jobGroup.id", "spark.job.description", "spark.job.interru
 _SETTLE_MILLIS = 10_000
 """So long at most is waited until Spark has counted what its tasks did."""
 _MOST_TASKS = 100
-_COUNTS = ("jobs", "tasks", "failed_tasks")
+_COUNTS = ("jobs", "tasks", "failed_tasks", "restarts")
+_LOST = "ExecutorLostFailure"
 
 
 def _nobody(text: str) -> None:
@@ -47,9 +48,12 @@ class Step:
         if self.context is None:
             return dict.fromkeys(_COUNTS)
         stages = self.stages()
-        jobs = len(self.context.statusTracker().getJobIdsForGroup(self.group))
-        counts = (jobs, sum(stage.numTasks for stage in stages), sum(stage.numFailedTasks for stage in stages))
-        return dict(zip(_COUNTS, counts, strict=True))
+        return {
+            "jobs": len(self.context.statusTracker().getJobIdsForGroup(self.group)),
+            "tasks": sum(stage.numTasks for stage in stages),
+            "failed_tasks": sum(stage.numFailedTasks for stage in stages),
+            "restarts": sum(stage.currentAttemptId for stage in stages),
+        }
 
     def stages(self) -> list[SparkStageInfo]:
         """Those of its stages that had anything to do."""
@@ -60,15 +64,26 @@ class Step:
         stages = map(tracker.getStageInfo, numbers)
         return [stage for stage in stages if stage is not None and stage.numCompletedTasks + stage.numFailedTasks]
 
-    def check(self) -> None:
-        """Raise ExecutorUnprepared if that is what a task failed with, although another did its work."""
+    def check(self) -> bool:
+        """Whether an executor was lost. ExecutorUnprepared if that is what a task failed with, although another did its
+        work."""
+        messages = list(self._failures())
+        for error in (explain(RuntimeError(message)) for message in messages):
+            if isinstance(error, ExecutorUnprepared):
+                raise error
+        return any(_LOST in message for message in messages)
+
+    def _failures(self) -> Iterator[str]:
+        """What its tasks failed with."""
         store, jvm = self.context._jsc.sc().statusStore(), self.context._jvm
         words = jvm.org.apache.spark.status.api.v1
+        failed = jvm.java.util.List.of(words.TaskStatus.FAILED)
         for stage in self.stages():
-            if stage.numFailedTasks:
-                failed = jvm.java.util.List.of(words.TaskStatus.FAILED)
-                at = (stage.stageId, stage.currentAttemptId)
-                _raise_unprepared(store.taskList(*at, 0, _MOST_TASKS, words.TaskSorting.ID, failed))
+            for attempt in range(stage.currentAttemptId + 1 if stage.numFailedTasks else 0):
+                at = (stage.stageId, attempt, 0, _MOST_TASKS)
+                tasks = store.taskList(*at, words.TaskSorting.ID, failed)
+                errors = (tasks.apply(number).errorMessage() for number in range(tasks.size()))
+                yield from (error.get() for error in errors if error.isDefined())
 
 
 @dataclass(slots=True)
@@ -78,7 +93,8 @@ class Run:
     say: Callable[[str], None] = _nobody
     note: Callable[[str], None] = _nobody
     steps: list[Step] = field(default_factory=list)
-    restarts: int = 0
+    lost: bool = False
+    """Whether an executor was lost."""
     began: float = field(default_factory=time.monotonic)
 
     @contextmanager
@@ -91,11 +107,14 @@ class Run:
         with _tagged(spark, f"olympia {what}") if connect else _grouped(step):
             yield
         step.ended = time.monotonic()
+        if step.counts.get("failed_tasks") and step.check():
+            self.executor_lost()
 
-    def restarted(self) -> None:
-        """An executor is gone with what it kept, and the work is done once more."""
-        self.restarts += 1
-        self.say("an executor was lost with what it had found: once more")
+    def executor_lost(self) -> None:
+        """One line, however many there are."""
+        if not self.lost:
+            self.lost = True
+            self.say("an executor was lost: others do its work once more")
 
     def metrics(self) -> dict[str, Any]:
         """What it took up to now: `seconds` with the start of Spark."""
@@ -106,7 +125,7 @@ class Run:
         ]
         known = [step for step in steps if step["jobs"] is not None]
         sums = {name: sum(step[name] for step in known) if known else None for name in _COUNTS}
-        return {"seconds": round(now - self.began, 3), **sums, "restarts": self.restarts, "steps": steps}
+        return {"seconds": round(now - self.began, 3), **sums, "steps": steps}
 
 
 @contextmanager
@@ -132,17 +151,8 @@ def _grouped(step: Step) -> Iterator[None]:
         with SCCallSiteSync(context):  # type: ignore[no-untyped-call]
             context.setLocalProperty("callSite.short", text)
             yield
-        step.check()
         # Spark may be gone when they are asked for
         step.counts = step.count()
     finally:
         for name, value in before.items():
             context.setLocalProperty(name, value)
-
-
-def _raise_unprepared(tasks: Any) -> None:
-    for number in range(tasks.size()):
-        message = tasks.apply(number).errorMessage()
-        error = explain(RuntimeError(message.get())) if message.isDefined() else None
-        if isinstance(error, ExecutorUnprepared):
-            raise error

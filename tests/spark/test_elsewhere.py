@@ -252,7 +252,7 @@ def submit(world: World, cluster: Cluster, python: str) -> None:
     environment = {"SPARK_HOME": str(home), "SPARK_CONF_DIR": str(world.folder), "SPARK_LOCAL_IP": "127.0.0.1"}
     environment |= {"PYSPARK_PYTHON": python, "PYTHONPATH": ""}
     done = subprocess.run(
-        [str(home / "bin" / words[0]), *words[1:]],
+        [str(home / "bin" / words[0]), *words[1:], "--parallelism", "2"],
         env={**os.environ, **environment},
         cwd=world.folder,
         capture_output=True,

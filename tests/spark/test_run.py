@@ -64,9 +64,9 @@ def test_a_step_that_goes_on_is_counted_so_far(spark, engine):
     assert engine.run.metrics()["steps"][0]["jobs"] == 1
 
 
-def test_a_restart_is_one_line():
+def test_a_lost_executor_is_one_line():
     said: list[str] = []
     run = Run(say=said.append)
-    run.restarted()
-    assert said == ["an executor was lost with what it had found: once more"]
-    assert run.metrics()["restarts"] == 1
+    run.executor_lost()
+    run.executor_lost()
+    assert said == ["an executor was lost: others do its work once more"]

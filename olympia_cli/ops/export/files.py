@@ -211,7 +211,7 @@ class CopyFiles(Files):
 
 def _tallied(place: Place, files: int, size: int, names: int | None) -> FileCount:
     if not files:
-        return FileCount()
+        return FileCount(0, size)
     return FileCount.of(place.path, size) if place.path else FileCount(files, size, names)
 
 

@@ -62,7 +62,4 @@ class _Explained(SparkFsck):
             with explained(), self._engine.job("export: files"):
                 return super().examine(into, versions, wanted, holders)
         except SparkFailed as error:
-            if not is_loss(error):
-                raise
-            self._engine.run.restarted()
-            raise Lost(error) from None
+            raise Lost(error) if is_loss(error) else error from None

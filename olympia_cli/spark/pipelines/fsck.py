@@ -46,7 +46,7 @@ def spark_fsck(engine: SparkEngine, request: FsckRequest, say: Callable[[str], N
     """Check a catalog, as ops/fsck does; it says where it has to go on with the local engine."""
     store = engine.catalog.store
     try:
-        return with_losses(lambda: check(store, request, SparkFsck(engine)), engine.run.restarted)
+        return with_losses(lambda: check(store, request, SparkFsck(engine)))
     except OutOfPlace:
         say("nodes of the tree are out of place: looking again with the local engine, in this process")
     return check(store, request)
