@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -23,8 +23,8 @@ class LongWork(Protocol):
         """Spark, for what only Spark can write to."""
         ...
 
-    def fsck(self, store: Store, request: FsckRequest, say: Callable[[str], None]) -> Report:
-        """See ops/fsck; `say` is told where the work goes on in this process after all."""
+    def fsck(self, store: Store, request: FsckRequest) -> Report:
+        """See ops/fsck."""
         ...
 
     def export_engine(self, dest: Store, options: Mapping[str, object]) -> AbstractContextManager[ExportEngine]:
@@ -39,7 +39,7 @@ class LongWork(Protocol):
 class LocalWork:
     spark = None
 
-    def fsck(self, store: Store, request: FsckRequest, say: Callable[[str], None]) -> Report:
+    def fsck(self, store: Store, request: FsckRequest) -> Report:
         from olympia_cli.ops.fsck.fsck import check
 
         return check(store, request)
@@ -61,10 +61,10 @@ class LocalWork:
 class SparkWork:
     spark: SparkEngine
 
-    def fsck(self, store: Store, request: FsckRequest, say: Callable[[str], None]) -> Report:
+    def fsck(self, store: Store, request: FsckRequest) -> Report:
         from olympia_cli.spark.pipelines.fsck import spark_fsck
 
-        return spark_fsck(self.spark, request, say)
+        return spark_fsck(self.spark, request)
 
     @contextmanager
     def export_engine(self, dest: Store, options: Mapping[str, object]) -> Iterator[ExportEngine]:

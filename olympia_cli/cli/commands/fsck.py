@@ -141,7 +141,7 @@ def run(
             data=_data_checks(session) if level is LevelWord.DATA else None,
             progress=progress,
         )
-        found = work.fsck(session.store, request, session.say)
+        found = work.fsck(session.store, request)
     note_last(session.store, found, clock, all_versions)
     found = with_commands(session, found)
     if report is not None:

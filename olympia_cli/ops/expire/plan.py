@@ -24,7 +24,6 @@ from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep, has_age, is
 from olympia_cli.ops.expire.values import FLOOR_MILLIS, ExpirePlan, Floors, MarkPlan, PurgePlan
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.facts import NodeRules
-from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.storage.protocol import Store
 
 
@@ -62,7 +61,7 @@ class Planner:
         self._written = self._list_roots()
         self.oldest = self._oldest()
         self.purged = min(purged_before(self.definition), self.oldest)
-        self.reach = Reach(self.store, NodeRules.of(self.head), definitions=definitions, progress=progress)
+        self.reach = surveyor.reach(self.store, NodeRules.of(self.head), definitions=definitions, progress=progress)
         self._holders = Holders(self.head, self.now, self.store_now)
 
     # Plans

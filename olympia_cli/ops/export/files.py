@@ -56,8 +56,6 @@ class ExportFiles(Files):
         self.scope = scope
         self._shared = None if source is None else Files(source, lambda: False, progress)
         self.copied = self.shared = FileCount()
-        self.begun = (self.copied, self.shared)
-        """What was counted before the walk began."""
         self._closed = False
 
     def close(self, done: bool = True) -> None:
@@ -87,9 +85,6 @@ class ExportFiles(Files):
             if isinstance(data, bytes) and not self._closed:
                 self.tally(place, 1, len(data), is_node=is_node)
             yield place, data
-
-    def forget(self) -> None:
-        self.copied, self.shared = self.begun
 
     def tally(self, place: Place, files: int, size: int, *, is_node: bool, names: int | None = None) -> None:
         count = _tallied(place, files, size, names)
@@ -178,9 +173,6 @@ class CopyFiles(Files):
     def tally(self, place: Place, files: int, size: int, *, is_node: bool, names: int | None = None) -> None:
         if self._is_copied(place, is_node):
             self.copied += _tallied(place, files, size, names)
-
-    def forget(self) -> None:
-        self.copied, self._sound, self._waiting = FileCount(), True, {}
 
     def close(self, done: bool = True) -> None:
         """When done, wait until all is written and read back, and raise what went wrong; else write nothing more."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from olympia_cli.errors import OlympiaError
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.ops.fsck.chain import Chain, ChainReader, ChainRoot
 from olympia_cli.ops.fsck.data import DataFinding
@@ -35,8 +34,8 @@ class Examined:
     definitions: Definitions | None
     graph: Graph = field(default_factory=Graph)
     notes: RootNotes = field(default_factory=RootNotes)
-    roots: dict[int, int | None] = field(default_factory=dict)
-    """The versions that were followed, with the numbers of their roots; None where nothing in the graph concerns it."""
+    roots: dict[int, int] = field(default_factory=dict)
+    """The versions that were followed, with the numbers of their roots."""
     holders: dict[int, list[Holder]] = field(default_factory=dict)
     """What else begins at a node."""
     findings: list[Finding] = field(default_factory=list)
@@ -56,7 +55,7 @@ class Examined:
     @property
     def versions(self) -> dict[int, int]:
         """The version of each root in the graph."""
-        return {number: version for version, number in self.roots.items() if number is not None}
+        return {number: version for version, number in self.roots.items()}
 
 
 def new_examined(files: Files, chain: Chain, depth: int, verified: Verified | None = None) -> Examined:
@@ -66,19 +65,6 @@ def new_examined(files: Files, chain: Chain, depth: int, verified: Verified | No
     definitions = Definitions(files, keys, verified, depth >= DATA) if depth >= FULL else None
     rules = NodeRules(keys, sizes.order if sizes is not None else None, chain.java, names=depth >= FULL)
     return Examined(files, chain, depth, rules, definitions)
-
-
-class OutOfPlace(Exception):
-    """Nodes are in a range, on a level or in as many places as they should not be, and an engine leaves them to the one
-    of this process."""
-
-
-class Lost(Exception):
-    """What an engine kept of its work is gone; asked once more it begins anew. Carries what to tell if it is not."""
-
-    def __init__(self, error: OlympiaError) -> None:
-        super().__init__(str(error))
-        self.error = error
 
 
 Wanted = Callable[[ChainRoot], bool]
@@ -99,8 +85,8 @@ class Engine(Protocol):
         that is `wanted`, and holders beside them. The versions that were asked for."""
         ...
 
-    def examine_more(self, examined: Examined, versions: Sequence[int]) -> Examined:
-        """What was learnt, and what is learnt by following versions that were looked at as roots before."""
+    def examine_more(self, examined: Examined, versions: Sequence[int]) -> None:
+        """Learn more, by following versions that were looked at as roots before."""
         ...
 
     def list_files(self, examined: Examined, saved: frozenset[str]) -> Listing:

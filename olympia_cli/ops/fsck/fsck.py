@@ -171,7 +171,7 @@ class _Run:
             listing = self.engine.list_files(examined, frozenset().union(*(holding.saved for holding in held)))
         verdict = Verdict(examined, versions)
         if self.depth >= STRUCTURE and not all_versions and versions == [chain.latest]:
-            examined, verdict = look_back(self.engine, examined, verdict, LOOK_BACK)
+            verdict = look_back(self.engine, examined, verdict, LOOK_BACK)
         findings = verdict.findings(objects=True)
         if listing is not None:
             findings += listing.findings(verdict.hides_files)

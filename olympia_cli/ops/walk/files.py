@@ -103,9 +103,6 @@ class Files:
         what an export makes of their names and sizes."""
         self.bytes += size
 
-    def forget(self) -> None:
-        """What was read is read once more, and counts once."""
-
     def close(self, done: bool = True) -> None:
         """What was begun is over, `done` or given up. What is read from now on is only looked up."""
 

@@ -52,16 +52,18 @@ def read_manifests(engine: SparkEngine, sweep: Sweep, stack: ExitStack) -> Named
     """What the manifests of a sweep name; Damaged when one that leaves, and is whole, names what an expire never
     deletes."""
     manifests, catalog = sweep.manifests, engine.catalog
-    rows = engine.spark.createDataFrame(list(enumerate(manifests)), "at int, path string")
     # a manifest may name all of its files itself, so they are shared out one by one
-    rows = rows.repartition(max(1, min(engine.partitions, len(manifests))), "at")
-    heads = keep(rows.mapInArrow(partial(_read_heads, catalog, sweep), _COLUMNS), stack)
-    parts = heads.where("part is not null").select("at", "part", "expected").repartition(engine.partitions, "part")
+    number = len(manifests)
+    heads = engine.spark.range(0, number, 1, engine.parts(number, 1))
+    heads = keep(heads.mapInArrow(partial(_read_heads, catalog, sweep), _COLUMNS), stack)
+    parts = heads.where("part is not null").select("at", "part", "expected").repartition("part")
     entries = heads.where("part is null").union(parts.mapInArrow(partial(_read_parts, catalog, sweep), _COLUMNS))
     entries = keep(entries, stack)
-    problems = entries.where("problem is not null").select("at", "problem", "unreadable").dropDuplicates().collect()
-    broken = {row.at: row.problem for row in sorted(problems, reverse=True) if row.unreadable}
-    for row in sorted(problems):
+    with engine.job("expire: manifests"):
+        rows = entries.where("problem is not null").select("at", "problem", "unreadable").collect()
+    problems = sorted(set(rows))
+    broken = {row.at: row.problem for row in reversed(problems) if row.unreadable}
+    for row in problems:
         if row.at not in broken:
             raise Damaged("", manifests[row.at], row.problem)
     files = entries.where("problem is null").select("at", "path", "bytes")
@@ -77,7 +79,7 @@ def read_manifests(engine: SparkEngine, sweep: Sweep, stack: ExitStack) -> Named
 def _read_heads(catalog: CatalogPlace, sweep: Sweep, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The files that manifests name themselves, and the parts that others have."""
     for row in rows_of(batches):
-        at, path = row["at"], row["path"]
+        at, path = row["id"], sweep.manifests[row["id"]]
         try:
             manifest = read_head(catalog.store, check_pointer(path, path))
         except Damaged as error:
