@@ -12,7 +12,7 @@ def measured(document: dict[str, Any]) -> dict[str, Any]:
     metrics = document["metrics"]
     assert list(metrics) == ["seconds", *COUNTS, "steps"]
     assert metrics["seconds"] > 0
-    assert metrics["jobs"] > 0, "on Spark itself they are counted"
+    assert metrics["jobs"] is not None, "but for a Connect server, they are counted"
     for step in metrics["steps"]:
         assert list(step) == ["step", "seconds", *COUNTS]
         assert metrics["seconds"] >= step["seconds"] >= 0
