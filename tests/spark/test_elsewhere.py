@@ -124,6 +124,8 @@ def test_spark_connect(tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stderr[-4000:]
+    # Java itself says which options it has from the environment; the server that is started for it says nothing
+    assert [line for line in done.stderr.splitlines() if not line.startswith("Picked up JAVA_TOOL_OPTIONS")] == []
     for line in done.stdout.splitlines():
         for what, found in json.loads(line).items():
             world.take(what, found)

@@ -36,7 +36,6 @@ from tests.helpers.damage import (
 from tests.helpers.damage_sample import make_sample
 from tests.helpers.fsck import codes
 from tests.helpers.names import ns, table
-from tests.helpers.shelf import make_shelf
 from tests.helpers.table_versions import make_table_versions
 from tests.spark.conftest import Losing
 
@@ -194,15 +193,6 @@ def test_what_executors_lose_is_made_again(spark, tmp_path):
     assert found == fsck(LocalStore(str(folder)), **asked)
 
 
-def test_the_data_of_tables(spark, tmp_path):
-    shelf = make_shelf(tmp_path)
-    found = same(spark, tmp_path / "catalog", level=Level.DATA, all_versions=True, data=IcebergDataChecks())
-    assert {"F601", "F603"} <= set(codes(found))
-    assert found.checked["data_files"] > 10
-    assert all(one.versions for one in found.findings if one.code in ("F601", "F603"))
-    assert shelf.catalog.snapshot().version == found.version
-
-
 def test_the_versions_of_lost_files(spark, tmp_path):
     hits = make_table_versions(tmp_path)
     found = same(spark, tmp_path / "catalog", level=Level.DATA, all_versions=True, data=IcebergDataChecks())
@@ -246,10 +236,10 @@ def test_more_lost_definitions_than_anybody_wants_to_read(spark, tmp_path):
 
 
 def test_catalogs_of_the_java_sdk(spark, tmp_path):
-    java = java_catalog.JavaCatalog(tmp_path)
-    java.commit(1)
+    java_catalog.sample(tmp_path)
     found = same(spark, tmp_path, level=Level.FULL, all_versions=True)
     assert found.read_only
+    assert found.checked["definitions"] > 5
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

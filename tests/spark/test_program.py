@@ -52,8 +52,6 @@ def test_spark_talks_on_stderr_and_only_when_asked(program, tmp_path):
     shelf = make_shelf(tmp_path / "shelf")
     words = ("-c", shelf.uri, "table", "files", "sound", "--json")
     here = program(*words).ok()
-    # a server that is started for it; nothing at its end either
-    assert program(*words, "--remote", "local[2]", "--parallelism", "2") == here
     with (tmp_path / "spark-defaults.conf").open("a") as defaults:
         defaults.write(
             f"spark.master local[2]\nspark.app.name nightly\nspark.ui.enabled true\nspark.ui.port 0\n{LOGGED}"

@@ -173,3 +173,20 @@ def test_one_id_in_what_the_driver_and_what_tasks_read(spark, wide, tmp_path):
     found = spark_fsck(engine, FULL)
     assert found == fsck(store, level=Level.FULL, all_versions=True)
     assert [finding.code for finding in found.findings] == ["F305"]
+
+
+def test_few_files_in_the_latest_version_and_many_in_the_one_before_it(spark, wide, tmp_path):
+    """The driver begins alone, and leaves the rest to tasks when it comes to a version with more; all count once."""
+    shutil.copytree(wide.store.uri, tmp_path / "catalog")
+    store = LocalStore(tmp_path / "catalog", durable=False)
+    with Catalog(store).transaction() as transaction:
+        transaction.drop_namespace(NamespaceName("ns"), cascade=True)
+        transaction.create_namespace(NamespaceName("left"))
+    store.delete_many(path for _, path in Catalog(store).snapshot().entries(Kind.NAMESPACE))
+    with Jobs(spark) as jobs:
+        found = spark_fsck(
+            SparkEngine(spark, place_for(store.uri), 2, alone=TABLES // 2), FsckRequest(level=Level.FULL)
+        )
+    assert jobs.number
+    assert found == fsck(store, level=Level.FULL)
+    assert found.last_sound_version == 1

@@ -6,7 +6,6 @@ definitions, the listing and the data of tables that are too many for it are job
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -57,6 +56,8 @@ class SparkFsck(LocalEngine):
         self._walk = SparkWalk(engine, place if place is not None else engine.catalog, what, stack)
         self._distributed = DistributedDefinitions(self._walk)
         self._tables = SparkData(engine)
+        self._read_here = 0
+        """The bytes of definitions that the driver read."""
         super().__init__(self._tables, self._walk)
 
     def _grow(self, into: Examined, tops: Iterable[tuple[str, Node | bytes]]) -> Tables:
@@ -68,18 +69,19 @@ class SparkFsck(LocalEngine):
             pass
         if definitions is None:
             return
-        if self._is_small(definitions.waiting):
-            # and stays so: a definition is read once, by the driver or by tasks
-            self._walk.alone = sys.maxsize
+        assert definitions.noted is not None
+        if not self._walk.levels and len(definitions.noted) <= self._engine.alone:
+            counted = into.files.bytes
             yield from definitions.read()
+            self._read_here += into.files.bytes - counted
             return
         before = len(self._distributed.read_frames)
+        if not before:
+            # tasks read all of them, also those that the driver read while they were few: these count once
+            definitions.read_count = definitions.without_digest = 0
+            into.files.bytes -= self._read_here
         self._distributed.read(into)
         self._tables.take(self._distributed.read_frames[before:], self._distributed.number, into)
-
-    def _is_small(self, definitions: int) -> bool:
-        """Whether the driver reads all definitions itself."""
-        return not self._walk.levels and not self._distributed.read_frames and definitions <= self._walk.alone
 
     def examine_more(self, examined: Examined, versions: Sequence[int]) -> None:
         super().examine_more(examined, versions)

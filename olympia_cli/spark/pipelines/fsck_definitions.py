@@ -5,7 +5,7 @@ bad, and which could have the id of another. Only of those it learns which nodes
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,9 +15,9 @@ from olympia_cli.ops.export.files import NAME_DIGITS
 from olympia_cli.ops.fsck.definitions import MAX_UNVERIFIED, BadDefinition, Definitions
 from olympia_cli.ops.fsck.examined import Examined
 from olympia_cli.ops.fsck.verdict import MOST_FINDINGS
-from olympia_cli.ops.walk.files import Files, Place
+from olympia_cli.ops.walk.files import Place
 from olympia_cli.ops.walk.flaws import Flaw
-from olympia_cli.spark.pipelines.frames import apart, together
+from olympia_cli.spark.pipelines.frames import apart, keep, together
 from olympia_cli.spark.pipelines.walk import (
     DEFINITIONS_A_TASK,
     SparkWalk,
@@ -29,7 +29,7 @@ from olympia_cli.spark.pipelines.walk import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
 Named = tuple[str, int]
 """A definition: its path, and the kind of object that it is read as."""
@@ -76,13 +76,21 @@ class DistributedDefinitions:
             into.files.tally(Place("", row.level), row.there, row.bytes or 0, is_node=False, names=row.names)
             into.files.progress.advance(row.number)
         self.read_frames.append(found)
+        self._codes.update(row.code for row in sums if row.code is not None)
         told = self._told(definitions)
         with walk.engine.job(f"{walk.what}: definitions that are not whole, or have one id"):
-            self._codes.update(row.code for row in sums if row.code is not None)
-            if self._codes:
-                self._take_bad(into, told)
-            self._take_unverified(into, told)
-            self._take_ids(into, told)
+            bad = self._bad(into, told) if self._codes else []
+            unverified = _first(told.where("not verified"), MAX_UNVERIFIED) if definitions.without_digest else []
+            ids = self._of_shared_ids(into, told)
+            numbers = self._know(into, [*bad, *unverified, *ids])
+        # what the log disproved stays bad
+        disproved = {number: found for number, found in definitions.bad.items() if number in definitions.unverified}
+        flaws = {numbers[row.path, row.kind]: (row.path, Flaw(row.code, row.reason, hint=row.hint)) for row in bad}
+        definitions.bad = {number: BadDefinition(*found) for number, found in flaws.items()} | disproved
+        definitions.doubtful.difference_update(definitions.bad)
+        for row in ids:
+            definitions.set_id(numbers[row.path, row.kind], row.id.to_bytes(8, "big", signed=True))
+        self._take_keys(into, {(row.path, row.kind): numbers[row.path, row.kind] for row in unverified})
 
     def take_tables(self, into: Examined) -> None:
         """Learn of the tables whose metadata leads to something that is wrong."""
@@ -94,7 +102,7 @@ class DistributedDefinitions:
             self._walk.engine, [(one,) for one in locations], pa.schema([pa.field("location", pa.string())])
         )
         rows = together(self.read_frames).select("path", "kind", "level", "location").join(wanted, "location").collect()
-        numbers = self._know(into, {(row.path, row.kind): row.level for row in rows})
+        numbers = self._know(into, rows)
         definitions.by_location.clear()
         for row in rows:
             definitions.note_table(numbers[row.path, row.kind], row.location)
@@ -113,34 +121,28 @@ class DistributedDefinitions:
         assert definitions.noted is not None
         names = self._names(definitions, definitions.noted, self._walk.levels)
         groups = grouped(names, self._walk.engine.parts(self.number, DEFINITIONS_A_TASK))
-        return (
-            together(self.read_frames)
-            .drop("level", "low", "high", "sure", "keys")
-            .join(apart(groups), ["path", "kind"])
-        )
+        read = together(self.read_frames).drop("level", "low", "high", "sure", "keys")
+        return keep(read.join(apart(groups), ["path", "kind"]), self._walk.stack)
 
-    def _take_bad(self, into: Examined, told: DataFrame) -> None:
-        """Of each code the first by name, and how many more there are; and those that the log disproved stay bad."""
-        definitions = into.definitions
-        assert definitions is not None
-        kept = {number: bad for number, bad in definitions.bad.items() if number in definitions.unverified}
+    def _bad(self, into: Examined, told: DataFrame) -> list[Row]:
+        """Those that are not whole: all, or of each code the first by name, and how many more there are."""
+        assert into.definitions is not None
+        more_bad = into.definitions.more_bad
+        more_bad.clear()
         # what only damaged nodes name need not be there: its name may be what is damaged
         bad = told.where("code is not null and (code != 'F301' or sure)")
-        counts = {row.code: row["count"] for row in bad.groupBy("code").count().collect()}
-        flaws: dict[Named, Flaw] = {}
-        levels: dict[Named, int] = {}
-        definitions.more_bad.clear()
-        for code, number in sorted(counts.items()):
-            of_code = bad.where(f"code = '{code}'")
-            rows = of_code.orderBy("path", "kind").limit(MOST_FINDINGS).collect()
-            settle_missing(into.files, {row.path: row.host for row in rows if row.host is not None})
-            flaws |= {(row.path, row.kind): Flaw(code, row.reason, hint=row.hint) for row in rows}
-            levels |= {(row.path, row.kind): row.level for row in rows}
-            if number > len(rows):
-                definitions.more_bad[code] = (number - len(rows), self._naming(into, of_code, rows[-1].path))
-        numbers = self._know(into, levels)
-        definitions.bad = {numbers[named]: BadDefinition(named[0], flaw) for named, flaw in flaws.items()} | kept
-        definitions.doubtful.difference_update(definitions.bad)
+        rows = _first(bad, MOST_FINDINGS + 1)
+        if len(rows) > MOST_FINDINGS:
+            rows = []
+            for code in sorted(self._codes):
+                of_code = bad.where(f"code = '{code}'")
+                first = _first(of_code, MOST_FINDINGS)
+                number = of_code.count()
+                if number > len(first):
+                    more_bad[code] = (number - len(first), self._naming(into, of_code, first[-1].path))
+                rows += first
+        settle_missing(into.files, {row.path: row.host for row in rows if row.host is not None})
+        return rows
 
     def _naming(self, into: Examined, of_code: DataFrame, last: str) -> set[int]:
         """The nodes that name definitions whose paths come after one."""
@@ -159,57 +161,46 @@ class DistributedDefinitions:
         numbers = {definitions.known(row.path, Kind(row.kind), 0) for row in rows}
         return nodes.union(node for node, names in enumerate(graph.names) if not numbers.isdisjoint(names))
 
-    def _take_unverified(self, into: Examined, told: DataFrame) -> None:
-        definitions = into.definitions
+    def _take_keys(self, into: Examined, numbers: dict[Named, int]) -> None:
+        """Learn by which keys definitions without a digest go: one of each."""
+        definitions, graph, files = into.definitions, into.graph, into.files
         assert definitions is not None
-        if not definitions.without_digest:
-            return
-        rows = told.where("not verified").orderBy("path", "kind").limit(MAX_UNVERIFIED).collect()
-        numbers = self._know(into, {(row.path, row.kind): row.level for row in rows})
-        wanted = {number: named for named, number in numbers.items() if number not in definitions.unverified}
         for place, number, kind, key in definitions.noted or ():
-            if number in wanted:
-                definitions.unverified[number] = (place.path, kind, key)
-                del wanted[number]
-        # the keys of the others are in the nodes that name them; these were read and counted before
-        holders = [
-            path
-            for path, names in zip(into.graph.paths, into.graph.names, strict=True)
-            if not wanted.keys().isdisjoint(names)
-        ]
-        for holder, data in Files(into.files.store, lambda: False).read_many(holders):
+            if (place.path, int(kind)) in numbers:
+                definitions.unverified.setdefault(number, (place.path, kind, key))
+        # those of the others are in the nodes that name them, which were counted before
+        others = set(numbers.values()) - definitions.unverified.keys()
+        holders = [path for path, names in zip(graph.paths, graph.names, strict=True) if not others.isdisjoint(names)]
+        counted = files.bytes
+        for holder, data in files.read_many(holders):
             for path, kind, key in into.rules.look(holder, data).names:
-                number = numbers.get((path, int(kind)), -1)
-                if number in wanted:
-                    definitions.unverified.setdefault(number, (path, kind, key))
+                if (path, int(kind)) in numbers:
+                    definitions.unverified.setdefault(numbers[path, int(kind)], (path, kind, key))
+        files.bytes = counted
 
-    def _take_ids(self, into: Examined, told: DataFrame) -> None:
-        """Learn of the definitions whose ids two objects of one version could have, or an object and the catalog.
+    def _of_shared_ids(self, into: Examined, told: DataFrame) -> list[Row]:
+        """The definitions whose ids two objects of one version could have, or an object and the catalog.
 
         In one version a key is there once. So only an id whose definitions go by several keys can be there twice.
         """
         from pyspark.sql.functions import max, min
 
-        definitions, reference = into.definitions, into.chain.reference
-        assert definitions is not None
+        engine, reference = self._walk.engine, into.chain.reference
         with_ids = told.where("id is not null")
-        ids = with_ids.repartition(self._walk.engine.parts(self.number, 4 * DEFINITIONS_A_TASK), "id")
+        ids = with_ids.repartition(engine.parts(self.number, 4 * DEFINITIONS_A_TASK), "id")
         ids = ids.groupBy("id").agg(min("low").alias("low"), max("high").alias("high"))
         catalog = key_code(reference.id if reference is not None else "")
-        suspicious = [(row.id,) for row in ids.where(f"low != high or id = {catalog}").select("id").collect()]
-        if not suspicious:
-            return
-        wanted = frame_of(self._walk.engine, suspicious, pa.schema([pa.field("id", pa.int64())]))
-        rows = with_ids.select("id", "path", "kind", "level").join(wanted, "id").collect()
-        numbers = self._know(into, {(row.path, row.kind): row.level for row in rows})
-        for row in rows:
-            definitions.set_id(numbers[row.path, row.kind], row.id.to_bytes(8, "big", signed=True))
+        shared = [(row.id,) for row in ids.where(f"low != high or id = {catalog}").select("id").collect()]
+        if not shared:
+            return []
+        wanted = frame_of(engine, shared, pa.schema([pa.field("id", pa.int64())]))
+        return with_ids.select("id", "path", "kind", "level").join(wanted, "id").collect()
 
-    def _know(self, into: Examined, levels: Mapping[Named, int]) -> dict[Named, int]:
+    def _know(self, into: Examined, rows: Iterable[Row]) -> dict[Named, int]:
         """The numbers of definitions, which the graph has from now on wherever they are named."""
         definitions, graph = into.definitions, into.graph
         assert definitions is not None
-        numbers = {named: definitions.known(named[0], Kind(named[1]), level) for named, level in levels.items()}
+        numbers = {(row.path, row.kind): definitions.known(row.path, Kind(row.kind), row.level) for row in rows}
         for node, names in self._held_by_tasks(numbers).items():
             number, now = graph.numbers[node], set(names)
             # in place of those of the same definitions that may be there
@@ -225,6 +216,11 @@ class DistributedDefinitions:
             for row in names.select("holder", "path", "kind").collect():
                 held.setdefault(row.holder, []).append(numbers[row.path, row.kind])
         return held
+
+
+def _first(definitions: DataFrame, most: int) -> list[Row]:
+    """The first by name."""
+    return definitions.orderBy("path", "kind").limit(most).collect()
 
 
 # a file's name and size as `ops/export` makes a number of them

@@ -81,7 +81,7 @@ class SparkReach(Reach):
     def _read_definitions(self) -> None:
         walk = self._walk
         levels = [_unflawed(level) for level in walk.levels[self._levels :]]
-        if not levels and len(self._waiting) <= walk.alone:
+        if not levels and len(self._waiting) <= walk.engine.alone:
             super()._read_definitions()
             return
         waiting, self._waiting = self._waiting, []

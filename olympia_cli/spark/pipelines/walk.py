@@ -105,19 +105,14 @@ class SparkWalk:
     what: str
     stack: ExitStack
     texts: bool = False
-    alone: float = field(init=False)
-    """Up to so many files are read by the driver."""
     at_once: int = NODES_A_JOB
     levels: list[DataFrame] = field(default_factory=list)
     """The nodes that tasks looked at."""
     named: int = 0
     """How many definitions these name."""
 
-    def __post_init__(self) -> None:
-        self.alone = self.engine.alone
-
     def nodes(self, files: Files, rules: NodeRules, places: Sequence[Place]) -> Iterator[tuple[Place, NodeFacts]]:
-        by_tasks = len(places) * NODE_WEIGHT > self.alone
+        by_tasks = len(places) * NODE_WEIGHT > self.engine.alone
         return self._by_tasks(files, rules, places) if by_tasks else HERE.nodes(files, rules, places)
 
     def _by_tasks(self, files: Files, rules: NodeRules, places: Sequence[Place]) -> Iterator[tuple[Place, NodeFacts]]:
