@@ -21,7 +21,7 @@ from olympia_cli.spark import proof as proofs
 from olympia_cli.spark.failures import explain
 from olympia_cli.spark.options import parse_options
 from olympia_cli.spark.pipelines.place import CatalogPlace
-from olympia_cli.spark.proof import Proof, left_at
+from olympia_cli.spark.proof import Proof, leaving
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.stores import WrappedStore
@@ -46,7 +46,10 @@ def notes() -> list[str]:
 def test_a_file_of_a_kind_that_is_swept_lies_there_while_it_is_needed(notes):
     store = Catalog.create(MemoryStore("lake")).store
     before = [file.path for file in store.list(temporary=True)]
-    with left_at(store, notes.append) as proof:
+    with leaving(store, notes.append) as driver:
+        assert [file.path for file in store.list(temporary=True)] == before, "as long as nobody is sent there"
+        proof = pickle.loads(pickle.dumps(driver))
+        assert pickle.loads(pickle.dumps(driver)) == proof
         [path] = [file.path for file in store.list(temporary=True) if file.path not in before]
         assert path == proof.path
         assert file_kind(path) is FileKind.TEMPORARY
@@ -56,7 +59,8 @@ def test_a_file_of_a_kind_that_is_swept_lies_there_while_it_is_needed(notes):
 
 def test_whoever_sees_another_place_is_told(notes, another):
     store, elsewhere = (Catalog.create(MemoryStore(name)).store for name in ("lake", "elsewhere"))
-    with left_at(store, notes.append) as proof:
+    with leaving(store, notes.append) as driver:
+        proof = driver.proof
         another()
         proof.check(store)
         with pytest.raises(ExecutorUnprepared, match=f"the executor on {socket.gethostname()} does not see") as raised:
@@ -78,7 +82,8 @@ def test_where_nothing_can_be_written_what_stands_there_counts(notes, another):
     dest = MemoryStore("dest")
     create_export(Catalog(MemoryStore("lake", dict(catalog.store._files))), dest, "minimal", scope(Mode.MINIMAL))
     for store, path in ((catalog.store, catalog.snapshot().file.path), (dest, dest_root(dest))):
-        with left_at(ReadOnly(store), notes.append) as proof:
+        with leaving(ReadOnly(store), notes.append) as driver:
+            proof = driver.proof
             assert proof.path == path
             another()
             proof.check(store)
@@ -96,13 +101,13 @@ def test_an_export_under_way_has_its_note(notes):
     """Its root comes last."""
     store = MemoryStore("dest")
     store.create(EXPORT_NOTE, b"{}")
-    with left_at(ReadOnly(store), notes.append) as proof:
-        assert proof.path == EXPORT_NOTE
+    with leaving(ReadOnly(store), notes.append) as driver:
+        assert driver.proof.path == EXPORT_NOTE
 
 
 def test_where_nothing_is_nothing_is_made(tmp_path, notes):
-    with left_at(LocalStore(str(tmp_path / "nowhere")), notes.append) as proof:
-        assert proof is None
+    with leaving(LocalStore(str(tmp_path / "nowhere")), notes.append) as driver:
+        assert pickle.loads(pickle.dumps(driver)) is None
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -128,8 +133,8 @@ def test_a_process_of_its_own_looks_before_it_has_the_store(tmp_path):
 def test_the_data_source_is_told_too(tmp_path, another):
     catalog = Catalog.create(LocalStore(str(tmp_path / "lake")))
     with CatalogPlace.at(catalog.store.uri).proven() as place:
-        asked = parse_options({"catalog": place.uri, "path": "versions", "proof": str(place.proof)})
-    assert asked.proof == place.proof
+        asked = parse_options({"catalog": place.uri, "path": "versions", "proof": str(place.proof.proof)})
+        assert asked.proof == place.proof.proof
     another()
     from olympia_cli.spark.pins import store_of
 

@@ -16,7 +16,7 @@ from olympia_cli.spark.failures import told
 from olympia_cli.spark.files import COLUMNS, FilePart, plan_files, read_files
 from olympia_cli.spark.options import STORAGE
 from olympia_cli.spark.pins import proven_store, store_at
-from olympia_cli.spark.proof import Proof, left_at
+from olympia_cli.spark.proof import Leaving, Proof, leaving
 from olympia_cli.storage.protocol import Store
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class CatalogPlace:
 
     uri: str
     storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    proof: Proof | None = None
+    proof: Leaving | Proof | None = None
 
     @classmethod
     def at(cls, uri: str, storage: Mapping[str, str] | None = None) -> CatalogPlace:
@@ -42,12 +42,12 @@ class CatalogPlace:
     @property
     def store(self) -> Store:
         """The store, opened once in each process, and given out only where it is the one that the driver has."""
-        return proven_store(self.uri, self.storage, self.proof)
+        return proven_store(self.uri, self.storage, self.proof if isinstance(self.proof, Proof) else None)
 
     @contextmanager
     def proven(self, note: Callable[[str], None] = lambda text: None) -> Iterator[CatalogPlace]:
-        """The same place, which other processes must see as this one sees it now; to the end of the block."""
-        with left_at(store_at(self.uri, self.storage), note) as proof:
+        """The same place, which other processes must see as this one does; to the end of the block."""
+        with leaving(store_at(self.uri, self.storage), note) as proof:
             yield replace(self, proof=proof)
 
     def files(self) -> Files:
@@ -58,7 +58,7 @@ class CatalogPlace:
         """One of the catalog's tables through the data source; options that are None are left out."""
         reader = spark.read.format("olympia").option("catalog", self.uri)
         reader = reader.options(**{STORAGE + name: value for name, value in self.storage})
-        options["proof"] = self.proof
+        options["proof"] = self.proof.proof if isinstance(self.proof, Leaving) else self.proof
         reader = reader.options(**{name: str(value) for name, value in options.items() if value is not None})
         if columns is not None:
             reader = reader.schema(columns)
@@ -80,7 +80,7 @@ class CatalogPlace:
 def _list(
     place: CatalogPlace, parts: Sequence[FilePart], conditions: Conditions, numbers: Iterable[RecordBatch]
 ) -> Iterator[RecordBatch]:
-    own = None if place.proof is None else place.proof.path
+    own = place.proof.path if isinstance(place.proof, Proof) else None
     for row in rows_of(numbers):
         found = read_files(place.store, parts[row["id"]], conditions)
         yield from batches((file for file in found if file["path"] != own), COLUMNS)
