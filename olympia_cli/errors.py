@@ -97,7 +97,7 @@ class SparkMissing(OlympiaError):
 
 
 class ExecutorUnprepared(OlympiaError):
-    """Spark's executors lack a Python package that the work needs."""
+    """Spark's executors lack a Python package that the work needs, or see another place than the driver."""
 
     exit_code = 2
 

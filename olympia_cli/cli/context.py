@@ -48,6 +48,8 @@ class Session:
             self._given["catalog"] = uri
         about(command=getattr(ctx, "command_path", "").partition(" ")[2] or None, quiet=self.quiet)
         check_variable()
+        self.metrics: Callable[[], dict[str, Any]] | None = None
+        """What the work of this run took, where that is known; documents have it."""
 
     # Options
 
@@ -88,6 +90,11 @@ class Session:
         import shutil
 
         return shutil.get_terminal_size((80, 24)).columns
+
+    @property
+    def name(self) -> str:
+        """What was typed after the name of the program: `export create`."""
+        return self._ctx.command_path.partition(" ")[2]
 
     # The catalog
 
@@ -308,6 +315,13 @@ class Session:
             from olympia_cli.cli.escape import visible
 
             tell(text if is_json() else visible(text))
+
+    def note(self, text: str) -> None:
+        """What explains a run to those who ask for it with --verbose. Spark draws a bar of its own then, which goes."""
+        if self.verbose:
+            if self.metrics is not None and sys.stderr.isatty() and not is_json():
+                tell("\r\x1b[K", end="")
+            self.say(text)
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:

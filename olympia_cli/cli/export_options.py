@@ -51,10 +51,14 @@ def export_engine(
     master: str | None,
     remote: str | None,
     parallelism: int | None,
+    conf: list[str] | None,
 ) -> Iterator[ExportEngine]:
     """Who reads and copies the files, to the end of the block: this process, or Spark."""
-    with engine(session, word, master, remote, parallelism) as work:
-        yield work.export_engine(dest, session.options_for(dest.uri, profile))
+    with (
+        engine(session, word, master, remote, parallelism, conf) as work,
+        work.export_engine(dest, session.options_for(dest.uri, profile)) as copier,
+    ):
+        yield copier
 
 
 def parse_expires(text: str | None, now_millis: int) -> int | None:

@@ -31,6 +31,8 @@ def shown(session: Session, asked_for_none: bool) -> Iterator[Progress]:
     as_json = session.output in (Output.JSON, Output.JSONL)
     if asked_for_none or session.quiet or (as_json and not session.verbose and not is_json()):
         yield SILENT
+    elif session.verbose and session.metrics is not None:
+        yield Phases(session.note)
     elif is_json() or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield Lines(lambda text: tell(text if is_json() else visible(text)))
     else:
@@ -39,6 +41,19 @@ def shown(session: Session, asked_for_none: bool) -> Iterator[Progress]:
             yield bar
         finally:
             bar.close()
+
+
+class Phases:
+    """A line where a step begins, and no more: on Spark with --verbose, how far it is shows Spark's own bar."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+
+    def phase(self, what: str, total: int | None = None) -> None:
+        self._note(what if total is None else f"{what}: {total:,}")
+
+    def advance(self, count: int = 1) -> None:
+        pass
 
 
 class Lines:

@@ -36,7 +36,9 @@ class Column(NamedTuple):
 
 
 def document(session: Session, value: Mapping[str, Any]) -> None:
-    """One JSON document on stdout."""
+    """One JSON document on stdout, with what the work took where that is known."""
+    if session.metrics is not None:
+        value = {**value, "metrics": session.metrics()}
     with session.out() as out:
         out.write(json_text(session, value) + "\n")
 

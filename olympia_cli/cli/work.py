@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from olympia_cli.ops.expire.survey import Surveyor
     from olympia_cli.ops.export.verify import ExportEngine
+    from olympia_cli.ops.fsck.examined import Engine
     from olympia_cli.ops.fsck.fsck import FsckRequest, Report
+    from olympia_cli.ops.walk.files import Files
     from olympia_cli.spark.engine import SparkEngine
     from olympia_cli.storage.protocol import Store
 
@@ -25,8 +27,8 @@ class LongWork(Protocol):
         """See ops/fsck."""
         ...
 
-    def export_engine(self, dest: Store, options: Mapping[str, object]) -> ExportEngine:
-        """Who reads and copies the files of an export to a destination."""
+    def export_engine(self, dest: Store, options: Mapping[str, object]) -> AbstractContextManager[ExportEngine]:
+        """Who reads and copies the files of an export to a destination, to the end of a block."""
         ...
 
     def surveyor(self) -> AbstractContextManager[Surveyor]:
@@ -42,10 +44,11 @@ class LocalWork:
 
         return check(store, request)
 
-    def export_engine(self, dest: Store, options: Mapping[str, object]) -> ExportEngine:
+    @contextmanager
+    def export_engine(self, dest: Store, options: Mapping[str, object]) -> Iterator[ExportEngine]:
         from olympia_cli.ops.export.verify import local_engine
 
-        return local_engine
+        yield local_engine
 
     @contextmanager
     def surveyor(self) -> Iterator[Surveyor]:
@@ -63,11 +66,19 @@ class SparkWork:
 
         return spark_fsck(self.spark, request)
 
-    def export_engine(self, dest: Store, options: Mapping[str, object]) -> ExportEngine:
+    @contextmanager
+    def export_engine(self, dest: Store, options: Mapping[str, object]) -> Iterator[ExportEngine]:
         from olympia_cli.spark.engine import place_for
         from olympia_cli.spark.pipelines.export import SparkExport
 
-        return SparkExport(self.spark, place_for(dest.uri, options))
+        engine, place = self.spark, place_for(dest.uri, options)
+        with ExitStack() as stack:
+
+            def begun(files: Files) -> Engine:
+                # not before: an export that is refused writes nothing
+                return SparkExport(engine, stack.enter_context(place.proven(engine.run.note)))(files)
+
+            yield begun
 
     @contextmanager
     def surveyor(self) -> Iterator[Surveyor]:

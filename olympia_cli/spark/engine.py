@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from olympia_cli.errors import InvalidLocation, InvalidOption
 from olympia_cli.spark.pipelines.place import CatalogPlace
+from olympia_cli.spark.run import Run
 from olympia_cli.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class SparkEngine:
     catalog: CatalogPlace
     partitions: int | None = None
     alone: int = ALONE
+    run: Run = field(default_factory=Run)
 
     def parts(self, rows: int, least: int) -> int:
         """Into how many tasks so many rows go. `least` rows are some hundred milliseconds of work: a task with less
@@ -43,18 +45,10 @@ class SparkEngine:
 
     @contextmanager
     def job(self, what: str) -> Iterator[None]:
-        """Spark's pages and its event log say of the jobs within what they do."""
-        from pyspark.sql.utils import is_remote
-
-        if is_remote():
+        """Spark's pages and its event log say of the jobs within what they do, and the metrics of the run what they
+        took: `fsck: nodes, level 2 of 3`."""
+        with self.run.step(self.spark, what):
             yield
-            return
-        context = self.spark.sparkContext
-        context.setJobDescription(f"olympia: {what}")
-        try:
-            yield
-        finally:
-            context.setJobDescription(None)  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -65,13 +59,20 @@ def spark_engine(
     master: str | None = None,
     remote: str | None = None,
     partitions: int | None = None,
+    settings: Mapping[str, str] | None = None,
     verbose: bool = False,
+    command: str = "work",
+    run: Run | None = None,
 ) -> Iterator[SparkEngine]:
     """Spark for the catalog at a location; what it raises within comes out as one of our errors. A session that is
-    started for it is stopped at the end."""
-    place = place_for(uri, storage)
-    with spark_session(master=master, remote=remote, verbose=verbose) as spark:
-        yield SparkEngine(spark, place, partitions, ALONE)
+    started for it is stopped at the end. Jobs that nobody describes are called after the command."""
+    place, run = place_for(uri, storage), run or Run()
+    with (
+        spark_session(master=master, remote=remote, settings=settings, verbose=verbose) as spark,
+        place.proven(run.note) as proven,
+        run.step(spark, command),
+    ):
+        yield SparkEngine(spark, proven, partitions, ALONE, run)
 
 
 @lru_cache(maxsize=1)

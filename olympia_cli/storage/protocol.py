@@ -43,6 +43,11 @@ def largest(path: str) -> int:
     return LARGEST
 
 
+Between = tuple[str, str | None]
+"""Paths after the first, up to the second, which is among them; None is the end of all."""
+ALL: Between = ("", None)
+
+
 @dataclass(frozen=True, slots=True)
 class FileInfo:
     """One file as a listing shows it. The time is the store's own clock."""
@@ -106,10 +111,11 @@ class Store(Protocol):
         """Size and time of one file; PathMissing if there is none."""
         ...
 
-    def list(self, prefix: str = "", temporary: bool = False) -> Iterator[FileInfo]:
+    def list(self, prefix: str = "", temporary: bool = False, between: Between = ALL) -> Iterator[FileInfo]:
         """Every file whose path begins with the prefix (a string, not a folder), in no particular order.
 
-        Writes in progress (`.tmp-…`) are listed only when they are asked for.
+        Writes in progress (`.tmp-…`) are listed only when they are asked for. `between` leaves out what lies outside of
+        it, which a store whose listings have an order does not even look at.
         """
         ...
 
@@ -123,6 +129,11 @@ class Store(Protocol):
 
 
 TEMPORARY_PREFIX = ".tmp-"
+
+
+def is_between(path: str, between: Between) -> bool:
+    after, until = between
+    return after < path and (until is None or path <= until)
 
 
 def check_path(path: str) -> str:

@@ -25,6 +25,8 @@ def main() -> None:
         say("audit", audit(spark, task["catalog"], task["log"]))
         for line in task["commands"]:
             say("ran", command(line))
+        for line in task.get("unseen", ()):
+            say("unseen", command(line))
         if task.get("lose"):
             say("dead", dead(spark, task["catalog"]))
             # the driver is among them

@@ -50,6 +50,7 @@ from tests.cli.conftest import run_here
 from tests.helpers.check import check_catalog, orphans
 from tests.helpers.clock import DAY, HOUR, FakeClock
 from tests.helpers.dead_files import FLOORS, make_worn_catalog, policy_of, set_age
+from tests.helpers.metrics import measured
 from tests.helpers.names import location, ns, table
 from tests.helpers.places import BUCKET, quiet_environment, s3_options
 from tests.helpers.reach import reach_of
@@ -542,7 +543,7 @@ def test_the_command(spark, tmp_path: Path):
     expire = ("-c", folder, "expire")
     on_spark = ("--engine", "spark", "--parallelism", "2")
     expected = run_here(*expire, "--dry-run", "--json", "--engine", "local").ok().json
-    ran = run_here(*expire, "--yes", "--json", *on_spark).ok().json
+    ran = measured(run_here(*expire, "--yes", "--json", *on_spark).ok().json)
     assert {**ran, "dry_run": True, "version": expected["version"]} == expected
     [manifest] = manifests_of(catalog)
     assert read_manifest(catalog.store, manifest).parts

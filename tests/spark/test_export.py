@@ -29,6 +29,7 @@ from tests.helpers.check import check_catalog
 from tests.helpers.clock import FakeClock
 from tests.helpers.damage import rewrite_definition
 from tests.helpers.exports import files, make_catalog, own_files
+from tests.helpers.metrics import measured
 from tests.helpers.places import BUCKET, quiet_environment
 from tests.helpers.servers.s3 import StrictS3
 from tests.helpers.stores import CuttingStore, PowerCut, WrappedStore
@@ -313,12 +314,12 @@ def test_the_commands(spark, tmp_path):
     assert made.stderr == ""
     assert made.json["files"] == len(own_files(local(dest)))
     assert made.json["version"] == catalog.snapshot().version == 4
-    assert export("resume", "friday", "--dest", dest, *chosen).ok().json == made.json
+    assert measured(export("resume", "friday", "--dest", dest, *chosen).ok().json) == measured(made.json)
     sound = export("verify", "friday", *chosen).ok()
     assert (sound.json["files"], sound.json["shared_files"]) == (made.json["files"], 0)
     (dest / min(path for path in own_files(local(dest)) if path.startswith("def/table/"))).unlink()
     found = export("verify", "friday", *chosen)
     assert (found.exit_code, found.stderr) == (50, "")
-    assert found.json == export("verify", "friday", "--engine", "local").json
+    assert measured(found.json) == export("verify", "friday", "--engine", "local").json
     # by its place alone, without a catalog
-    assert run_here("export", "verify", "--dest", dest, *chosen, "--json").json == found.json
+    assert measured(run_here("export", "verify", "--dest", dest, *chosen, "--json").json) == measured(found.json)

@@ -9,7 +9,7 @@ import typer
 from olympia_cli.cli import expire_render as show
 from olympia_cli.cli.complete import complete_quarantine
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.engine import Engine, EngineWord, Master, Parallelism, Remote, engine
+from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote, engine
 from olympia_cli.cli.params import DryRun, Message, RetryFor, Yes, parse_seconds
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def run(
     master: Master = None,
     remote: Remote = None,
     parallelism: Parallelism = None,
+    conf: Conf = None,
 ) -> None:
     """Take old versions out of history, and later their files out of the store.
 
@@ -126,7 +127,9 @@ def run(
         raise InvalidOption("a plan has its policy in it", hint="use --apply alone")
     floors = Floors(parse_duration(grace or "1d"), parse_duration(quarantine or "1d"), offline)
     if action in ("undo", "ls"):
-        if engine_word is not EngineWord.AUTO or any(value is not None for value in (master, remote, parallelism)):
+        if engine_word is not EngineWord.AUTO or any(
+            value is not None for value in (master, remote, parallelism, conf)
+        ):
             raise InvalidOption(f"expire {action} has no engine", hint="it touches no files; leave the option out")
         if action == "undo":
             _undo(session, dry_run, yes, message, seconds)
@@ -136,7 +139,7 @@ def run(
     looking = dry_run or explain or simulate or plan_file is not None
     local_only = next((option for option in ("--simulate", "--plan", "--apply") if option in used), None)
     with (
-        engine(session, engine_word, master, remote, parallelism, local_only=local_only) as work,
+        engine(session, engine_word, master, remote, parallelism, conf, local_only=local_only) as work,
         work.surveyor() as surveyor,
     ):
         if action == "purge":

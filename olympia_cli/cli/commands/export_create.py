@@ -6,7 +6,7 @@ import typer
 
 from olympia_cli.cli.complete import complete_reference
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.engine import Engine, EngineWord, Master, Parallelism, Remote
+from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote
 from olympia_cli.cli.export_options import (
     DestProfile,
     export_engine,
@@ -57,6 +57,7 @@ def run(
     master: Master = None,
     remote: Remote = None,
     parallelism: Parallelism = None,
+    conf: Conf = None,
 ) -> None:
     """Copy a version to another place.
 
@@ -82,7 +83,7 @@ def run(
     try:
         with (
             whole_commands(session, dest_profile),
-            export_engine(session, store, dest_profile, engine, master, remote, parallelism) as copier,
+            export_engine(session, store, dest_profile, engine, master, remote, parallelism, conf) as copier,
             session.progress() as progress,
         ):
             done = create_export(

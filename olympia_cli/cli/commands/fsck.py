@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.engine import Engine, EngineWord, Master, Parallelism, Remote, engine
+from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote, engine
 from olympia_cli.cli.params import At, DryRun, Message, Yes
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def run(
     master: Master = None,
     remote: Remote = None,
     parallelism: Parallelism = None,
+    conf: Conf = None,
 ) -> None:
     """Check that the catalog is whole.
 
@@ -143,7 +144,7 @@ def run(
     given = {"--since-last": since_last, "--max-duration": max_duration, "--repair": repair, "--salvage": salvage}
     local_only = next((option for option, value in given.items() if value), None)
     with (
-        engine(session, engine_word, master, remote, parallelism, local_only=local_only) as work,
+        engine(session, engine_word, master, remote, parallelism, conf, local_only=local_only) as work,
         session.progress() as progress,
     ):
         request = FsckRequest(

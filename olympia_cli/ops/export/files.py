@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import sha256
 
 from olympia_cli.errors import Damaged, PathMissing, PathOutside, StoreError
 from olympia_cli.format.definitions import Digest, check_digest
@@ -21,17 +22,30 @@ from olympia_cli.storage.protocol import Store
 
 FILES_AT_ONCE = 512
 BYTES_AT_ONCE = 16 * 2**20
+NAME_DIGITS = 15
+"""So many hexadecimal digits of a digest tell names and sizes apart: a number that every engine has."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileCount:
-    """So many files with so many bytes."""
+    """So many files with so many bytes. `names` makes one number of all names and sizes, whatever their order, so that
+    two counts of the same files have the same; None where files were counted and not noted."""
 
     files: int = 0
     bytes: int = 0
+    names: int | None = field(default=0, compare=False)
+
+    @classmethod
+    def of(cls, path: str, size: int) -> FileCount:
+        digest = sha256(f"{path} {size}".encode("utf-8", "surrogatepass")).hexdigest()
+        return cls(1, size, int(digest[:NAME_DIGITS], 16))
 
     def __add__(self, other: FileCount) -> FileCount:
-        return FileCount(self.files + other.files, self.bytes + other.bytes)
+        names = None if self.names is None or other.names is None else self.names ^ other.names
+        return FileCount(self.files + other.files, self.bytes + other.bytes, names)
+
+    def is_of_same_files(self, other: FileCount) -> bool:
+        return self == other and (None in (self.names, other.names) or self.names == other.names)
 
 
 class ExportFiles(Files):
@@ -70,8 +84,8 @@ class ExportFiles(Files):
                 self.tally(place, 1, len(data), is_node=is_node)
             yield place, data
 
-    def tally(self, place: Place, files: int, size: int, *, is_node: bool) -> None:
-        count = FileCount(files, size)
+    def tally(self, place: Place, files: int, size: int, *, is_node: bool, names: int | None = None) -> None:
+        count = _tallied(place, files, size, names)
         if self.scope.copies(place.level, is_node=is_node):
             self.copied += count
         else:
@@ -143,7 +157,7 @@ class CopyFiles(Files):
             self._sound, self._waiting = False, {}
         if not self._sound or not isinstance(data, bytes) or not self._is_copied(place, is_node):
             return
-        self.copied += FileCount(1, len(data))
+        self.copied += FileCount.of(place.path, len(data))
         if here:
             return
         self._waiting[place.path] = data
@@ -154,9 +168,9 @@ class CopyFiles(Files):
     def _is_copied(self, place: Place, is_node: bool) -> bool:
         return self.scope.copies(place.level, is_node=is_node) and (is_node or place.path != self.replaced)
 
-    def tally(self, place: Place, files: int, size: int, *, is_node: bool) -> None:
+    def tally(self, place: Place, files: int, size: int, *, is_node: bool, names: int | None = None) -> None:
         if self._is_copied(place, is_node):
-            self.copied += FileCount(files, size)
+            self.copied += _tallied(place, files, size, names)
 
     def close(self, done: bool = True) -> None:
         """When done, wait until all is written and read back, and raise what went wrong; else write nothing more."""
@@ -183,6 +197,12 @@ class CopyFiles(Files):
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             under_way.result()
+
+
+def _tallied(place: Place, files: int, size: int, names: int | None) -> FileCount:
+    if not files:
+        return FileCount(0, size)
+    return FileCount.of(place.path, size) if place.path else FileCount(files, size, names)
 
 
 def create_all(dest: Store, files: dict[str, bytes], maybe_there: Collection[str] = ()) -> None:

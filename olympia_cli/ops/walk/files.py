@@ -107,8 +107,9 @@ class Files:
     def looked_at(self, place: Place, data: bytes | StoreError, flaw: Flaw | None, *, is_node: bool) -> None:
         """Somebody has looked at a file, and found it whole, or what is wrong with it."""
 
-    def tally(self, place: Place, files: int, size: int, *, is_node: bool) -> None:
-        """So many files were read elsewhere: at a place, or, where its path is empty, on its level."""
+    def tally(self, place: Place, files: int, size: int, *, is_node: bool, names: int | None = None) -> None:
+        """So many files were read elsewhere: at a place, or, where its path is empty, on its level; `names` is then
+        what an export makes of their names and sizes."""
         self.bytes += size
 
     def close(self, done: bool = True) -> None:

@@ -15,7 +15,7 @@ from olympia_cli.ops.expire.files import ROOT, TRANSACTION, Going, GoingTotals, 
 from olympia_cli.ops.expire.manifest import Doomed, Manifest, ManifestPart, encode_part, new_part_path
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.spark.engine import SparkEngine
-from olympia_cli.spark.failures import explained
+from olympia_cli.spark.failures import explained, told
 from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
 from olympia_cli.spark.pipelines.walk import frame_of
 from olympia_cli.storage.protocol import Store
@@ -100,6 +100,7 @@ def _doomed(batches: Iterable[pa.RecordBatch]) -> Iterator[Doomed]:
     return (Doomed(row["path"], row["bytes"], row["kind"]) for row in rows_of(batches))
 
 
+@told
 def _write_parts(catalog: CatalogPlace, manifest: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     files = _doomed(batches)
     while some := list(islice(files, PART_FILES)):
@@ -108,6 +109,7 @@ def _write_parts(catalog: CatalogPlace, manifest: str, batches: Iterable[pa.Reco
         yield pa.RecordBatch.from_pylist([{"path": path, "files": len(some)}], schema=_PARTS)
 
 
+@told
 def _delete(catalog: CatalogPlace, below: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     deleted = delete_checked(catalog.store, _doomed(batches), below, SILENT)
     yield pa.RecordBatch.from_pylist([{"files": deleted}], schema=_COUNTS)

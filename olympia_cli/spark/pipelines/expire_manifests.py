@@ -17,6 +17,7 @@ from olympia_cli.ops.expire.manifest import Doomed, ManifestPart, check_deletabl
 from olympia_cli.ops.expire.sweep import Sweep
 from olympia_cli.spark.batches import arrow_schema
 from olympia_cli.spark.engine import SparkEngine
+from olympia_cli.spark.failures import told
 from olympia_cli.spark.pipelines.frames import keep
 from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
 
@@ -74,6 +75,7 @@ def read_manifests(engine: SparkEngine, sweep: Sweep, stack: ExitStack) -> Named
 # On the workers
 
 
+@told
 def _read_heads(catalog: CatalogPlace, sweep: Sweep, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The files that manifests name themselves, and the parts that others have."""
     for row in rows_of(batches):
@@ -88,6 +90,7 @@ def _read_heads(catalog: CatalogPlace, sweep: Sweep, batches: Iterable[pa.Record
             yield _batch([{"at": at, "part": part.path, "expected": part.files} for part in manifest.parts])
 
 
+@told
 def _read_parts(catalog: CatalogPlace, sweep: Sweep, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for row in rows_of(batches):
         at, part = row["at"], ManifestPart(row["part"], row["expected"])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from olympia_cli.names import Kind
+from olympia_cli.ops.export.files import NAME_DIGITS
 from olympia_cli.ops.fsck.definitions import MAX_UNVERIFIED, BadDefinition, Definitions
 from olympia_cli.ops.fsck.examined import Examined
 from olympia_cli.ops.fsck.verdict import MOST_FINDINGS
@@ -72,7 +73,7 @@ class DistributedDefinitions:
         for row in sums:
             definitions.read_count += row.number
             definitions.without_digest += row.number if row.verified is False else 0
-            into.files.tally(Place("", row.level), row.there, row.bytes or 0, is_node=False)
+            into.files.tally(Place("", row.level), row.there, row.bytes or 0, is_node=False, names=row.names)
             into.files.progress.advance(row.number)
         self.read_frames.append(found)
         self._codes.update(row.code for row in sums if row.code is not None)
@@ -222,8 +223,13 @@ def _first(definitions: DataFrame, most: int) -> list[Row]:
     return definitions.orderBy("path", "kind").limit(most).collect()
 
 
+# a file's name and size as `ops/export` makes a number of them
+_NAME = f"cast(conv(substring(sha2(concat(path, ' ', bytes), 256), 1, {NAME_DIGITS}), 16, 10) as bigint)"
+
+
 def _sums() -> list[Any]:
-    """How many files there are, how many of them were there, and their bytes."""
+    """How many files there are, how many of them were there, their bytes, and their names."""
     from pyspark.sql.functions import expr
 
-    return [expr("count(*)").alias("number"), expr("count(bytes)").alias("there"), expr("sum(bytes)").alias("bytes")]
+    words = {"number": "count(*)", "there": "count(bytes)", "bytes": "sum(bytes)", "names": f"bit_xor({_NAME})"}
+    return [expr(word).alias(name) for name, word in words.items()]

@@ -15,6 +15,7 @@ from olympia_cli.ops.fsck.listing import Listing, Quarantine, Sorting, Tally, re
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.ops.walk.reach import path_digest
 from olympia_cli.spark.batches import arrow_schema, batches, ddl, text
+from olympia_cli.spark.failures import told
 from olympia_cli.spark.pipelines.frames import together
 from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
 from olympia_cli.spark.pipelines.walk import paths_frame
@@ -97,6 +98,7 @@ def _nothing(*but: str) -> list[str]:
 # On the workers
 
 
+@told
 def _read_manifests(catalog: CatalogPlace, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for row in rows_of(given):
         files = Files(catalog.store, lambda: False)

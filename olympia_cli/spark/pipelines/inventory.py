@@ -31,7 +31,7 @@ from olympia_cli.iceberg.inventory_rows import (
 from olympia_cli.names import Kind, NamespaceName, TableName, parse_reference
 from olympia_cli.ops.walk.size import estimated_objects
 from olympia_cli.spark.engine import FEW_PARTS, SparkEngine
-from olympia_cli.spark.failures import explained
+from olympia_cli.spark.failures import explained, told
 from olympia_cli.spark.pins import open_pinned, pin
 from olympia_cli.spark.pipelines.frames import keep
 from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
@@ -138,11 +138,13 @@ def data_files(
 # On the workers
 
 
+@told
 def _to_manifests(catalog: CatalogPlace, files: bool, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     with closing(_table_files(catalog)) as opened:
         yield from batches(look_at_tables(catalog.store, opened, rows_of(given), manifests=files), _BETWEEN)
 
 
+@told
 def _to_files(catalog: CatalogPlace, statistics: bool, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     with closing(_table_files(catalog)) as opened:
         yield from batches(look_at_manifests(opened, rows_of(given), statistics=statistics), ALL)

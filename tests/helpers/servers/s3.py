@@ -180,7 +180,8 @@ def _read(objects: dict[str, StoredObject], key: str, request: web.BaseRequest) 
 
 
 def _listing(bucket: str, objects: dict[str, StoredObject], request: web.BaseRequest) -> web.Response:
-    prefix, after = request.query.get("prefix", ""), request.query.get("continuation-token", "")
+    prefix = request.query.get("prefix", "")
+    after = request.query.get("continuation-token", request.query.get("start-after", ""))
     size = min(int(request.query.get("max-keys", _PAGE)), _PAGE)
     keys = sorted(key for key in objects if key.startswith(prefix) and key > after)
     page = keys[:size]
