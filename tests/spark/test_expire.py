@@ -8,7 +8,7 @@ import random
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,11 +39,15 @@ from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.retention import Policy, read_policy
 from olympia_cli.ops.expire.survey import LOCAL
 from olympia_cli.ops.expire.values import ExpirePlan, Floors, PurgePlan
+from olympia_cli.ops.progress import SILENT
+from olympia_cli.ops.walk.facts import NodeRules
 from olympia_cli.spark.engine import SparkEngine
+from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines import expire_files
 from olympia_cli.spark.pipelines.expire import spark_surveyor
 from olympia_cli.spark.pipelines.expire_files import SparkFiles, files_frame
 from olympia_cli.spark.pipelines.place import CatalogPlace
+from olympia_cli.spark.pipelines.reach import SparkReach
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.s3 import S3Store
 from tests.cli.conftest import run_here
@@ -418,14 +422,18 @@ def test_what_executors_lose_after_the_plan_is_made_again(spark, marked, tmp_pat
 def test_what_is_damaged_when_it_is_made_again_stops_it(spark, marked, tmp_path: Path):
     """What a node named must not be taken for dead because it can no longer be read."""
     place = copied(marked, tmp_path / "copy")
-    policy = read_policy(place.snapshot().definition, place.clock.now_millis(), keep_last=2)
-    with plan_expire(engine_of(spark, place, alone=0), place, policy) as plan:
-        leaf = place.snapshot().root.node.children[0]
+    head = place.snapshot()
+    leaf = head.root.node.children[0]
+    with ExitStack() as stack:
+        engine = engine_of(spark, place, alone=0)
+        reach = SparkReach(engine, stack, place.store, NodeRules.of(head), definitions=False, progress=SILENT)
+        reach.add([(head.file.path, head.file.data)])
+        named = reach.since()
+        assert named.count() > 5
         (folder_of(place) / leaf).write_bytes(b"")
         assert lose(spark)
-        with pytest.raises(SparkFailed, match=f"a node is no longer whole: {leaf}"):
-            mark(place, plan.mark)
-    assert place.snapshot().version == marked.snapshot().version
+        with pytest.raises(SparkFailed, match=f"a node is no longer whole: {leaf}"), explained():
+            named.collect()
 
 
 def test_a_manifest_that_is_not_whole(spark, marked, tmp_path: Path):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ADAPTIVE, _SHUFFLED = "spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions"
-_FEW = "8"
+_FEW = "4"
 
 
 @contextmanager

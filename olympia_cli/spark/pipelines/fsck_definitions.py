@@ -48,11 +48,8 @@ class DistributedDefinitions:
         """Of what was found to be wrong."""
         self.read_frames: list[DataFrame] = []
         """A row for each definition."""
-
-    @property
-    def number(self) -> int:
-        """How many definitions there are at most, each as often as nodes name it."""
-        return self._noted + self._named
+        self.number = 0
+        """How many these are."""
 
     def read(self, into: Examined) -> None:
         """Read all that is named and was not read; then the driver knows what it would know had it done so itself, as
@@ -70,6 +67,7 @@ class DistributedDefinitions:
         found = walk.read_definitions(self._names(definitions, noted, levels), number, self.read_frames)
         with walk.engine.job(f"{walk.what}: definitions"):
             sums = found.groupBy("level", "code", "verified").agg(*_sums()).collect()
+        self.number += sum(row.number for row in sums)
         for row in sums:
             definitions.read_count += row.number
             definitions.without_digest += row.number if row.verified is False else 0
@@ -187,7 +185,7 @@ class DistributedDefinitions:
 
         engine, reference = self._walk.engine, into.chain.reference
         with_ids = told.where("id is not null")
-        ids = with_ids.repartition(engine.parts(self.number, 4 * DEFINITIONS_A_TASK), "id")
+        ids = with_ids.repartition(engine.parts(self.number, 8 * DEFINITIONS_A_TASK), "id")
         ids = ids.groupBy("id").agg(min("low").alias("low"), max("high").alias("high"))
         catalog = key_code(reference.id if reference is not None else "")
         shared = [(row.id,) for row in ids.where(f"low != high or id = {catalog}").select("id").collect()]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 NODE_WEIGHT = 32
 """What a node costs the driver, in definitions."""
 
-NODES_A_TASK, DEFINITIONS_A_TASK = 256, 8192
+NODES_A_TASK, DEFINITIONS_A_TASK = 256, 16_384
 """Some hundred milliseconds of work."""
 
 NODES_A_JOB = 50_000
