@@ -29,7 +29,7 @@ from olympia_cli.iceberg.identifiers import dotted, identifier_of, namespace_nam
 from olympia_cli.iceberg.settings import store_options
 from olympia_cli.iceberg.table_changes import TableChanges, TableState, read_metadata
 from olympia_cli.iceberg.views import IcebergViews
-from olympia_cli.names import NamespaceName, Reference, parse_reference
+from olympia_cli.names import Kind, NamespaceName, Reference, parse_reference
 
 if TYPE_CHECKING:
     import pyarrow
@@ -238,7 +238,7 @@ class OlympiaCatalog(IcebergViews):
     def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
         name = namespace_name(namespace, NoSuchNamespaceError)
         with translated(name):
-            return [identifier_of(table) for table in self._view().tables(name.namespace)]
+            return self._list(Kind.TABLE, name)
 
     # What PyIceberg asks of a catalog beside that
 
