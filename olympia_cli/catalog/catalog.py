@@ -197,7 +197,7 @@ def _check_free(store: Store) -> None:
         kind = file_kind(file.path)
         if kind is FileKind.ROOT:
             raise _catalog_exists(store)
-        if kind is FileKind.UNKNOWN:
+        if kind in (FileKind.UNKNOWN, FileKind.DATA):
             raise LocationNotEmpty(f"{store.uri} holds files that are not a catalog's, such as {file.path!a}")
 
 

@@ -28,6 +28,7 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import CommitConflict, InvalidName
 from olympia_cli.format.actions import Action
+from olympia_cli.format.paths import DATA
 from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.identifiers import dotted, identifier_of, table_name
 from olympia_cli.iceberg.table_changes import TableChanges, TableState, read_metadata
@@ -36,9 +37,6 @@ from olympia_cli.storage.open import scheme_of
 
 if TYPE_CHECKING:
     import pyarrow
-
-TABLES = "data"
-"""The folder below the warehouse where tables are made that nobody gave a location."""
 
 TABLE_LOCATION = "olympia.table-location"
 """The property of the catalog that names another place for them."""
@@ -198,7 +196,7 @@ class CatalogAccess(MetastoreCatalog):
         if own:
             return f"{own.rstrip('/')}/{folder}"
         definition = view.base.definition if isinstance(view, Transaction) else view.definition
-        base = definition.properties.get(TABLE_LOCATION) or f"{_absolute(self.properties['warehouse'])}/{TABLES}"
+        base = definition.properties.get(TABLE_LOCATION) or f"{_absolute(self.properties['warehouse'])}/{DATA}"
         return f"{base.rstrip('/')}/{_folder(database_name)}/{folder}"
 
 

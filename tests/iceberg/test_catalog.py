@@ -333,7 +333,8 @@ def test_a_table_that_is_created_with_its_rows(ns: OlympiaCatalog, version: int)
 # What is deleted
 
 
-def test_old_metadata_files_stay_while_versions_name_them(ns: OlympiaCatalog) -> None:
+def test_old_metadata_files_stay_while_versions_name_them(ns: OlympiaCatalog, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "olympia_cli")
     cleaning = {
         TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "1",
         TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
@@ -343,6 +344,7 @@ def test_old_metadata_files_stay_while_versions_name_them(ns: OlympiaCatalog) ->
     for number in range(3):
         table.transaction().set_properties({"n": str(number)}).commit_transaction()
     assert len(table.metadata.metadata_log) == 1
+    assert "delete-after-commit.enabled is not done: versions that are kept name" in caplog.text
     assert Path(first).exists()
     assert ns.at("v2").load_table("ns.t").metadata_location == first
 
