@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -230,10 +231,29 @@ def test_metadata_that_cannot_be_written_stops_the_commit(
 ) -> None:
     (tmp_path / "file").write_text("no folder")
     before, files = catalog.version, metadata_files(catalog)
-    with pytest.raises(OSError, match="file"), catalog.transaction() as together:  # noqa: PT012
+    with pytest.raises(StorageFailed, match="file"), catalog.transaction() as together:  # noqa: PT012
         together.load_table("ns.t").append(ROWS)
         together.create_table("ns.u", ROWS.schema, location=str(tmp_path / "file" / "u"))
     assert (catalog.version, metadata_files(catalog)) == (before, files)
+
+
+def test_metadata_is_on_the_disk_before_the_root(
+    catalog: OlympiaCatalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    sync = os.fsync
+
+    def noted(file: int) -> None:
+        sync(file)
+        synced.append(os.readlink(f"/proc/self/fd/{file}"))
+
+    monkeypatch.setattr(os, "fsync", noted)
+    made = catalog.create_table("ns.u", ROWS.schema)
+    folder = os.path.dirname(made.metadata_location)
+    root = next(at for at, name in enumerate(synced) if "/vn" in name)
+    # the file, under the name that it is written by, and each folder on the way to it
+    assert any(name.startswith(f"{folder}/") for name in synced[:root])
+    assert {folder, os.path.dirname(folder)} <= set(synced[:root])
 
 
 class RootUnknown(AmbiguousStore):
