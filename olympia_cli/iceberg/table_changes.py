@@ -33,7 +33,7 @@ from pyiceberg.typedef import Properties
 from olympia_cli.catalog.commit import Author, Committed, FileWriter, commit
 from olympia_cli.catalog.distributed import DistributedTransaction
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.errors import CommitUnknown, InvalidLocation, OlympiaError, OutcomeUnknown
+from olympia_cli.errors import CommitUnknown, InvalidLocation, OlympiaError, OutcomeUnknown, PathTaken
 from olympia_cli.iceberg.identifiers import dotted
 from olympia_cli.iceberg.locations import LOCAL, place_of
 from olympia_cli.iceberg.table_actions import actions_of
@@ -140,13 +140,13 @@ class TableChanges:
         """As `commit`, into the distributed transaction that this one is: its save takes the place of the root."""
         if self._files:
             running.write_files()
-        self._written_for(running.save)
+        self._written_for(lambda: _save(running))
 
     def _written_for(self, publish: Callable[[], R]) -> R:
         """Write the metadata files, and do what makes them count; they go again when it surely did not."""
         try:
             self._write()
-        except Exception as error:
+        except BaseException as error:
             self._discard_after(error)
             raise
         try:
@@ -174,7 +174,7 @@ class TableChanges:
         self._written.clear()
         return left
 
-    def _discard_after(self, error: Exception) -> None:
+    def _discard_after(self, error: BaseException) -> None:
         if left := self.discard():
             shown = f"left behind: {', '.join(left)}"
             if isinstance(error, OlympiaError):
@@ -186,7 +186,12 @@ class TableChanges:
         def write(location: str) -> None:
             # noted first: a write that fails may leave something all the same
             self._written.append(location)
-            _create(location, self._files[location])
+            try:
+                _create(location, self._files[location])
+            except (PathTaken, FileExistsError):
+                # what is there is somebody else's
+                self._written.remove(location)
+                raise
 
         if len(self._files) == 1:
             write(*self._files)
@@ -203,6 +208,17 @@ class TableChanges:
     def _kept(self) -> str:
         shown = ", ".join(self._written)
         return f"; if the log does not have it, nothing needs these files: {shown}" if shown else ""
+
+
+def _save(running: DistributedTransaction) -> None:
+    """Save; a save that stands has the changes, whatever failed after it."""
+    before = running.save_number
+    try:
+        running.save()
+    except OlympiaError as error:
+        if running.save_number == before:
+            raise
+        raise CommitUnknown(f"saved, and then it failed: {error.message}", hint="load the transaction again") from error
 
 
 def _create(location: str, file: NewFile) -> None:

@@ -12,13 +12,17 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError
 from pyiceberg.table import Table, Transaction
 
-from olympia_cli import Catalog, CommitConflict, StorageFailed
+from olympia_cli import Catalog, CommitConflict, StorageFailed, TableName, open_store
 from olympia_cli.catalog import distributed
+from olympia_cli.catalog.commit import Author
+from olympia_cli.errors import PathTaken
 from olympia_cli.format.definitions import decode
 from olympia_cli.format.paths import parse_root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.iceberg import OlympiaCatalog
+from olympia_cli.iceberg.table_changes import TableChanges
 from olympia_cli.storage.protocol import Store
+from tests.helpers.clock import MINUTE, FakeClock
 from tests.helpers.stores import AmbiguousStore, CuttingStore, PowerCut, WrappedStore
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
@@ -320,3 +324,45 @@ def test_a_distributed_transaction_conflicts_with_who_was_first(catalog: Olympia
     assert rows_in(catalog) == 3
     with pytest.raises(ValueError, match="no transactions inside"):
         catalog.inside(running.id).transaction()
+
+
+class FailsAfterTheSave(WrappedStore):
+    """Half an hour goes by while a save is written, and after it the store fails."""
+
+    def __init__(self, store: Store, clock: FakeClock) -> None:
+        super().__init__(store)
+        self.clock = clock
+        self.armed = self.failing = False
+
+    def create(self, path: str, data: bytes) -> None:
+        if self.failing:
+            raise StorageFailed(f"{path}: no answer")
+        super().create(path, data)
+        if self.armed and path.startswith("dtxn/"):
+            self.failing = True
+            self.clock.advance(31 * MINUTE)
+
+
+def test_metadata_that_a_save_has_stays_whatever_fails_after_it(tmp_path: Path) -> None:
+    """A save that took too long is made again; the first one stands all the same."""
+    clock, warehouse = FakeClock(), str(tmp_path / "lake")
+    store = FailsAfterTheSave(open_store(warehouse), clock)
+    catalog = OlympiaCatalog.of(Catalog.create(store, clock=clock), warehouse=warehouse)
+    catalog.create_namespace("ns")
+    running = distributed.begin(catalog.store_catalog)
+    store.armed = True
+    with pytest.raises(CommitStateUnknownException, match="saved, and then it failed"):
+        catalog.inside(running.id).create_table("ns.t", ROWS.schema)
+    store.armed = store.failing = False
+    distributed.load(catalog.store_catalog, running.id).commit()
+    assert rows_in(catalog) == 0
+
+
+def test_a_file_that_was_there_before_stays(catalog: OlympiaCatalog, table: Table, tmp_path: Path) -> None:
+    (tmp_path / "there.json").write_text("somebody else's")
+    changes = TableChanges(catalog.store_catalog.begin(), catalog._open_io)
+    changes.create(TableName("ns", "u"), table.metadata, str(tmp_path / "there.json"))
+    with pytest.raises(PathTaken):
+        changes.commit(Author())
+    assert (tmp_path / "there.json").read_text() == "somebody else's"
+    assert not catalog.table_exists("ns.u")
