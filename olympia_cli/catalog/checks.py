@@ -12,6 +12,9 @@ from olympia_cli.names import nearest, parse_duration
 Properties = Mapping[str, str]
 MIN_TTL_MILLIS = 60 * 1000
 MAX_TTL_MILLIS = 366 * 86_400_000
+TABLE_LOCATION = "olympia.table-location"
+"""Where Iceberg tables are made that nobody gave a place."""
+
 RESERVED = "olympia."
 """Properties whose names begin so are for this program, so one that it does not know is a typing error."""
 
@@ -81,11 +84,17 @@ def _check_number(key: str, value: str) -> None:
         raise InvalidOption(f"{quoted(value)} is not a number above 0", hint=f"set {key} to a whole number")
 
 
+def _check_location(key: str, value: str) -> None:
+    if not value.strip():
+        raise InvalidOption(f"{key} is no location", hint="give a folder or a URI")
+
+
 SETTINGS: dict[str, Callable[[str, str], None]] = {
     "olympia.retention.max-version-age": _check_duration,
     "olympia.retention.min-versions": _check_number,
     "olympia.txn.max-actions": _check_number,
     "olympia.fsck.max-age": _check_duration,
+    TABLE_LOCATION: _check_location,
 }
 """What a catalog can be told by its properties, and what the values must be."""
 

@@ -130,6 +130,11 @@ class DistributedTransaction:
         return self.transaction.id
 
     @property
+    def save_number(self) -> int:
+        """The number of the latest save that this process knows."""
+        return self._save
+
+    @property
     def saved(self) -> Saved:
         """The transaction as others see it since this process saved it."""
         assert self._last is not None, "it was loaded, and not saved since"
@@ -151,6 +156,11 @@ class DistributedTransaction:
             # until the save stood, its files were protected from expire by their age alone
             if transaction.clock.elapsed_millis() - began <= HALF_AN_HOUR_MILLIS:
                 return
+
+    def write_files(self) -> None:
+        """Write definitions and nodes ahead of the save that will lead to them."""
+        transaction = self.transaction
+        self._files.root(transaction.draft, transaction.actions, transaction.check_alive)
 
     def commit(
         self, message: str = "", *, by: str | None = None, retry_for: float = 60.0, atomic: bool = False

@@ -16,10 +16,12 @@ from olympia_cli.names import AtExport, AtVersion, Latest, ObjectName, Oldest, R
 from olympia_cli.storage.protocol import Store
 
 
-def open_head(store: Store, now_millis: int, names: Sequence[ObjectName] = ()) -> Snapshot:
+def open_head(
+    store: Store, now_millis: int, names: Sequence[ObjectName] = (), near: Snapshot | None = None
+) -> Snapshot:
     """The latest version, to commit on; Damaged where the next one would close the gap to a root that is no part of
     history, which readers would take for the latest from then on. That it is not there is seen on the way."""
-    latest = open_snapshot(store, Latest(), now_millis, names, beyond=2)
+    latest = open_snapshot(store, Latest(), now_millis, names, near, beyond=2)
     version, width = latest.version, latest.file.width
     if version + 2 > MAX_VERSION:
         return latest
@@ -44,17 +46,24 @@ def behind_gap(latest: Snapshot, missing: int, version: int) -> Damaged:
 
 
 def open_snapshot(
-    store: Store, reference: Reference, now_millis: int, names: Sequence[ObjectName] = (), *, beyond: int | None = None
+    store: Store,
+    reference: Reference,
+    now_millis: int,
+    names: Sequence[ObjectName] = (),
+    near: Snapshot | None = None,
+    *,
+    beyond: int | None = None,
 ) -> Snapshot:
-    """The version of a catalog that a reference means now. `names` are the objects that will be asked for first.
-    `beyond` asks for the root of so many versions after the latest, too, which is none of them."""
+    """The version of a catalog that a reference means now. `names` are the objects that will be asked for first; `near`
+    is another version, whose files need not be read again. `beyond` asks for the root of so many versions after the
+    latest, too, which is none of them."""
 
     def wanted(file: RootFile) -> Sequence[str]:
         version = reference.version if isinstance(reference, AtVersion) else file.version
         if isinstance(reference, Latest):
             version -= reference.back
         try:
-            paths = Snapshot(store, file).next_paths(names if version == file.version else ())
+            paths = Snapshot(store, file, near).next_paths(names if version == file.version else ())
         except OlympiaError:
             # a root that is damaged, or a name that no object can have: told when the version is really looked at
             return ()
@@ -64,7 +73,7 @@ def open_snapshot(
 
     file = read_latest(store, wanted)
     try:
-        latest = _in_history(Snapshot(store, file))
+        latest = _in_history(Snapshot(store, file, near))
     except Damaged:
         if reference == Latest():
             raise

@@ -210,7 +210,8 @@ class Transaction:
         payload: bytes = b"",
         reapply: Callable[[str], str] | None = None,
     ) -> None:
-        """Change a table. A new metadata location makes the present one the previous one.
+        """Change a table. A new metadata location makes the present one the previous one; the present one again changes
+        neither, and says with a payload more of a change that the transaction has made before.
 
         `expected_metadata_location` is the one that the caller has seen: any other is a conflict, here and on whatever
         version it is committed. A change of the table's data names its own type (an insert, say) and payload; `reapply`
@@ -231,10 +232,11 @@ class Transaction:
             self._read(T.TABLE_DESCRIBE, name)
             raise
         if metadata_location is not None:
-            if metadata_location != present:
-                definition.iceberg_previous_metadata_location = present
-                definition.iceberg_metadata_location = metadata_location
-            change.fields.extend(["iceberg_metadata_location", "iceberg_previous_metadata_location"])
+            change.fields.append("iceberg_metadata_location")
+        if metadata_location not in (None, present):
+            definition.iceberg_previous_metadata_location = present
+            definition.iceberg_metadata_location = metadata_location
+            change.fields.append("iceberg_previous_metadata_location")
         # our fields are numbered apart from the format's payloads, so both stand in one message
         content = payload + change.SerializeToString()
         again = None if reapply is None else Reapply(present, reapply)

@@ -28,6 +28,7 @@ _FOLDERS = {
     "def/dtxn/": (FileKind.TRANSACTION,),
     "dtxn/": (FileKind.TRANSACTION,),
     "ops/": (FileKind.OPERATION,),
+    "data/": (FileKind.DATA,),
 }
 _DIGITS = {"vn/": "01", **dict.fromkeys(("node/", "def/ns/", "def/table/", "def/view/"), _HEX)}
 """What names in large folders begin with, alike in number: a uuid, or the low bits of a version."""

@@ -42,6 +42,6 @@ def run(
 
     done = session.change(do, txn=txn, message=message, retry_for=retry_for, atomic=atomic)
     left = [{**describe_name(then), "lives_as": describe_name(now)} for then, now in elsewhere.items()]
-    render.changed(session, done, f"restored namespace {name} from v{source.version}", {"left_out": left})
+    render.changed(session, done, f"restored namespace {name} from v{source.version}", left_out=left)
     for then, now in elsewhere.items():
         session.say(f"left where it is: {then.kind.word} {then} lives as {now} now")

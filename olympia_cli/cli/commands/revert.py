@@ -83,4 +83,4 @@ def run(
         committed = session.catalog.commit(transaction, message, retry_for=seconds, atomic=atomic)
         done = Changed(committed.version, None, committed.actions)
     text = f"{'would take' if dry_run else 'took'} back {versions}"
-    render.changed(session, done, text, {"reverts": {"first": first, "last": last}, "dry_run": dry_run})
+    render.changed(session, done, text, reverts={"first": first, "last": last}, dry_run=dry_run)

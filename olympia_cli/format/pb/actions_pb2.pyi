@@ -179,16 +179,18 @@ class TableSelectContext(_message.Message):
     def __init__(self, namespaceName: _Optional[str] = ..., tableName: _Optional[str] = ..., select_context: _Optional[_Union[TableSelectDef, _Mapping]] = ...) -> None: ...
 
 class AlterDef(_message.Message):
-    __slots__ = ("set_properties", "unset_properties", "fields", "expected_metadata_location")
+    __slots__ = ("set_properties", "unset_properties", "fields", "expected_metadata_location", "unnamed_files")
     SET_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     UNSET_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_METADATA_LOCATION_FIELD_NUMBER: _ClassVar[int]
+    UNNAMED_FILES_FIELD_NUMBER: _ClassVar[int]
     set_properties: _containers.RepeatedScalarFieldContainer[str]
     unset_properties: _containers.RepeatedScalarFieldContainer[str]
     fields: _containers.RepeatedScalarFieldContainer[str]
     expected_metadata_location: str
-    def __init__(self, set_properties: _Optional[_Iterable[str]] = ..., unset_properties: _Optional[_Iterable[str]] = ..., fields: _Optional[_Iterable[str]] = ..., expected_metadata_location: _Optional[str] = ...) -> None: ...
+    unnamed_files: int
+    def __init__(self, set_properties: _Optional[_Iterable[str]] = ..., unset_properties: _Optional[_Iterable[str]] = ..., fields: _Optional[_Iterable[str]] = ..., expected_metadata_location: _Optional[str] = ..., unnamed_files: _Optional[int] = ...) -> None: ...
 
 class RenameDef(_message.Message):
     __slots__ = ("new_namespace_name", "new_name")

@@ -27,6 +27,7 @@ class TableFormat(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 class ViewFormat(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     SUBSTRAIT: _ClassVar[ViewFormat]
+    ICEBERG_VIEW: _ClassVar[ViewFormat]
 
 class DataType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -66,6 +67,7 @@ SNAPSHOT: IsolationLevel
 SERIALIZABLE: IsolationLevel
 ICEBERG: TableFormat
 SUBSTRAIT: ViewFormat
+ICEBERG_VIEW: ViewFormat
 BOOLEAN: DataType
 INT2: DataType
 INT4: DataType
@@ -196,7 +198,7 @@ class TableDef(_message.Message):
     def __init__(self, id: _Optional[str] = ..., table_format: _Optional[_Union[TableFormat, str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., iceberg_metadata_location: _Optional[str] = ..., iceberg_previous_metadata_location: _Optional[str] = ..., integrity: _Optional[_Union[Integrity, _Mapping]] = ...) -> None: ...
 
 class ViewDef(_message.Message):
-    __slots__ = ("id", "view_format", "schema_binding", "schema", "default_namespace_name", "referenced_object_full_names", "properties", "substrait_read_rel", "integrity")
+    __slots__ = ("id", "view_format", "schema_binding", "schema", "default_namespace_name", "referenced_object_full_names", "properties", "substrait_read_rel", "integrity", "iceberg_metadata_location", "iceberg_previous_metadata_location")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -213,6 +215,8 @@ class ViewDef(_message.Message):
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     SUBSTRAIT_READ_REL_FIELD_NUMBER: _ClassVar[int]
     INTEGRITY_FIELD_NUMBER: _ClassVar[int]
+    ICEBERG_METADATA_LOCATION_FIELD_NUMBER: _ClassVar[int]
+    ICEBERG_PREVIOUS_METADATA_LOCATION_FIELD_NUMBER: _ClassVar[int]
     id: str
     view_format: ViewFormat
     schema_binding: bool
@@ -222,7 +226,9 @@ class ViewDef(_message.Message):
     properties: _containers.ScalarMap[str, str]
     substrait_read_rel: bytes
     integrity: Integrity
-    def __init__(self, id: _Optional[str] = ..., view_format: _Optional[_Union[ViewFormat, str]] = ..., schema_binding: _Optional[bool] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., default_namespace_name: _Optional[str] = ..., referenced_object_full_names: _Optional[_Iterable[_Union[NamespaceObjectFullName, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., substrait_read_rel: _Optional[bytes] = ..., integrity: _Optional[_Union[Integrity, _Mapping]] = ...) -> None: ...
+    iceberg_metadata_location: str
+    iceberg_previous_metadata_location: str
+    def __init__(self, id: _Optional[str] = ..., view_format: _Optional[_Union[ViewFormat, str]] = ..., schema_binding: _Optional[bool] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., default_namespace_name: _Optional[str] = ..., referenced_object_full_names: _Optional[_Iterable[_Union[NamespaceObjectFullName, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., substrait_read_rel: _Optional[bytes] = ..., integrity: _Optional[_Union[Integrity, _Mapping]] = ..., iceberg_metadata_location: _Optional[str] = ..., iceberg_previous_metadata_location: _Optional[str] = ...) -> None: ...
 
 class DistributedTransactionDef(_message.Message):
     __slots__ = ("id", "isolation_level", "beginning_root_node_file_path", "running_root_node_file_path", "began_at_millis", "expire_at_millis", "integrity")

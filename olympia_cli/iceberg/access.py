@@ -1,0 +1,218 @@
+"""How the catalog for PyIceberg reads, changes and opens files; what it offers is in `catalog.py` and `views.py`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from collections.abc import Callable
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import quote
+from uuid import uuid4
+
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.io import FileIO
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import StagedTable, Table, TableProperties
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+
+from olympia_cli.catalog.catalog import Catalog, who
+from olympia_cli.catalog.checks import TABLE_LOCATION
+from olympia_cli.catalog.commit import Author, Committed
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.errors import CommitConflict, InvalidName
+from olympia_cli.format.actions import Action
+from olympia_cli.format.paths import DATA
+from olympia_cli.iceberg.failures import translated
+from olympia_cli.iceberg.identifiers import dotted, identifier_of, table_name
+from olympia_cli.iceberg.table_changes import TableChanges, TableState, read_metadata
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.storage.open import scheme_of
+
+if TYPE_CHECKING:
+    import pyarrow
+
+ATTEMPTS = 20
+_MAX_IOS = 64
+R = TypeVar("R")
+
+
+class CatalogAccess(MetastoreCatalog):
+    """A catalog of ours behind PyIceberg's interface."""
+
+    store_catalog: Catalog
+    message: str
+    """What commits say in the log."""
+    retry_for: float
+    """How many seconds a commit is tried while others are first."""
+    last_version: int | None
+    """The version that the last change became; None when it is not committed yet."""
+    last_actions: tuple[Action, ...]
+    """The actions of the last change."""
+    _fixed: Snapshot | None
+    _near: Snapshot | None
+    """The version that was read last: the files that it shares with others are not read again."""
+    _ios: dict[tuple[object, ...], FileIO]
+
+    def _begin(self, catalog: Catalog, name: str, properties: Properties) -> None:
+        MetastoreCatalog.__init__(self, name, **properties)
+        self.store_catalog = catalog
+        self.message, self.retry_for = "", 60.0
+        self.last_version, self.last_actions = None, ()
+        self._fixed = self._near = None
+        self._ios = {}
+
+    def _view(self, *names: ObjectName) -> Snapshot | Transaction:
+        """What is read: the latest version each time, with what is on the way to these names."""
+        if self._fixed is not None:
+            return self._fixed
+        self._near = self.store_catalog.snapshot(names=names, near=self._near)
+        return self._near
+
+    def _exists(self, name: ObjectName) -> bool:
+        view = self._view(name)
+        try:
+            return view.exists(name) if isinstance(view, Transaction) else view.find(name) is not None
+        except InvalidName:
+            # a name that is too long for this catalog
+            return False
+
+    def _list(self, kind: Kind, name: NamespaceName) -> list[Identifier]:
+        view = self._view(name)
+        if isinstance(view, Transaction):
+            found = view.tables(name.namespace) if kind is Kind.TABLE else view.views(name.namespace)
+            return [identifier_of(one) for one in found]
+        namespace = name.namespace
+        return [(namespace, one) for one in view.names(kind, namespace)]
+
+    def _state(self, name: TableName) -> TableState:
+        try:
+            with translated(name):
+                location = self._view(name).table(name).definition.iceberg_metadata_location
+        except ValueError as invalid:
+            raise NoSuchTableError(f"Table does not exist: {dotted(name)}") from invalid
+        return TableState(read_metadata(self._open_io, location), location)
+
+    def _staged_file(self, location: str) -> bytes | None:
+        """What will be at a location, where that is not written yet."""
+        return None
+
+    def change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
+        """Do it on the latest version and commit. Where another writer's commit does not go together with it, it is
+        done anew on what that one left, and succeeds there or says why not."""
+        self._check_writable()
+        for attempt in range(ATTEMPTS):
+            with translated(about):
+                transaction = self.store_catalog.begin(names=names, near=self._near)
+                self._near = transaction.base
+                changes = TableChanges(transaction, self._open_io)
+                done = do(changes)
+                try:
+                    self._committed(changes.commit(Author(by=who(), message=self.message), self.retry_for))
+                    return done
+                except CommitConflict:
+                    if attempt == ATTEMPTS - 1:
+                        raise
+            self._wait(attempt)
+        raise AssertionError("unreachable")
+
+    def _committed(self, done: Committed) -> None:
+        self.last_version, self.last_actions = done.version, done.actions
+
+    def _wait(self, attempt: int) -> None:
+        """Let others finish: each a little while of its own."""
+        self.store_catalog.clock.sleep(random.uniform(0, 0.01 * min(attempt + 1, 10)))
+
+    def _check_writable(self) -> None:
+        if self._fixed is not None:
+            raise ValueError(f"This catalog is as of version {self._fixed.version}, and nothing is changed through it")
+
+    def _check_no_view(self, transaction: Transaction, name: TableName) -> None:
+        """Iceberg has tables and views under one roof."""
+        with contextlib.suppress(InvalidName):
+            if transaction.exists(ViewName(name.namespace, name.name)):
+                raise TableAlreadyExistsError(f"View with same name already exists: {dotted(name)}")
+
+    def _table(self, name: TableName, state: TableState) -> Table:
+        io = self._open_io(state.metadata.properties, state.location)
+        return Table(identifier_of(name), state.metadata, state.location, io, self)
+
+    def _open_io(self, properties: Properties, location: str) -> FileIO:
+        """PyIceberg's files; those with the same settings are shared, and with them their connections."""
+        key = (location.partition("://")[0], *sorted(properties.items()))
+        io = self._ios.get(key)
+        if io is None:
+            if len(self._ios) >= _MAX_IOS:
+                self._ios.clear()
+            io = self._ios[key] = self._load_file_io(properties, location)
+        return io
+
+    # Where new tables are
+
+    def _create_staged_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pyarrow.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> StagedTable:
+        name = table_name(identifier)
+        self._check_writable()
+        place = self._resolve_table_location(location, name.namespace, name.name)
+        # PyIceberg takes the format's version out of what it is given
+        given = dict(properties)
+        metadata = new_table_metadata(
+            _converted(schema, given), partition_spec, sort_order, location=place, properties=given
+        )
+        provider = load_location_provider(place, dict(properties))
+        staged = TableState(metadata, provider.new_table_metadata_file_location())
+        return StagedTable(
+            identifier=identifier_of(name),
+            metadata=staged.metadata,
+            metadata_location=staged.location,
+            io=self._open_io(metadata.properties, staged.location),
+            catalog=self,
+        )
+
+    def _get_default_warehouse_location(self, database_name: str, table_name: str) -> str:
+        """A folder that no other table has or had: what removes files that a table does not need must not find those
+        of another, which was dropped or renamed, beside them."""
+        name = NamespaceName(database_name)
+        view = self._view(name)
+        with translated(name):
+            own = view.namespace(name).properties.get("location")
+        folder = f"{_folder(table_name)}-{uuid4().hex[:12]}"
+        if own:
+            return f"{own.rstrip('/')}/{folder}"
+        definition = view.base.definition if isinstance(view, Transaction) else view.definition
+        base = definition.properties.get(TABLE_LOCATION) or f"{_absolute(self.properties['warehouse'])}/{DATA}"
+        return f"{base.rstrip('/')}/{_folder(database_name)}/{folder}"
+
+
+def _converted(schema: Schema | pyarrow.Schema, properties: Properties) -> Schema:
+    """PyIceberg's schema. What an Arrow schema becomes depends on the table format's version, in newer PyIcebergs."""
+    convert = MetastoreCatalog._convert_schema_if_needed
+    if len(signature(convert).parameters) == 1:
+        return convert(schema)
+    version = int(properties.get(TableProperties.FORMAT_VERSION, TableProperties.DEFAULT_FORMAT_VERSION))
+    return convert(schema, cast(Any, version))
+
+
+def _folder(name: str) -> str:
+    """A name as a folder, whatever is in it: no part of a location, and nothing that leads out of one."""
+    return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
+
+
+def _absolute(uri: str) -> str:
+    return (
+        os.path.abspath(os.path.expanduser(uri)) if scheme_of(uri) == "file" and "://" not in uri else uri.rstrip("/")
+    )

@@ -1,0 +1,265 @@
+"""The catalog as PyIceberg uses one: `py-catalog-impl: olympia_cli.iceberg.OlympiaCatalog`.
+
+Each change is one commit of the catalog. `transaction` is a catalog whose changes are committed together, and `at` one
+that shows a version and changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyiceberg.catalog import PropertiesUpdateSummary
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.io import FileIO
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableResponse, Table, TableProperties
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+from pyiceberg.types import transform_dict_value_to_str
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.iceberg.failures import translated
+from olympia_cli.iceberg.identifiers import dotted, identifier_of, namespace_name, table_name
+from olympia_cli.iceberg.settings import store_options
+from olympia_cli.iceberg.table_changes import TableChanges, TableState, read_metadata
+from olympia_cli.iceberg.views import IcebergViews
+from olympia_cli.names import Kind, NamespaceName, Reference, parse_reference
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from olympia_cli.iceberg.catalog_transaction import CatalogTransaction, DistributedCatalog
+
+_CLEANING = TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED
+_log = logging.getLogger(__name__)
+
+
+class OlympiaCatalog(IcebergViews):
+    """An Olympia catalog for PyIceberg. `warehouse` is its URI; PyIceberg's own settings for the store go with it."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        warehouse = properties.get("warehouse")
+        if not warehouse:
+            raise ValueError("Give the catalog's URI as warehouse")
+        self._begin(Catalog.open(warehouse, options=store_options(warehouse, properties) or None), name, properties)
+
+    @classmethod
+    def of(cls, catalog: Catalog, name: str = "olympia", **properties: str) -> OlympiaCatalog:
+        """PyIceberg's view of a catalog that is open already."""
+        made = cls.__new__(cls)
+        made._begin(catalog, name, {"warehouse": catalog.store.uri, **properties})
+        return made
+
+    def at(self, reference: str | Reference) -> OlympiaCatalog:
+        """The catalog as it was at a version, a time or an export. Nothing can be changed through it."""
+        wanted = parse_reference(reference) if isinstance(reference, str) else reference
+        made = OlympiaCatalog.of(self.store_catalog, self.name, **self.properties)
+        made._fixed = self.store_catalog.snapshot(wanted)
+        return made
+
+    @contextmanager
+    def transaction(self, message: str = "") -> Iterator[CatalogTransaction]:
+        """A catalog whose changes, of however many tables, are committed together at the end of the block. When the
+        block fails, or another writer changed one of the tables first, none of them is: CommitFailedException.
+        """
+        from olympia_cli.iceberg.catalog_transaction import CatalogTransaction
+
+        self._check_writable()
+        made = CatalogTransaction.begin(self)
+        yield made
+        made.commit(message)
+
+    def inside(self, transaction_id: str) -> DistributedCatalog:
+        """The catalog inside a distributed transaction, which other processes work in too."""
+        from olympia_cli.iceberg.catalog_transaction import DistributedCatalog
+
+        self._check_writable()
+        return DistributedCatalog.load(self, transaction_id)
+
+    @property
+    def version(self) -> int:
+        """The version that this catalog shows: the latest, unless it was opened at another."""
+        return (self._fixed or self.store_catalog.snapshot()).version
+
+    # Namespaces
+
+    def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
+        name = namespace_name(namespace)
+        given = _texts(properties)
+        self.change(name, lambda changes: changes.transaction.create_namespace(name, given), name)
+
+    def drop_namespace(self, namespace: str | Identifier) -> None:
+        name = namespace_name(namespace, NoSuchNamespaceError)
+        self.change(name, lambda changes: changes.transaction.drop_namespace(name), name)
+
+    def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
+        if namespace:
+            self.load_namespace_properties(namespace)
+            # there is one level of them
+            return []
+        return [identifier_of(name) for name in self._view().namespaces()]
+
+    def load_namespace_properties(self, namespace: str | Identifier) -> Properties:
+        name = namespace_name(namespace, NoSuchNamespaceError)
+        with translated(name):
+            return self._view(name).namespace(name).properties
+
+    def namespace_exists(self, namespace: str | Identifier) -> bool:
+        try:
+            return self._exists(namespace_name(namespace, NoSuchNamespaceError))
+        except NoSuchNamespaceError:
+            return False
+
+    def update_namespace_properties(
+        self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
+    ) -> PropertiesUpdateSummary:
+        name = namespace_name(namespace, NoSuchNamespaceError)
+        given = _texts(updates)
+        self._check_for_overlap(removals=removals, updates=given)
+
+        def change(changes: TableChanges) -> PropertiesUpdateSummary:
+            before = changes.transaction.namespace(name).properties
+            removed = sorted(set(removals or ()) & before.keys())
+            if given or removed:
+                changes.transaction.alter_namespace(name, given, removed)
+            return PropertiesUpdateSummary(removed, sorted(given), sorted(set(removals or ()) - before.keys()))
+
+        return self.change(name, change, name)
+
+    # Tables
+
+    def create_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pyarrow.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> Table:
+        staged = self._create_staged_table(identifier, schema, location, partition_spec, sort_order, properties)
+        name = table_name(staged.name())
+
+        def create(changes: TableChanges) -> TableState:
+            self._check_no_view(changes.transaction, name)
+            return changes.create(name, staged.metadata, staged.metadata_location)
+
+        return self._table(name, self.change(name, create, NamespaceName(name.namespace), name))
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        name = table_name(identifier, NoSuchTableError)
+        return self._table(name, self._state(name))
+
+    def table_exists(self, identifier: str | Identifier) -> bool:
+        try:
+            return self._exists(table_name(identifier, NoSuchTableError))
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return False
+
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
+        """The metadata is read first: what cannot be loaded is not registered."""
+        name = table_name(identifier)
+        metadata = read_metadata(self._open_io, metadata_location)
+
+        def register(changes: TableChanges) -> None:
+            self._check_no_view(changes.transaction, name)
+            if overwrite and changes.transaction.exists(name):
+                changes.transaction.alter_table(name, metadata_location=metadata_location)
+            else:
+                changes.transaction.create_table(name, metadata_location)
+
+        self.change(name, register, NamespaceName(name.namespace), name)
+        return self._table(name, TableState(metadata, metadata_location))
+
+    def register_tables(self, locations: Mapping[Identifier, str]) -> None:
+        """Register many tables in one commit, their metadata unread."""
+        names = {table_name(identifier): location for identifier, location in locations.items()}
+
+        def register(changes: TableChanges) -> None:
+            for name, location in names.items():
+                with translated(name):
+                    changes.transaction.create_table(name, location)
+
+        self.change(None, register)
+
+    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
+        old, new = table_name(from_identifier, NoSuchTableError), table_name(to_identifier)
+
+        def rename(changes: TableChanges) -> TableState | None:
+            with translated(old):
+                changes.transaction.table(old)
+            self._check_no_view(changes.transaction, new)
+            changes.transaction.rename_table(old, new)
+            return changes.state(new)
+
+        state = self.change(new, rename, old, NamespaceName(new.namespace), new)
+        assert state is not None
+        return self._table(new, state)
+
+    def drop_table(self, identifier: str | Identifier) -> None:
+        name = table_name(identifier, NoSuchTableError)
+        self.change(name, lambda changes: changes.transaction.drop_table(name), name)
+
+    def purge_table(self, identifier: str | Identifier) -> None:
+        """Drop the table. Its files stay: the version before the drop is kept, and names them."""
+        self.drop_table(identifier)
+        _log.warning(
+            "dropped %s without deleting its files: versions that are kept still name them, and a rollback needs them",
+            dotted(table_name(identifier)),
+        )
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        return self.update_table(table.name(), requirements, updates)
+
+    def update_table(
+        self,
+        identifier: str | Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> CommitTableResponse:
+        """As `commit_table`, by name. A requirement that is not met is a CommitFailedException at once; where another
+        writer was first and the requirements are met all the same, the updates are made on what that one left."""
+        name = table_name(identifier, NoSuchTableError)
+        state = self.change(
+            name,
+            lambda changes: changes.update(name, requirements, updates),
+            NamespaceName(name.namespace),
+            name,
+        )
+        return CommitTableResponse.model_validate({"metadata": state.metadata, "metadata-location": state.location})
+
+    def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
+        name = namespace_name(namespace, NoSuchNamespaceError)
+        with translated(name):
+            return self._list(Kind.TABLE, name)
+
+    # What PyIceberg asks of a catalog beside that
+
+    def supports_server_side_planning(self) -> bool:
+        return False
+
+    def _delete_old_metadata(  # type: ignore[override]
+        self, io: FileIO, base: TableMetadata, metadata: TableMetadata
+    ) -> None:
+        """Nothing is deleted: versions that are kept name the older metadata files."""
+        before, after = ({entry.metadata_file for entry in one.metadata_log} for one in (base, metadata))
+        if before - after and metadata.properties.get(_CLEANING, "").lower() == "true":
+            _log.info("%s is not done: versions that are kept name the older metadata files", _CLEANING)
+
+    def close(self) -> None:
+        self.store_catalog.store.close()
+
+
+def _texts(properties: Properties) -> dict[str, str]:
+    """Properties as text; None is none."""
+    if None in properties:
+        raise ValueError("None type is not a supported name of a property")
+    return transform_dict_value_to_str(properties)

@@ -1,0 +1,261 @@
+"""Changes of Iceberg tables as one commit of the catalog.
+
+`TableChanges` stages them in a transaction and writes nothing; `commit` writes, in an order that leaves no metadata
+file without a name:
+
+1 the definitions, which name the new metadata files, and the nodes: nobody sees them yet
+2 the metadata files
+3 the root, created exclusively: THE COMMIT
+
+When it fails and nothing was committed, the metadata files are removed again; one that cannot be removed is named in
+the error. When nobody knows whether it was committed they stay, and the error names them. After a crash the definitions
+of step 1 name them: fsck lists those that no version reaches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError
+from pyiceberg.io import PY_IO_IMPL, FileIO
+from pyiceberg.serializers import Compressor, FromInputFile
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.typedef import Properties
+
+from olympia_cli.catalog.commit import Author, Committed, FileWriter, commit
+from olympia_cli.catalog.distributed import DistributedTransaction
+from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.errors import CommitUnknown, InvalidLocation, OlympiaError, OutcomeUnknown, PathTaken
+from olympia_cli.iceberg.identifiers import dotted
+from olympia_cli.iceberg.locations import LOCAL, place_of
+from olympia_cli.iceberg.table_actions import actions_of
+from olympia_cli.names import TableName
+from olympia_cli.storage.open import open_store
+
+OpenIO = Callable[[Properties, str], FileIO]
+"""PyIceberg's files for a table's properties and a location."""
+
+R = TypeVar("R")
+_WORKERS = 16
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table's metadata, and where it is or will be."""
+
+    metadata: TableMetadata
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A metadata file that is to be written."""
+
+    content: bytes
+    io: FileIO
+
+
+class TableChanges:
+    """Changes of tables in one transaction, and the metadata files that they need."""
+
+    def __init__(self, transaction: Transaction, open_io: OpenIO) -> None:
+        self.transaction = transaction
+        self._open_io = open_io
+        self._staged: dict[str, TableMetadata] = {}
+        self._files: dict[str, NewFile] = {}
+        self._written: list[str] = []
+
+    def state(self, name: TableName) -> TableState | None:
+        """The table as this transaction sees it; None when there is none."""
+        if not self.transaction.exists(name):
+            return None
+        location = self.transaction.table(name).definition.iceberg_metadata_location
+        staged = self._staged.get(location)
+        return TableState(read_metadata(self._open_io, location) if staged is None else staged, location)
+
+    def create(self, name: TableName, metadata: TableMetadata, location: str) -> TableState:
+        """A new table whose metadata is to be written."""
+        self.transaction.create_table(name, location)
+        return self._stage(metadata, location)
+
+    def update(
+        self, name: TableName, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]
+    ) -> TableState:
+        """Make updates of a table, or the table, where the requirements are met: CommitFailedException where not."""
+        current = self.state(name)
+        if current is None and not any(isinstance(one, AssertCreate) for one in requirements):
+            raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
+        for requirement in requirements:
+            requirement.validate(None if current is None else current.metadata)
+        metadata = _updated(current, updates)
+        if current is not None and metadata == current.metadata:
+            return current
+        number = -1 if current is None else MetastoreCatalog._parse_metadata_version(current.location)
+        provider = load_location_provider(metadata.location, metadata.properties)
+        location = provider.new_table_metadata_file_location(number + 1)
+        io = self._open_io(metadata.properties, location)
+        actions = actions_of(None if current is None else current.metadata, metadata, updates, _reader(io))
+        if current is None:
+            self.transaction.create_table(name, location)
+        expected = None if current is None else current.location
+        for action in actions:
+            self.transaction.alter_table(
+                name,
+                metadata_location=location,
+                expected_metadata_location=expected,
+                type=action.type,
+                payload=action.payload,
+            )
+            # the first action moves the table, and the others say more of it
+            expected = None
+        return self._stage(metadata, location)
+
+    def add_file(self, location: str, content: bytes, properties: Properties) -> None:
+        """A file that is to be written before the commit, and removed again when that fails."""
+        self._files[location] = NewFile(content, self._open_io(properties, location))
+
+    def staged_file(self, location: str) -> bytes | None:
+        """What will be at a location, if this transaction writes it."""
+        file = self._files.get(location)
+        return None if file is None else file.content
+
+    def commit(self, author: Author, retry_for: float = 60.0, atomic: bool = True) -> Committed:
+        """Write and commit all of it, in the order that the module's text gives."""
+        transaction = self.transaction
+        files = FileWriter(transaction.base.store, transaction.clock)
+        if transaction.has_writes and self._files:
+            files.root(transaction.draft, (), transaction.check_alive)
+        return self._written_for(lambda: commit(transaction, author, retry_for=retry_for, atomic=atomic, files=files))
+
+    def save(self, running: DistributedTransaction) -> None:
+        """As `commit`, into the distributed transaction that this one is: its save takes the place of the root."""
+        if self._files:
+            running.write_files()
+        self._written_for(lambda: _save(running))
+
+    def _written_for(self, publish: Callable[[], R]) -> R:
+        """Write the metadata files, and do what makes them count; they go again when it surely did not."""
+        try:
+            self._write()
+        except BaseException as error:
+            self._discard_after(error)
+            raise
+        try:
+            return publish()
+        except (CommitUnknown, OutcomeUnknown) as error:
+            raise CommitStateUnknownException(f"{error}{self._kept()}") from error
+        except OlympiaError as error:
+            self._discard_after(error)
+            raise
+        except BaseException:
+            # whoever interrupts may have done so after it counted
+            _log.warning("interrupted%s", self._kept())
+            raise
+
+    def discard(self) -> list[str]:
+        """Remove the metadata files that were written; those that could not be."""
+        left = []
+        for location in self._written:
+            try:
+                self._files[location].io.delete(location)
+            except FileNotFoundError:
+                continue
+            except Exception:
+                left.append(location)
+        self._written.clear()
+        return left
+
+    def _discard_after(self, error: BaseException) -> None:
+        if left := self.discard():
+            shown = f"left behind: {', '.join(left)}"
+            if isinstance(error, OlympiaError):
+                error.message += f"; {shown}"
+            else:
+                error.add_note(shown)
+
+    def _write(self) -> None:
+        def write(location: str) -> None:
+            # noted first: a write that fails may leave something all the same
+            self._written.append(location)
+            try:
+                _create(location, self._files[location])
+            except (PathTaken, FileExistsError):
+                # what is there is somebody else's
+                self._written.remove(location)
+                raise
+
+        if len(self._files) == 1:
+            write(*self._files)
+            return
+        with ThreadPoolExecutor(_WORKERS, thread_name_prefix="metadata") as pool:
+            for _ in pool.map(write, self._files):
+                pass
+
+    def _stage(self, metadata: TableMetadata, location: str) -> TableState:
+        self._staged[location] = metadata
+        self.add_file(location, encode_metadata(metadata, location), metadata.properties)
+        return TableState(metadata, location)
+
+    def _kept(self) -> str:
+        shown = ", ".join(self._written)
+        return f"; if the log does not have it, nothing needs these files: {shown}" if shown else ""
+
+
+def _save(running: DistributedTransaction) -> None:
+    """Save; a save that stands has the changes, whatever failed after it."""
+    before = running.save_number
+    try:
+        running.save()
+    except OlympiaError as error:
+        if running.save_number == before:
+            raise
+        raise CommitUnknown(f"saved, and then it failed: {error.message}", hint="load the transaction again") from error
+
+
+def _create(location: str, file: NewFile) -> None:
+    """Write the file through PyIceberg; on this machine, where that leaves it to the cache of the disk, through a store
+    of ours: it survives a power cut like the root that leads to it."""
+    place = None
+    if PY_IO_IMPL not in file.io.properties:
+        with contextlib.suppress(InvalidLocation):
+            place = place_of(location)
+    if place is not None and place.store == LOCAL:
+        open_store(LOCAL).create(place.path, file.content)
+        return
+    with file.io.new_output(location).create() as stream:
+        stream.write(file.content)
+
+
+def encode_metadata(metadata: TableMetadata, location: str) -> bytes:
+    """The bytes of a metadata file; its name says whether they are compressed."""
+    data = metadata.model_dump_json(exclude_none=True).encode()
+    return Compressor.get_compressor(location).bytes_compressor()(data)
+
+
+def read_metadata(open_io: OpenIO, location: str) -> TableMetadata:
+    """The metadata at a location."""
+    return FromInputFile.table_metadata(open_io({}, location).new_input(location))
+
+
+def _updated(current: TableState | None, updates: Sequence[TableUpdate]) -> TableMetadata:
+    if current is None:
+        empty = MetastoreCatalog._empty_table_metadata()
+        return update_table_metadata(empty, tuple(updates), enforce_validation=True)
+    return update_table_metadata(current.metadata, tuple(updates), metadata_location=current.location)
+
+
+def _reader(io: FileIO) -> Callable[[str], bytes]:
+    def read(location: str) -> bytes:
+        with io.new_input(location).open() as stream:
+            return stream.read()
+
+    return read
