@@ -186,19 +186,24 @@ class Snapshot:
     def views(self, namespace: str | None = None) -> Iterator[ViewName]:
         return (cast(ViewName, name) for name, _ in self.entries(Kind.VIEW, namespace))
 
-    def entries(self, kind: Kind, namespace: str | None = None) -> Iterator[tuple[ObjectName, str]]:
-        """Names and definition paths of a kind, in key order;
+    def entries(
+        self, kind: Kind, namespace: str | None = None, after: ObjectName | None = None
+    ) -> Iterator[tuple[ObjectName, str]]:
+        """Names and definition paths of a kind, in key order, from the one after another on;
 
         NamespaceNotFound when asked for a namespace that is not there.
         """
         if namespace is not None and self.find(NamespaceName(namespace)) is None:
             raise namespace_not_found(namespace, self.version)
-        return self.scan(kind, namespace)
+        return self.scan(kind, namespace, after)
 
-    def scan(self, kind: Kind, namespace: str | None = None) -> Iterator[tuple[ObjectName, str]]:
+    def scan(
+        self, kind: Kind, namespace: str | None = None, after: ObjectName | None = None
+    ) -> Iterator[tuple[ObjectName, str]]:
         """As `entries`, whether or not the namespace exists."""
         self._loaded_definition()
-        for key, value in scan(self.reader, self.root.node, self.keys.prefix(kind, namespace)):
+        last = "" if after is None else self.keys.encode(after)
+        for key, value in scan(self.reader, self.root.node, self.keys.prefix(kind, namespace), last):
             yield self.keys.decode(key, self.file.path), value
 
     def objects(self, kind: Kind, namespace: str | None = None) -> Iterator[CatalogObject[ObjectDefinition]]:

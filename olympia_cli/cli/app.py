@@ -63,6 +63,7 @@ COMMANDS = {
     "compact": "Rewrite the tree to a fill factor.",
     "catalog show": "Show the catalog's definition.",
     "catalog alter": "Change the catalog's properties, lifetime or isolation.",
+    "serve": "Serve the catalog over HTTP: Iceberg's REST API, and a page.",
     "completion": "Print the completion script for a shell.",
     "man": "Print a manual page.",
 }

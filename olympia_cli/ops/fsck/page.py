@@ -13,7 +13,7 @@ from olympia_cli.ops.fsck.fsck import Report
 NAMED = 200
 """So many objects of a finding are named on the page."""
 
-_STYLE = """
+STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: #1d2330; }
 h1 { font-size: 1.4rem; margin-bottom: 0; } .where { color: #5a6275; margin-top: .2rem; overflow-wrap: anywhere; }
 .verdict { border-radius: .5rem; padding: .8rem 1rem; font-weight: 600; margin: 1.2rem 0; }
@@ -45,16 +45,16 @@ def _lines(report: Report, uri: str, now_millis: int) -> Iterator[str]:
     yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">"""
-    yield f"<title>fsck of {_text(uri)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>"
-    yield f'<h1>fsck</h1>\n<p class="where">{_text(uri)} · {_text(time_text(now_millis))}</p>'
+    yield f"<title>fsck of {text(uri)}</title>\n<style>{STYLE}</style>\n</head>\n<body>"
+    yield f'<h1>fsck</h1>\n<p class="where">{text(uri)} · {text(time_text(now_millis))}</p>'
     yield _verdict(report)
     yield "<table>"
-    yield f"<tr><th>level</th><td>{_text(report.level)}</td></tr>"
+    yield f"<tr><th>level</th><td>{text(report.level)}</td></tr>"
     if report.version is not None:
         yield f"<tr><th>version</th><td>v{report.version}</td></tr>"
     for what, count in report.checked.items():
         if count:
-            yield f'<tr><th>{_text(what.replace("_", " "))}</th><td class="number">{count:,}</td></tr>'
+            yield f'<tr><th>{text(what.replace("_", " "))}</th><td class="number">{count:,}</td></tr>'
     yield "</table>"
     for finding in report.findings:
         yield from _finding(finding)
@@ -75,15 +75,15 @@ def _verdict(report: Report) -> str:
 
 def _finding(finding: Finding) -> Iterator[str]:
     yield f'<article class="{finding.severity}">'
-    yield f"<h2>{finding.severity} {finding.code}: {_text(CODES.get(finding.code, ''))}</h2>"
-    yield f"<p>{_text(finding.message)}</p>\n<dl>"
+    yield f"<h2>{finding.severity} {finding.code}: {text(CODES.get(finding.code, ''))}</h2>"
+    yield f"<p>{text(finding.message)}</p>\n<dl>"
     if finding.path:
-        yield f"<dt>file</dt><dd><code>{_text(finding.path)}</code></dd>"
+        yield f"<dt>file</dt><dd><code>{text(finding.path)}</code></dd>"
     if finding.versions:
         shown = ", ".join(f"v{a}" if a == b else f"v{a} to v{b}" for a, b in finding.versions[-20:])
         yield f"<dt>versions</dt><dd>{shown} ({finding.versions_total:,})</dd>"
     if finding.hint:
-        yield f"<dt>next</dt><dd><code>{_text(finding.hint)}</code></dd>"
+        yield f"<dt>next</dt><dd><code>{text(finding.hint)}</code></dd>"
     yield "</dl>"
     if finding.objects:
         total = finding.objects_total
@@ -96,11 +96,12 @@ def _finding(finding: Finding) -> Iterator[str]:
 
 
 def _object(name: ObjectName) -> str:
-    return f"{name.kind.word} <code>{_text(str(name))}</code>"
+    return f"{name.kind.word} <code>{text(str(name))}</code>"
 
 
-def _text(text: str) -> str:
-    return escape("".join(_visible(character) for character in text))
+def text(value: str) -> str:
+    """A value as a page shows it: never markup, and nothing that turns text around or hides in it."""
+    return escape("".join(_visible(character) for character in value))
 
 
 def _visible(character: str) -> str:

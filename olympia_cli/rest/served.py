@@ -1,0 +1,139 @@
+"""The catalog as PyIceberg's interface has it, for one request: it looks where the request looks, and commits with the
+requests beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from pyiceberg.io import FileIO
+from pyiceberg.table import TableProperties
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    SetLocationUpdate,
+    SetPropertiesUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+from pyiceberg.typedef import Properties
+
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.iceberg.access import TABLE_LOCATION, TABLES, _absolute, _folder
+from olympia_cli.iceberg.catalog import OlympiaCatalog
+from olympia_cli.iceberg.failures import translated
+from olympia_cli.iceberg.table_changes import TableChanges, TableState
+from olympia_cli.names import ObjectName, TableName
+from olympia_cli.rest.call import Call
+from olympia_cli.rest.failures import bad_request, forbidden
+from olympia_cli.rest.locations import check_location
+
+LOADS_CODE = ("py-io-impl", "py-catalog-impl", TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL)
+"""Properties that name a class of Python's. A client must not choose what the server loads."""
+_PATHS = (
+    "write.data.path",
+    "write.metadata.path",
+    "write.object-storage.path",
+    "write.folder-storage.path",
+    "location",
+)
+
+R = TypeVar("R")
+
+
+class ServedCatalog(OlympiaCatalog):
+    """For one request."""
+
+    _call: Call
+    _what: str
+    _seen: Snapshot | Transaction | None
+
+    @classmethod
+    def of_call(cls, call: Call, what: str) -> ServedCatalog:
+        """`what` is done, for the log."""
+        made = cls.__new__(cls)
+        made._begin(call.service.catalog, "olympia", call.service.io_properties)
+        made._call, made._what, made._seen = call, what, None
+        return made
+
+    def _view(self, *names: ObjectName) -> Snapshot | Transaction:
+        if self._seen is None:
+            self._seen = self._call.look()
+        return self._seen
+
+    def _change(
+        self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName, message: str = ""
+    ) -> R:
+        return self._call.change(lambda changes: _told(about, do, changes), self._what)
+
+    def change(self, do: Callable[[TableChanges], R]) -> R:
+        """Do statements and commit them. They are done once before, on the version that was looked at, and thrown
+        away: what cannot be done fails there, and what they read is at hand when they are done in earnest, so that the
+        turn of those who commit together is short."""
+        view = self._view()
+        if isinstance(view, Snapshot) and self._call.prefix.at is None:
+            _told(None, do, TableChanges(Transaction(view, self.store_catalog.clock), self._open_io))
+        return self._change(None, do)
+
+    def _open_io(self, properties: Properties, location: str) -> FileIO:
+        return self._call.service.open_io(properties, location)
+
+    # What a client may name
+
+    def update(
+        self,
+        changes: TableChanges,
+        name: TableName,
+        requirements: Sequence[TableRequirement],
+        updates: Sequence[TableUpdate],
+    ) -> TableState:
+        """Updates of a table inside a change, with all that they name looked at first."""
+        current = changes.state(name)
+        allowed = self.allowed_locations()
+        if current is not None:
+            check_properties(current.metadata.properties, None)
+            allowed = [*allowed, current.metadata.location]
+        for update in updates:
+            if isinstance(update, SetLocationUpdate):
+                check_location(update.location, allowed, "the table's location")
+            elif isinstance(update, SetPropertiesUpdate):
+                check_properties(update.updates, allowed)
+            elif isinstance(update, AddSnapshotUpdate) and update.snapshot.manifest_list:
+                # the server opens it, to say in the log which files came and went
+                check_location(update.snapshot.manifest_list, allowed, "the manifest list")
+        state = changes.update(name, requirements, updates)
+        check_location(state.location, allowed, "the metadata's location")
+        return state
+
+    def allowed_locations(self) -> list[str]:
+        """Where this caller's tables may be."""
+        caller, settings = self._call.caller, self._call.service.settings
+        if caller.locations is not None:
+            return list(caller.locations)
+        view = self._view()
+        definition = view.base.definition if isinstance(view, Transaction) else view.definition
+        base = definition.properties.get(TABLE_LOCATION) or f"{_absolute(self.properties['warehouse'])}/{TABLES}"
+        roots = list(settings.locations) or [base]
+        if caller.namespaces is None:
+            return roots
+        # a token for some namespaces must not bring in the tables of others by their files
+        return [f"{root.rstrip('/')}/{_folder(namespace)}" for root in roots for namespace in caller.namespaces]
+
+
+def check_properties(properties: Properties, allowed: Iterable[str] | None) -> None:
+    """Refuse properties that would have the server load code, and locations that are not allowed."""
+    for key in LOADS_CODE:
+        if key in properties:
+            raise forbidden(f"the property {key} names code to load, and this server loads none")
+    for key in _PATHS if allowed is not None else ():
+        if properties.get(key):
+            check_location(properties[key], list(allowed or ()), f"the property {key}")
+
+
+def _told(about: ObjectName | None, do: Callable[[TableChanges], R], changes: TableChanges) -> R:
+    try:
+        with translated(about):
+            return do(changes)
+    except (ValueError, TypeError, KeyError, NotImplementedError) as error:
+        # PyIceberg's way to say that an update makes no sense for this table
+        raise bad_request(str(error).partition("\n")[0][:500] or type(error).__name__) from error
