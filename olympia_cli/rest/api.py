@@ -22,6 +22,10 @@ from olympia_cli.rest.record import Record
 from olympia_cli.rest.service import Service
 from olympia_cli.rest.tokens import Caller
 
+DRAINED = 4
+"""Of a body that is too large so many times its limit is read, and forgotten: who is cut off while he sends does not
+see the answer."""
+
 Handler = Callable[[Call], Response]
 Early = Callable[[Call], Response | None]
 
@@ -91,10 +95,11 @@ class Api:
         except ClientDisconnect:
             raise
         except Exception as error:
-            failure = failure_of(error, commits=asked.operation is not None and asked.operation.commits)
+            failure = failure_of(error)
             asked.error = f"{failure.type}: {failure.message}"
-            if failure.status == 500 and not isinstance(error, Failure):
-                asked.error = f"{type(error).__name__}: {error}"
+            cause = error.__cause__ if isinstance(error, Failure) else error
+            if failure.status >= 500 and cause is not None:
+                asked.error += f" ({type(cause).__name__}: {cause})"
             return failure.response()
 
     async def _answer(self, asked: _Asked, receive: Receive) -> Response:
@@ -132,6 +137,8 @@ class Api:
             # its thread goes on until the store gives up
             kind = "CommitStateUnknownException" if operation.commits else "GatewayTimeoutException"
             raise Failure(504, kind, "the store did not answer in time") from None
+        except Exception as error:
+            raise failure_of(error, commits=operation.commits) from error
 
     def _find(self, asked: _Asked) -> Operation:
         others: set[str] = set()
@@ -159,7 +166,7 @@ class Api:
         """The body, as far as it is not too large and comes in time."""
         most = self._settings.max_body_bytes
         declared = asked.header("content-length")
-        if declared is not None and (not declared.isdigit() or int(declared) > most):
+        if declared is not None and (not declared.isdigit() or int(declared) > DRAINED * most):
             raise _too_large(most)
         if declared in (None, "0") and asked.header("transfer-encoding") is None:
             return b""
@@ -167,18 +174,19 @@ class Api:
         size = 0
         try:
             async with asyncio.timeout(self._settings.request_timeout):
-                while True:
+                while size <= DRAINED * most:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise ClientDisconnect
-                    chunks.append(message.get("body", b""))
-                    size += len(chunks[-1])
-                    if size > most:
-                        raise _too_large(most)
+                    size += len(message.get("body", b""))
+                    if size <= most:
+                        chunks.append(message.get("body", b""))
                     if not message.get("more_body", False):
                         break
         except TimeoutError:
             raise Failure(408, "RequestTimeoutException", "the request came too slowly", _CLOSE) from None
+        if size > most:
+            raise _too_large(most)
         if asked.method == "POST" and (asked.header("content-type") or "").partition(";")[0] != "application/json":
             # a page of another site may send anything else without being asked
             raise bad_request("the body must be sent as application/json")

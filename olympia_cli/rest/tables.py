@@ -59,6 +59,9 @@ def _names(view: View, kind: Kind, namespace: str, after: str | None) -> Iterato
 
 
 def create(call: Call) -> Response:
+    schema = call.document().get("schema")
+    if not isinstance(schema, dict) or not isinstance(schema.get("fields"), list):
+        raise bad_request("a table has a schema with fields")
     request = _CreateTable.model_validate_json(call.body)
     name = TableName(call.namespace, request.name)
     served = ServedCatalog.of_call(call, f"create table {name}")
