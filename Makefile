@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 DEVELOPMENT := $(VENV)/.installed-dev
 export PYTHON
 
-.PHONY: demo test mutants soak fuzz lint format histories benchmark proto docs clean
+.PHONY: demo test test-pyiceberg-0.9 mutants soak fuzz lint format histories benchmark proto docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -18,6 +18,14 @@ test: lint
 	tools/ensure-java
 	tools/ensure-shells
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
+
+# the catalog for PyIceberg with the oldest PyIceberg that it is for, in an environment of its own
+WITH_0_9 := $(VENV)-pyiceberg-0.9
+test-pyiceberg-0.9:
+	tools/ensure-venv $(WITH_0_9)
+	$(WITH_0_9)/bin/python -m pip install --quiet --disable-pip-version-check --no-input -e . \
+		'pyiceberg[pyarrow,s3fs,sql-sqlite]==0.9.1' pytest pytest-xdist hypothesis aiohttp
+	$(WITH_0_9)/bin/python -m pytest -n 0 -W ignore tests/iceberg
 
 # breaks one promise at a time: the tests meant for it must fail. MUTANTS="purge undo" takes those with such names
 mutants: $(DEVELOPMENT)

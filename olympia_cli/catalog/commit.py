@@ -301,12 +301,21 @@ def _check_not_freed(transaction: Transaction, version: int) -> None:
     """
     freed = transaction.late_by_millis() > HALF_AN_HOUR_MILLIS
     if not freed and transaction.age_millis() > HALF_AN_HOUR_MILLIS:
-        freed = (read_hints(transaction.base.store).oldest or 0) > version
+        freed = _is_below_oldest(transaction.base.store, version)
     if freed:
         raise CommitUnknown(
             f"the root of version {version} was written so late that its name may have been freed before",
             hint=f"look whether the log has transaction {transaction.id}; if it has not, do it again",
         )
+
+
+def _is_below_oldest(store: Store, version: int) -> bool:
+    """Whether a version is one of those that an expire took out of history; True when the store does not say."""
+    try:
+        return (read_hints(store).oldest or 0) > version
+    except OlympiaError:
+        # the root is written, so that nobody may say that the commit failed
+        return True
 
 
 def _raise_conflict(clash: Clash, version: int, actions: Sequence[Action]) -> NoReturn:

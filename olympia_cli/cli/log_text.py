@@ -13,6 +13,8 @@ from olympia_cli.names import TableName, quote_part
 
 _SIGNS = {"CREATE": "+", "RESTORE": "+", "DROP": "-", "RENAME": ">", "EXISTS": "?", "DESCRIBE": "?", "SELECT": "?"}
 _QUOTED = re.compile(r'"((?:[^"]|"")+)"')
+_COLUMNS = (("added_columns", "+column "), ("removed_columns", "-column "))
+_FILES = (("added_files", "+"), ("removed_files", "-"), ("deleted_files", "-"), ("unnamed_files", "~"))
 FOLD_FROM = 4
 """From so many equal actions on neighbours on, one line stands for all of them."""
 
@@ -72,6 +74,9 @@ def action_line(action: dict[str, Any]) -> str:
     for key, mark in (("set", ""), ("unset", "-")):
         if detail.get(key):
             parts.append(", ".join(mark + one for one in detail[key]))
+    parts += [f"{mark}{column}" for key, mark in _COLUMNS for column in detail.get(key, ())]
+    if files := [f"{mark}{detail[key]:,}" for key, mark in _FILES if detail.get(key)]:
+        parts.append("files " + " ".join(files))
     if any("metadata_location" in field for field in detail.get("fields", ())):
         parts.append("metadata → " + short_location(detail.get("metadata_location", "")))
     elif detail.get("fields"):

@@ -13,8 +13,8 @@ ReadFile = Callable[[str], bytes]
 
 # of a manifest list: manifest_path, partition_spec_id, added_snapshot_id
 _LIST = (500, 502, 503)
-# of a manifest: status, snapshot_id, data_file
-_ENTRY = (0, 1, 2)
+# of a manifest: status, data_file
+_ENTRY = (0, 2)
 # content, file_path, file_format, record_count, file_size_in_bytes
 _FILE = {134: "content", 100: "file-path", 101: "file-format", 103: "record-count", 104: "file-size-in-bytes"}
 _PARTITION = 102
@@ -37,17 +37,17 @@ def changed_files(read: ReadFile, manifest_list: str, snapshot_id: int) -> Chang
         path, spec_id, added_by = (manifest.get(number) for number in _LIST)
         if not isinstance(path, str) or (added_by is not None and added_by != snapshot_id):
             continue
-        _look(read(path), path, spec_id or 0, snapshot_id, found)
+        _look(read(path), path, spec_id or 0, found)
     return found
 
 
-def _look(data: bytes, location: str, spec_id: int, snapshot_id: int, found: ChangedFiles) -> None:
+def _look(data: bytes, location: str, spec_id: int, found: ChangedFiles) -> None:
+    """What a manifest says was added and deleted; a snapshot that takes over older entries writes them as existing."""
     partition = AvroRecords(data, location, ()).fields_of(_PARTITION)
     wanted = (*_ENTRY, *_FILE, _PARTITION, *(number for number, _ in partition))
     for entry in AvroRecords(data, location, wanted):
-        status, written_by, file = (entry.get(number) for number in _ENTRY)
-        # an entry without the id of a snapshot has that of its manifest
-        if not isinstance(file, dict) or (written_by is not None and written_by != snapshot_id):
+        status, file = (entry.get(number) for number in _ENTRY)
+        if not isinstance(file, dict):
             continue
         if status == _ADDED:
             found.added.append(_shown(file, spec_id, partition))

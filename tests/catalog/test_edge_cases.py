@@ -363,6 +363,35 @@ def test_a_shortened_lifetime_does_not_hide_a_commit_at_a_freed_name(catalog):
         long_lived.commit(transaction)
 
 
+def test_a_commit_that_cannot_look_for_its_name_any_more_is_unknown_and_not_failed():
+    """Its root is written: who is told that nothing happened does it again, or deletes what it names."""
+
+    class Silent(WrappedStore):
+        """Answers nothing after a root was written."""
+
+        written = False
+
+        def create(self, path, data):
+            super().create(path, data)
+            self.written = path.startswith("vn/")
+
+        def read_many(self, paths):
+            if self.written:
+                yield from ((path, StorageFailed(f"{path}: no answer")) for path in paths)
+            else:
+                yield from super().read_many(paths)
+
+    clock, files = FakeClock(), MemoryStore()
+    Catalog.create(files, clock=clock)
+    catalog = Catalog(Silent(files), clock)
+    transaction = catalog.begin()
+    transaction.create_namespace(NamespaceName("late"))
+    clock.advance(3_600_000)
+    with pytest.raises(CommitUnknown, match=transaction.id):
+        catalog.commit(transaction)
+    assert list(Catalog(files, clock).snapshot().namespaces()) == [NamespaceName("late")]
+
+
 def test_a_distributed_transaction_whose_next_version_is_expired_writes_no_root(catalog):
     running = distributed.begin(catalog)
     running.transaction.create_namespace(NamespaceName("late"))

@@ -19,6 +19,11 @@ from olympia_cli.format.pb.actions_pb2 import (
     RepairDef,
     RestoreDef,
     RollbackDef,
+    TableAlterAddColumnsDef,
+    TableAlterRemoveColumnsDef,
+    TableDeleteDef,
+    TableInsertDef,
+    TableUpdateDef,
 )
 from olympia_cli.format.pb.objects_pb2 import DataType, IsolationLevel, TableDef, TableFormat, ViewDef, ViewFormat
 from olympia_cli.names import ObjectName, TableName, ViewName
@@ -61,6 +66,7 @@ def action_detail(action: Action) -> dict[str, Any]:
         ):
             if values:
                 detail[key] = list(values)
+        detail |= _table_detail(action, change.unnamed_files)
     elif action.type in RENAMES:
         new = renamed(action)
         detail["to"] = {"namespace": new.namespace, "name": new.name or new.namespace}
@@ -85,9 +91,27 @@ def action_detail(action: Action) -> dict[str, Any]:
         repair = action.parse_payload(RepairDef)
         detail |= {"description": repair.description, "lost_keys": len(repair.lost_keys)}
     definition = action.parse_definition()
-    if isinstance(definition, TableDef) and definition.iceberg_metadata_location:
+    if isinstance(definition, TableDef | ViewDef) and definition.iceberg_metadata_location:
         detail["metadata_location"] = definition.iceberg_metadata_location
     return detail
+
+
+def _table_detail(action: Action, unnamed: int) -> dict[str, Any]:
+    """What a change of a table's columns or data says: which columns, how many files."""
+    if action.type == T.TABLE_ALTER_ADD_COLUMNS:
+        return {"added_columns": list(action.parse_payload(TableAlterAddColumnsDef).column_names)}
+    if action.type == T.TABLE_ALTER_REMOVE_COLUMNS:
+        return {"removed_columns": list(action.parse_payload(TableAlterRemoveColumnsDef).column_names)}
+    files: dict[str, int] = {}
+    if action.type == T.TABLE_INSERT:
+        files["added_files"] = len(action.parse_payload(TableInsertDef).iceberg_data_files_json)
+    elif action.type == T.TABLE_DELETE:
+        files["deleted_files"] = len(action.parse_payload(TableDeleteDef).iceberg_data_files_json)
+    elif action.type == T.TABLE_UPDATE:
+        update = action.parse_payload(TableUpdateDef)
+        files["added_files"] = len(update.iceberg_added_data_files_json)
+        files["removed_files"] = len(update.iceberg_removed_data_files_json)
+    return {**files, "unnamed_files": unnamed} if unnamed else files
 
 
 def describe_object(entry: CatalogObject[ObjectDefinition], version: int | None) -> dict[str, Any]:
@@ -139,8 +163,11 @@ def isolation_word(level: IsolationLevel) -> str:
 
 
 def _describe_view(definition: ViewDef) -> dict[str, Any]:
-    return {
-        "format": _enum(ViewFormat, definition.view_format),
+    shown: dict[str, Any] = {"format": _enum(ViewFormat, definition.view_format)}
+    if definition.view_format == ViewFormat.ICEBERG_VIEW:
+        shown["metadata_location"] = definition.iceberg_metadata_location or None
+        shown["previous_metadata_location"] = definition.iceberg_previous_metadata_location or None
+    return shown | {
         "schema_binding": definition.schema_binding,
         "schema": [_column(column) for column in definition.schema.columns],
         "default_namespace": definition.default_namespace_name or None,

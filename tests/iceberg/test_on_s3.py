@@ -1,0 +1,80 @@
+"""The catalog for PyIceberg in a bucket: catalog and tables on one store, with PyIceberg's own settings for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from pyiceberg.exceptions import CommitFailedException
+
+from olympia_cli import Catalog
+from olympia_cli.iceberg import OlympiaCatalog
+from olympia_cli.iceberg.settings import io_properties, store_options
+from tests.helpers.check import replay
+from tests.helpers.places import BUCKET, quiet_environment, s3_options
+from tests.helpers.servers.s3 import StrictS3
+
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
+QUICK = {"commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "20", "commit.retry.num-retries": "100"}
+URI = f"s3://{BUCKET}/lake"
+
+
+@pytest.fixture(scope="module")
+def settings() -> Iterator[dict[str, str]]:
+    with StrictS3() as server, pytest.MonkeyPatch.context() as patch:
+        quiet_environment(patch)
+        server.create_bucket(BUCKET)
+        Catalog.create(URI, options=s3_options(server.url))
+        yield {
+            "warehouse": URI,
+            "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO",
+            "s3.endpoint": server.url,
+            "s3.access-key-id": "key",
+            "s3.secret-access-key": "secret",
+            "s3.region": "us-east-1",
+        }
+
+
+def test_two_writers_with_tables_of_their_own_and_one_that_they_share(settings: dict[str, str]) -> None:
+    catalog = OlympiaCatalog("lake", **settings)
+    catalog.create_namespace("ns")
+    catalog.create_table("ns.shared", ROWS.schema, properties=QUICK)
+
+    def write(own: str) -> None:
+        mine = OlympiaCatalog(own, **settings)
+        mine.create_table(("ns", own), ROWS.schema).append(ROWS)
+        while True:
+            try:
+                mine.load_table("ns.shared").append(ROWS)
+                break
+            except CommitFailedException:
+                continue
+
+    writers = [threading.Thread(target=write, args=(name,)) for name in ("one", "two")]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    rows = {name: catalog.load_table(("ns", name)).scan().to_arrow().num_rows for name in ("one", "two", "shared")}
+    assert rows == {"one": 3, "two": 3, "shared": 6}
+    assert catalog.load_table("ns.one").location().startswith(f"{URI}/data/ns/one-")
+    with catalog.transaction() as together:
+        together.load_table("ns.one").append(ROWS)
+        together.load_table("ns.two").delete("id > 0")
+    assert catalog.load_table("ns.two").scan().to_arrow().num_rows == 0
+    replay(catalog.store_catalog.store)
+    catalog.close()
+
+
+def test_settings_have_two_names() -> None:
+    ours = {"endpoint_url": "http://x", "key": "k", "secret": "s", "region": "r", "anon": True}
+    theirs = io_properties("s3://b/p", ours)
+    assert theirs["s3.endpoint"] == "http://x"
+    assert store_options("s3://b/p", theirs) == ours
+    assert store_options("/folder", theirs) == {}
+    assert store_options("s3://b/p", {"client.region": "r", "olympia.timeout": "5s"}) == {
+        "region": "r",
+        "timeout": "5s",
+    }
