@@ -12,7 +12,7 @@ from olympia_cli.rest import namespaces, tables, views
 from olympia_cli.rest.api import Operation
 from olympia_cli.rest.call import Call, answer, nothing
 from olympia_cli.rest.config import config
-from olympia_cli.rest.failures import bad_request
+from olympia_cli.rest.failures import bad_request, forbidden
 from olympia_cli.rest.page import health, html, objects, tree, versions
 from olympia_cli.rest.prefixes import Prefix
 from olympia_cli.rest.record import Record
@@ -81,6 +81,7 @@ def operations(record: Record) -> tuple[Operation, ...]:
 def _begin(call: Call) -> Response:
     if call.prefix != Prefix():
         raise bad_request("a transaction has no transactions inside")
+    _check_whole(call)
     begun = distributed.begin(call.service.catalog)
     shown = describe_saved(begun.saved, call.service.catalog)
     return answer({**shown, "prefix": Prefix(txn=begun.id).text})
@@ -103,7 +104,14 @@ def _abort(call: Call) -> Response:
 def _transaction(call: Call) -> str:
     if call.prefix.txn is None:
         raise bad_request("the prefix names no transaction")
+    _check_whole(call)
     return call.prefix.txn
+
+
+def _check_whole(call: Call) -> None:
+    """What others have done inside a transaction may be in any namespace."""
+    if call.caller.namespaces is not None:
+        raise forbidden("the token is not for the whole catalog")
 
 
 def _healthy(call: Call) -> Response:

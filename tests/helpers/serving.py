@@ -56,6 +56,6 @@ def serving(store: Store, **settings: Any) -> Iterator[Served]:
         catalog = Catalog.create(store)
     log = io.StringIO()
     running = Running(catalog, Settings(port=0, **settings), log=log)
-    with running.in_background(), httpx.Client(base_url=running.url, timeout=60) as http:
+    with running.in_background(), httpx.Client(base_url=running.url, timeout=60, verify=False) as http:
         yield Served(running, catalog, log, http)
     check_catalog(store)

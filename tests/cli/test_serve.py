@@ -1,0 +1,84 @@
+"""`olympia serve` as a program: it says where it is, logs, and ends when it is told to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import httpx
+import pytest
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.storage.local import LocalStore
+from tests.cli.conftest import MAIN
+
+
+def test_it_answers_and_ends_after_what_is_under_way(tmp_path):
+    Catalog.create(LocalStore(tmp_path / "c"))
+    command = [sys.executable, "-c", MAIN, "-c", str(tmp_path / "c"), "serve", "--port", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        try:
+            assert program.stdout is not None
+            assert program.stderr is not None
+            started = json.loads(program.stdout.readline())
+            assert started["version"] == 0
+            assert json.loads(program.stderr.readline())["event"] == "listening"
+            answers: list[httpx.Response] = []
+            asked, told = threading.Event(), threading.Event()
+
+            def slowly():
+                yield b'{"namespace": ["last"]'
+                asked.set()
+                told.wait(30)
+                yield b"}"
+
+            def post() -> None:
+                head = {"Content-Type": "application/json"}
+                answers.append(
+                    httpx.post(f"{started['url']}/v1/namespaces", content=slowly(), headers=head, timeout=60)
+                )
+
+            client = threading.Thread(target=post)
+            client.start()
+            assert asked.wait(30)
+            os.kill(program.pid, signal.SIGTERM)
+            # whoever comes now finds nobody; whoever is there is answered
+            while True:
+                try:
+                    httpx.get(f"{started['url']}/healthz")
+                except httpx.HTTPError:
+                    break
+            told.set()
+            client.join(30)
+            assert answers[0].status_code == 200
+            assert program.wait(30) == 0
+            lines = [json.loads(line) for line in program.stderr.read().splitlines()]
+            assert lines[-1]["event"] == "stopped"
+        finally:
+            program.kill()
+    assert [name.namespace for name in Catalog(LocalStore(tmp_path / "c")).snapshot().namespaces()] == ["last"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (["--host", "0.0.0.0"], 2, "--tokens FILE"),
+        (["--tokens", "missing.toml"], 2, "cannot be read"),
+        (["--tls-cert", "missing.pem", "--tls-key", "missing.pem"], 2, "certificate"),
+        (["--host", "192.0.2.1", "--without-tokens"], 2, "cannot be listened at"),
+        (["--request-timeout", "soon"], 2, "not a duration"),
+    ],
+)
+def test_what_cannot_be_served_is_one_line(olympia, options, code, words):
+    ran = olympia("serve", "--port", "0", *options)
+    assert (ran.exit_code, ran.stdout) == (code, "")
+    assert words in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+def test_a_catalog_that_is_not_there(run, tmp_path):
+    assert run("-c", str(tmp_path / "none"), "serve", "--port", "0").exit_code == 10
