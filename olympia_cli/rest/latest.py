@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import TypeVar
@@ -11,11 +12,17 @@ from typing import TypeVar
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import newer_versions
 from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.errors import OlympiaError
 from olympia_cli.format.paths import root_path
 
 SURE_FOR_MILLIS = 60_000
 """So long it is enough that the next root is missing. An expire deletes a version after an hour of quarantine at the
 earliest, so within a minute of a whole look the next version cannot have come and gone."""
+
+QUICK = 0.0003
+"""A store that has answered within so many seconds is on this machine: asking it here costs less than a thread does."""
+SLOW = 0.05
+"""Whoever takes so long is asked in a thread from then on, for as long as a whole look is good for."""
 
 R = TypeVar("R")
 
@@ -30,10 +37,14 @@ class Latest:
         self._lock = threading.Lock()
         self._known: Snapshot | None = None
         self._looked_at = 0
+        self._is_quick = False
         self._running: asyncio.Task[Snapshot] | None = None
         self._next: asyncio.Task[Snapshot] | None = None
 
     async def snapshot(self) -> Snapshot:
+        known = self._look_here() if self._is_quick else None
+        if known is not None:
+            return known
         # a look that began before this request came may miss what was committed in between
         if self._next is None:
             self._next = asyncio.get_running_loop().create_task(self._look_after(self._running))
@@ -49,18 +60,44 @@ class Latest:
         self._running, self._next = self._next, None
         return await self.run(self.look)
 
+    def _look_here(self) -> Snapshot | None:
+        """The version that is known, if one question is enough to say that it is still the latest."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            known = self._known
+            if known is None or not self._is_sure() or self._has_next(known):
+                return None
+            return known
+        except OlympiaError:
+            # whoever looks again tells it
+            return None
+        finally:
+            self._lock.release()
+
     def look(self) -> Snapshot:
         """Look now, in this thread."""
         with self._lock:
-            known, elapsed = self._known, self._catalog.clock.elapsed_millis()
-            if known is None or elapsed - self._looked_at >= SURE_FOR_MILLIS:
-                found = self._catalog.snapshot()
-                self._known, self._looked_at = self._near(found, known), elapsed
-            elif self._catalog.store.exists(root_path(known.version + 1, known.file.width)):
+            known = self._known
+            if known is None or not self._is_sure():
+                elapsed = self._catalog.clock.elapsed_millis()
+                self._known, self._looked_at = self._near(self._catalog.snapshot(), known), elapsed
+                self._is_quick = False
+            elif self._has_next(known):
                 for newer in newer_versions(known):
                     self._known = newer
             assert self._known is not None
             return self._known
+
+    def _is_sure(self) -> bool:
+        return self._catalog.clock.elapsed_millis() - self._looked_at < SURE_FOR_MILLIS
+
+    def _has_next(self, known: Snapshot) -> bool:
+        began = time.perf_counter()
+        found = self._catalog.store.exists(root_path(known.version + 1, known.file.width))
+        took = time.perf_counter() - began
+        self._is_quick = took < QUICK or (self._is_quick and took < SLOW)
+        return found
 
     @staticmethod
     def _near(found: Snapshot, known: Snapshot | None) -> Snapshot:

@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from pyiceberg.io import FileIO, load_file_io
@@ -113,6 +113,7 @@ def table_answer(location: str | None, metadata: str) -> bytes:
     return f'{{{shown}"metadata":{metadata},"config":{{}}}}'.encode()
 
 
+@lru_cache(maxsize=10_000)
 def etag_of(location: str, only_refs: bool = False) -> str:
     """One for each metadata file and each way to show it."""
     digest = hashlib.sha256(location.encode("utf-8", "surrogatepass")).hexdigest()[:32]

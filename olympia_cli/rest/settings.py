@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from olympia_cli.errors import InvalidOption
 
@@ -57,6 +58,7 @@ class Settings:
         return is_loopback(self.host)
 
 
+@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
