@@ -151,6 +151,11 @@ class DistributedTransaction:
             if transaction.clock.elapsed_millis() - began <= HALF_AN_HOUR_MILLIS:
                 return
 
+    def write_files(self) -> None:
+        """Write definitions and nodes ahead of the save that will lead to them."""
+        transaction = self.transaction
+        self._files.root(transaction.draft, transaction.actions, transaction.check_alive)
+
     def commit(
         self, message: str = "", *, by: str | None = None, retry_for: float = 60.0, atomic: bool = False
     ) -> Committed:

@@ -23,10 +23,11 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from olympia_cli.catalog.catalog import Catalog, who
-from olympia_cli.catalog.commit import Author
+from olympia_cli.catalog.commit import Author, Committed
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import CommitConflict, InvalidName
+from olympia_cli.format.actions import Action
 from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.identifiers import dotted, identifier_of, table_name
 from olympia_cli.iceberg.table_changes import TableChanges, TableState, read_metadata
@@ -42,7 +43,7 @@ TABLES = "data"
 TABLE_LOCATION = "olympia.table-location"
 """The property of the catalog that names another place for them."""
 
-_ATTEMPTS = 20
+ATTEMPTS = 20
 _MAX_IOS = 64
 R = TypeVar("R")
 
@@ -51,12 +52,22 @@ class CatalogAccess(MetastoreCatalog):
     """A catalog of ours behind PyIceberg's interface."""
 
     store_catalog: Catalog
+    message: str
+    """What commits say in the log."""
+    retry_for: float
+    """How many seconds a commit is tried while others are first."""
+    last_version: int | None
+    """The version that the last change became; None when it is not committed yet."""
+    last_actions: tuple[Action, ...]
+    """The actions of the last change."""
     _fixed: Snapshot | None
     _ios: dict[tuple[object, ...], FileIO]
 
     def _begin(self, catalog: Catalog, name: str, properties: Properties) -> None:
         MetastoreCatalog.__init__(self, name, **properties)
         self.store_catalog = catalog
+        self.message, self.retry_for = "", 60.0
+        self.last_version, self.last_actions = None, ()
         self._fixed = None
         self._ios = {}
 
@@ -84,24 +95,29 @@ class CatalogAccess(MetastoreCatalog):
         """What will be at a location, where that is not written yet."""
         return None
 
-    def _change(
-        self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName, message: str = ""
-    ) -> R:
+    def _change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
         """Do it on the latest version and commit. Where another writer's commit does not go together with it, it is
         done anew on what that one left, and succeeds there or says why not."""
         self._check_writable()
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             with translated(about):
                 changes = TableChanges(self.store_catalog.begin(names=names), self._open_io)
                 done = do(changes)
                 try:
-                    changes.commit(Author(by=who(), message=message))
+                    self._committed(changes.commit(Author(by=who(), message=self.message), self.retry_for))
                     return done
                 except CommitConflict:
-                    if attempt == _ATTEMPTS - 1:
+                    if attempt == ATTEMPTS - 1:
                         raise
-            self.store_catalog.clock.sleep(random.uniform(0, 0.01 * min(attempt + 1, 10)))
+            self._wait(attempt)
         raise AssertionError("unreachable")
+
+    def _committed(self, done: Committed) -> None:
+        self.last_version, self.last_actions = done.version, done.actions
+
+    def _wait(self, attempt: int) -> None:
+        """Let others finish: each a little while of its own."""
+        self.store_catalog.clock.sleep(random.uniform(0, 0.01 * min(attempt + 1, 10)))
 
     def _check_writable(self) -> None:
         if self._fixed is not None:

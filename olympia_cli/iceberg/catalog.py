@@ -34,7 +34,7 @@ from olympia_cli.names import NamespaceName, Reference, parse_reference
 if TYPE_CHECKING:
     import pyarrow
 
-    from olympia_cli.iceberg.catalog_transaction import CatalogTransaction
+    from olympia_cli.iceberg.catalog_transaction import CatalogTransaction, DistributedCatalog
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +73,13 @@ class OlympiaCatalog(IcebergViews):
         made = CatalogTransaction.begin(self)
         yield made
         made.commit(message)
+
+    def inside(self, transaction_id: str) -> DistributedCatalog:
+        """The catalog inside a distributed transaction, which other processes work in too."""
+        from olympia_cli.iceberg.catalog_transaction import DistributedCatalog
+
+        self._check_writable()
+        return DistributedCatalog.load(self, transaction_id)
 
     @property
     def version(self) -> int:
@@ -169,18 +176,16 @@ class OlympiaCatalog(IcebergViews):
         self._change(name, register, NamespaceName(name.namespace), name)
         return self._table(name, TableState(metadata, metadata_location))
 
-    def register_tables(self, locations: Mapping[Identifier, str], message: str = "") -> int:
-        """Register many tables in one commit, their metadata unread; the version that has them."""
+    def register_tables(self, locations: Mapping[Identifier, str]) -> None:
+        """Register many tables in one commit, their metadata unread."""
         names = {table_name(identifier): location for identifier, location in locations.items()}
 
-        def register(changes: TableChanges) -> int:
+        def register(changes: TableChanges) -> None:
             for name, location in names.items():
                 with translated(name):
                     changes.transaction.create_table(name, location)
-            return changes.transaction.base.version
 
-        self._change(None, register, message=message)
-        return self.version
+        self._change(None, register)
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
         old, new = table_name(from_identifier, NoSuchTableError), table_name(to_identifier)

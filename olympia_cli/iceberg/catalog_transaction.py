@@ -1,4 +1,4 @@
-"""Changes of several tables through PyIceberg, committed together."""
+"""Changes of several tables through PyIceberg, committed together: in this process, or in a distributed transaction."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import NoReturn, TypeVar
 
 from pyiceberg.exceptions import NoSuchTableError
 
+from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import who
-from olympia_cli.catalog.commit import Author
+from olympia_cli.catalog.commit import Author, Committed
 from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.errors import SavedElsewhere
+from olympia_cli.iceberg.access import ATTEMPTS
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.identifiers import dotted
@@ -31,6 +34,7 @@ class CatalogTransaction(OlympiaCatalog):
     def begin(cls, catalog: OlympiaCatalog) -> CatalogTransaction:
         made = cls.__new__(cls)
         made._begin(catalog.store_catalog, catalog.name, catalog.properties)
+        made.retry_for = catalog.retry_for
         made._changes = TableChanges(catalog.store_catalog.begin(), made._open_io)
         return made
 
@@ -39,10 +43,12 @@ class CatalogTransaction(OlympiaCatalog):
         """The version that the transaction is on."""
         return self._changes.transaction.base.version
 
-    def commit(self, message: str = "") -> int:
-        """Commit what is staged; the version that has it."""
+    def commit(self, message: str = "") -> Committed:
+        """Commit what is staged."""
         with translated():
-            return self._changes.commit(Author(by=who(), message=message)).version
+            done = self._changes.commit(Author(by=who(), message=message), self.retry_for)
+        self._committed(done)
+        return done
 
     def transaction(self, message: str = "") -> NoReturn:
         raise ValueError("A transaction has no transactions inside")
@@ -63,8 +69,54 @@ class CatalogTransaction(OlympiaCatalog):
     def _staged_file(self, location: str) -> bytes | None:
         return self._changes.staged_file(location)
 
-    def _change(
-        self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName, message: str = ""
-    ) -> R:
+    def _change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
         with translated(about):
             return do(self._changes)
+
+
+class DistributedCatalog(OlympiaCatalog):
+    """A catalog inside a distributed transaction: it shows what is staged there, and each change is saved in it.
+    Whoever commits the transaction commits them all.
+
+    Under SERIALIZABLE what is read counts from the next change on, which saves it.
+    """
+
+    _id: str
+
+    @classmethod
+    def load(cls, catalog: OlympiaCatalog, id: str) -> DistributedCatalog:
+        made = cls.__new__(cls)
+        made._begin(catalog.store_catalog, catalog.name, catalog.properties)
+        made._id = distributed.load(catalog.store_catalog, id).id
+        return made
+
+    @property
+    def version(self) -> int:
+        """The version that the transaction is on."""
+        return self._view().base.version
+
+    def transaction(self, message: str = "") -> NoReturn:
+        raise ValueError("A transaction has no transactions inside")
+
+    def at(self, reference: str | Reference) -> NoReturn:
+        raise ValueError("A transaction has a version of its own")
+
+    def _view(self, *names: ObjectName) -> Transaction:
+        return distributed.load(self.store_catalog, self._id).transaction
+
+    def _change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
+        for attempt in range(ATTEMPTS):
+            with translated(about):
+                found = distributed.load(self.store_catalog, self._id)
+                before = len(found.transaction.actions)
+                changes = TableChanges(found.transaction, self._open_io)
+                done = do(changes)
+                try:
+                    changes.save(found)
+                    self.last_version, self.last_actions = None, tuple(found.transaction.actions[before:])
+                    return done
+                except SavedElsewhere:
+                    if attempt == ATTEMPTS - 1:
+                        raise
+            self._wait(attempt)
+        raise AssertionError("unreachable")

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError
@@ -30,6 +31,7 @@ from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate, 
 from pyiceberg.typedef import Properties
 
 from olympia_cli.catalog.commit import Author, Committed, FileWriter, commit
+from olympia_cli.catalog.distributed import DistributedTransaction
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import CommitUnknown, OlympiaError, OutcomeUnknown
 from olympia_cli.iceberg.identifiers import dotted
@@ -39,6 +41,7 @@ from olympia_cli.names import TableName
 OpenIO = Callable[[Properties, str], FileIO]
 """PyIceberg's files for a table's properties and a location."""
 
+R = TypeVar("R")
 _WORKERS = 16
 _log = logging.getLogger(__name__)
 
@@ -150,20 +153,30 @@ class TableChanges:
         files = FileWriter(transaction.base.store, transaction.clock)
         if transaction.has_writes and self._files:
             files.root(transaction.draft, (), transaction.check_alive)
+        return self._written_for(lambda: commit(transaction, author, retry_for=retry_for, atomic=atomic, files=files))
+
+    def save(self, running: DistributedTransaction) -> None:
+        """As `commit`, into the distributed transaction that this one is: its save takes the place of the root."""
+        if self._files:
+            running.write_files()
+        self._written_for(running.save)
+
+    def _written_for(self, publish: Callable[[], R]) -> R:
+        """Write the metadata files, and do what makes them count; they go again when it surely did not."""
         try:
             self._write()
         except Exception as error:
             self._discard_after(error)
             raise
         try:
-            return commit(transaction, author, retry_for=retry_for, atomic=atomic, files=files)
+            return publish()
         except (CommitUnknown, OutcomeUnknown) as error:
             raise CommitStateUnknownException(f"{error}{self._kept()}") from error
         except OlympiaError as error:
             self._discard_after(error)
             raise
         except BaseException:
-            # whoever interrupts may have done so after the root was written
+            # whoever interrupts may have done so after it counted
             _log.warning("interrupted%s", self._kept())
             raise
 

@@ -11,7 +11,8 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError
 from pyiceberg.table import Table, Transaction
 
-from olympia_cli import Catalog, StorageFailed
+from olympia_cli import Catalog, CommitConflict, StorageFailed
+from olympia_cli.catalog import distributed
 from olympia_cli.format.definitions import decode
 from olympia_cli.format.paths import parse_root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef
@@ -272,3 +273,30 @@ def test_wherever_the_power_goes_each_metadata_file_has_a_name(catalog: OlympiaC
         assert metadata_files(catalog) <= named_files(catalog)
         outcomes.add(rows_in(catalog) - before)
     assert outcomes == {0, 3}
+
+
+# A distributed transaction
+
+
+def test_several_processes_work_in_one_transaction(catalog: OlympiaCatalog, table: Table) -> None:
+    running = distributed.begin(catalog.store_catalog)
+    mine, theirs = catalog.inside(running.id), OlympiaCatalog("b", **catalog.properties).inside(running.id)
+    mine.create_table("ns.u", ROWS.schema).append(ROWS)
+    theirs.load_table("ns.t").append(ROWS)
+    assert (rows_in(theirs, "ns.u"), rows_in(mine)) == (3, 3)
+    assert rows_in(catalog) == 0
+    assert not catalog.table_exists("ns.u")
+    before = catalog.version
+    distributed.load(catalog.store_catalog, running.id).commit()
+    assert (catalog.version, rows_in(catalog), rows_in(catalog, "ns.u")) == (before + 1, 3, 3)
+
+
+def test_a_distributed_transaction_conflicts_with_who_was_first(catalog: OlympiaCatalog, table: Table) -> None:
+    running = distributed.begin(catalog.store_catalog)
+    catalog.inside(running.id).load_table("ns.t").append(ROWS)
+    table.append(ROWS)
+    with pytest.raises(CommitConflict):
+        distributed.load(catalog.store_catalog, running.id).commit()
+    assert rows_in(catalog) == 3
+    with pytest.raises(ValueError, match="no transactions inside"):
+        catalog.inside(running.id).transaction()
