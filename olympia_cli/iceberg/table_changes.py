@@ -137,16 +137,6 @@ class TableChanges:
             self._staged, self._files = staged, files
             raise
 
-    @contextmanager
-    def written(self) -> Iterator[None]:
-        """A block that names the metadata files otherwise than by a commit; they go again when it fails."""
-        try:
-            self._write()
-            yield
-        except Exception as error:
-            self._discard_after(error)
-            raise
-
     def commit(self, author: Author, retry_for: float = 60.0, atomic: bool = True) -> Committed:
         """Write and commit all of it, in the order that the module's text gives."""
         transaction = self.transaction

@@ -148,8 +148,7 @@ class Call:
                     found = distributed.load(self.service.catalog, txn)
                     changes = TableChanges(found.transaction, self.service.open_io)
                     result = do(changes)
-                    with changes.written():
-                        found.save()
+                    changes.save(found)
                     return result
             except SavedElsewhere:
                 if attempt == SAVES - 1:

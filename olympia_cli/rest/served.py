@@ -61,9 +61,7 @@ class ServedCatalog(OlympiaCatalog):
             self._seen = self._call.look()
         return self._seen
 
-    def _change(
-        self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName, message: str = ""
-    ) -> R:
+    def _change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
         return self._call.change(lambda changes: _told(about, do, changes), self._what)
 
     def change(self, do: Callable[[TableChanges], R]) -> R:
