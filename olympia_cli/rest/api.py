@@ -21,6 +21,7 @@ from olympia_cli.rest.prefixes import Prefix, split_prefix
 from olympia_cli.rest.record import Record
 from olympia_cli.rest.service import Service
 from olympia_cli.rest.tokens import Caller
+from olympia_cli.rest.wording import worded
 
 DRAINED = 4
 """Of a body that is too large so many times its limit is read, and forgotten: who is cut off while he sends does not
@@ -66,9 +67,8 @@ class Api:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise RuntimeError(f"no such protocol: {scope['type']}")
-        began = time.perf_counter()
-        told = _Told(send)
-        asked = _Asked(scope)
+        began, asked = time.perf_counter(), _Asked(scope)
+        told = _Told(send, lambda: self._log(asked, told, time.perf_counter() - began))
         self.record.under_way += 1
         try:
             response = await self._answered(asked, receive)
@@ -77,17 +77,21 @@ class Api:
             asked.error = "the client went away"
         finally:
             self.record.under_way -= 1
-            self.record.request(
-                asked.method,
-                asked.path,
-                asked.operation.name if asked.operation else "none",
-                told.status,
-                time.perf_counter() - began,
-                by=asked.caller.name if asked.caller else None,
-                client=scope["client"][0] if scope.get("client") else None,
-                bytes=told.size,
-                error=asked.error,
-            )
+            told.end()
+
+    def _log(self, asked: _Asked, told: _Told, seconds: float) -> None:
+        client = asked.scope.get("client")
+        self.record.request(
+            asked.method,
+            asked.path,
+            asked.operation.name if asked.operation else "none",
+            told.status,
+            seconds,
+            by=asked.caller.name if asked.caller else None,
+            client=client[0] if client else None,
+            bytes=told.size,
+            error=asked.error,
+        )
 
     async def _answered(self, asked: _Asked, receive: Receive) -> Response:
         try:
@@ -98,6 +102,7 @@ class Api:
             failure = failure_of(error)
             asked.error = f"{failure.type}: {failure.message}"
             cause = error.__cause__ if isinstance(error, Failure) else error
+            cause = None if isinstance(cause, Failure) else cause
             if failure.status >= 500 and cause is not None:
                 asked.error += f" ({type(cause).__name__}: {cause})"
             return failure.response()
@@ -122,7 +127,7 @@ class Api:
         return await self._idempotency.once(caller.name, asked.header("idempotency-key"), key, work)
 
     async def _work(self, operation: Operation, asked: _Asked, caller: Caller, body: bytes) -> Response:
-        request = Request(asked.scope)
+        request, call = Request(asked.scope), None
         try:
             async with asyncio.timeout(self._settings.request_timeout):
                 latest = await self.service.latest.snapshot()
@@ -138,7 +143,8 @@ class Api:
             kind = "CommitStateUnknownException" if operation.commits else "GatewayTimeoutException"
             raise Failure(504, kind, "the store did not answer in time") from None
         except Exception as error:
-            raise failure_of(error, commits=operation.commits) from error
+            failure = failure_of(error, commits=operation.commits)
+            raise failure if call is None else worded(failure, operation.name, call) from error
 
     def _find(self, asked: _Asked) -> Operation:
         others: set[str] = set()
@@ -213,10 +219,11 @@ class _Asked:
 
 
 class _Told:
-    """Sends an answer on, and remembers its status and size."""
+    """Sends an answer on, and remembers its status and size. The log has it before the client does."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, log: Callable[[], None]) -> None:
         self._send = send
+        self._log: Callable[[], None] | None = log
         self.status = 0
         self.size = 0
 
@@ -225,7 +232,14 @@ class _Told:
             self.status = message["status"]
         else:
             self.size += len(message.get("body", b""))
+            if not message.get("more_body", False):
+                self.end()
         await self._send(message)
+
+    def end(self) -> None:
+        log, self._log = self._log, None
+        if log is not None:
+            log()
 
 
 _CLOSE = {"Connection": "close"}

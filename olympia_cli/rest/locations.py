@@ -9,12 +9,14 @@ from olympia_cli.iceberg.locations import Place, place_of
 from olympia_cli.rest.failures import bad_request, forbidden
 
 
-def check_location(location: str, allowed: Sequence[str], what: str) -> None:
-    """Refuse a location that is not below one of those that are allowed."""
+def check_location(location: str, allowed: Sequence[str] | None, what: str) -> None:
+    """Refuse a location that is not below one of those that are allowed; None allows all."""
     try:
         place = _folder(location)
     except InvalidLocation as error:
         raise bad_request(f"{what}: {error.message}") from None
+    if allowed is None:
+        return
     if ".." in place.path.split("/") or not any(_is_below(place, root) for root in allowed):
         raise forbidden(f"{what} is outside of what you may use here")
 

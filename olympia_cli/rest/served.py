@@ -3,7 +3,7 @@ requests beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from pyiceberg.io import FileIO
@@ -90,7 +90,7 @@ class ServedCatalog(OlympiaCatalog):
         allowed = self.allowed_locations()
         if current is not None:
             check_properties(current.metadata.properties, None)
-            allowed = [*allowed, current.metadata.location]
+            allowed = None if allowed is None else [*allowed, current.metadata.location]
         for update in updates:
             if isinstance(update, SetLocationUpdate):
                 check_location(update.location, allowed, "the table's location")
@@ -103,11 +103,13 @@ class ServedCatalog(OlympiaCatalog):
         check_location(state.location, allowed, "the metadata's location")
         return state
 
-    def allowed_locations(self) -> list[str]:
-        """Where this caller's tables may be."""
+    def allowed_locations(self) -> list[str] | None:
+        """Where this caller's tables may be; None is anywhere."""
         caller, settings = self._call.caller, self._call.service.settings
         if caller.locations is not None:
             return list(caller.locations)
+        if settings.tokens is None and not settings.locations:
+            return None
         view = self._view()
         definition = view.base.definition if isinstance(view, Transaction) else view.definition
         base = definition.properties.get(TABLE_LOCATION) or f"{_absolute(self.properties['warehouse'])}/{TABLES}"
@@ -118,14 +120,14 @@ class ServedCatalog(OlympiaCatalog):
         return [f"{root.rstrip('/')}/{_folder(namespace)}" for root in roots for namespace in caller.namespaces]
 
 
-def check_properties(properties: Properties, allowed: Iterable[str] | None) -> None:
+def check_properties(properties: Properties, allowed: Sequence[str] | None) -> None:
     """Refuse properties that would have the server load code, and locations that are not allowed."""
     for key in LOADS_CODE:
         if key in properties:
             raise forbidden(f"the property {key} names code to load, and this server loads none")
-    for key in _PATHS if allowed is not None else ():
+    for key in _PATHS:
         if properties.get(key):
-            check_location(properties[key], list(allowed or ()), f"the property {key}")
+            check_location(properties[key], allowed, f"the property {key}")
 
 
 def _told(about: ObjectName | None, do: Callable[[TableChanges], R], changes: TableChanges) -> R:

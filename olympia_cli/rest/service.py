@@ -16,6 +16,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import OlympiaError, PathMissing, StorageFailed
 from olympia_cli.iceberg.files import TableFiles
+from olympia_cli.iceberg.locations import LOCAL, place_of
 from olympia_cli.iceberg.settings import io_properties
 from olympia_cli.names import TableName
 from olympia_cli.ops.verify_metadata import parse_metadata
@@ -25,6 +26,7 @@ from olympia_cli.rest.files import Files
 from olympia_cli.rest.group_commit import GroupCommit
 from olympia_cli.rest.latest import Latest
 from olympia_cli.rest.settings import Settings
+from olympia_cli.storage.open import open_store
 
 NAMES_KEPT = 10_000
 
@@ -46,6 +48,7 @@ class Service:
         self._opened = Files(partial(load_file_io, self.io_properties), settings.cache_bytes)
         self.commits = GroupCommit(catalog, self.latest, self.open_io, retry_for=settings.request_timeout / 2)
         self.bodies = ByteCache(settings.cache_bytes)
+        self._on_disk = open_store(LOCAL)
         self._lock = threading.Lock()
         self._located: tuple[Snapshot | None, dict[TableName, str]] = (None, {})
 
@@ -76,12 +79,17 @@ class Service:
             self._located = (snapshot, names)
         return location
 
+    def is_there(self, location: str) -> bool:
+        """Whether the metadata file is still there, where that costs nothing to know. What was read of a file that is
+        gone would hide that nobody can write to the table any more."""
+        return not location.startswith(("/", "file:")) or self._on_disk.exists(place_of(location).path)
+
     def known_body(self, location: str, only_refs: bool) -> bytes | None:
         return self.bodies.get((location, only_refs))
 
     def table_body(self, location: str, only_refs: bool = False) -> bytes:
         """The answer to a load of the table whose metadata is there."""
-        body = self.known_body(location, only_refs)
+        body = self.known_body(location, only_refs) if self.is_there(location) else None
         if body is None:
             metadata = self.read_metadata(location)
             shown = _with_snapshots_of_refs(metadata) if only_refs else metadata
@@ -101,7 +109,8 @@ class Service:
         if isinstance(data, StorageFailed):
             raise data
         if isinstance(data, PathMissing):
-            raise Failure(500, "InternalServerError", f"the table's metadata file is missing: {location}")
+            # so the library in Java says it, and tells it from a table that is not there
+            raise Failure(404, "NotFoundException", f"Failed to open input stream for file: {location}")
         if isinstance(data, OlympiaError):
             raise Failure(500, "InternalServerError", f"the table's metadata file cannot be read: {data.message}")
         return parse_metadata(data, location)

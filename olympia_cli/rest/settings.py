@@ -24,7 +24,7 @@ class Settings:
     tls_key: str | None = None
     read_only: bool = False
     locations: tuple[str, ...] = ()
-    """Where tables may be; below the catalog's own warehouse, if none is given."""
+    """Where tables may be. If none is given: where the catalog makes them by itself; without tokens, anywhere."""
     client_properties: Mapping[str, str] = field(default_factory=dict)
     max_body_bytes: int = 16 * MIB
     max_requests: int = 64

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field, TypeAdapter
 from pyiceberg.catalog.rest import CreateTableRequest
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from starlette.responses import Response
@@ -79,7 +80,7 @@ def create(call: Call) -> Response:
     if served.table_exists(identifier):
         raise TableExists(f"the table {name} exists already", hint="")
     metadata = served._create_staged_table(*given).metadata
-    return Response(table_answer(None, metadata.model_dump_json()), media_type="application/json")
+    return Response(table_answer(None, _shown(metadata)), media_type="application/json")
 
 
 def load_known(call: Call) -> Response | None:
@@ -93,6 +94,8 @@ def load_known(call: Call) -> Response | None:
     if _is_known(call, etag_of(location, only_refs)):
         return Response(None, 304, {"ETag": etag_of(location, only_refs)})
     body = call.service.known_body(location, only_refs)
+    if not call.service.is_there(location):
+        return None
     return None if body is None else _loaded(location, only_refs, body)
 
 
@@ -224,8 +227,13 @@ def report_metrics(call: Call) -> Response:
 
 
 def _table(call: Call, state: TableState) -> Response:
-    body = call.service.keep_body(state.location, state.metadata.model_dump_json())
+    body = call.service.keep_body(state.location, _shown(state.metadata))
     return _loaded(state.location, False, body)
+
+
+def _shown(metadata: TableMetadata) -> str:
+    # a field that says null is one too many for the library in Java
+    return metadata.model_dump_json(exclude_none=True)
 
 
 def _loaded(location: str, only_refs: bool, body: bytes) -> Response:

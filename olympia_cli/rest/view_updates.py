@@ -77,11 +77,20 @@ def _add_version(state: _State, update: Json) -> None:
     schema = state.last_schema if version.get("schema-id") == LAST else version.get("schema-id")
     if schema is None or not any(one.get("schema-id", 0) == schema for one in state.view["schemas"]):
         raise bad_request("a version of a view has a schema that the view does not have")
+    same = [one for one in versions if _content({**version, "schema-id": schema}) == _content(one)]
+    if same:
+        state.last_version = same[0]["version-id"]
+        return
     id = version.get("version-id")
     if not isinstance(id, int) or any(one.get("version-id") == id for one in versions):
         id = max((one["version-id"] for one in versions), default=0) + 1
     state.last_version = id
     state.view["versions"] = [*versions, {**version, "version-id": id, "schema-id": schema}]
+
+
+def _content(version: Json) -> Json:
+    """What a version of a view says, whenever and as which number it was added."""
+    return {key: value for key, value in version.items() if key not in ("version-id", "timestamp-ms") and value}
 
 
 def _set_current(state: _State, update: Json) -> None:

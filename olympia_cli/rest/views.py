@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace as replaced
 from typing import Any
 from uuid import uuid4
 
@@ -15,7 +14,7 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import ViewNotFound
 from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
 from olympia_cli.iceberg.table_changes import TableChanges
-from olympia_cli.iceberg.views import view_definition
+from olympia_cli.iceberg.views import check_no_table, view_definition
 from olympia_cli.names import Kind, ViewName
 from olympia_cli.rest.call import Call, answer, nothing
 from olympia_cli.rest.failures import Failure, bad_request
@@ -44,13 +43,34 @@ def create(call: Call) -> Response:
     check_properties(request.properties, allowed)
     if request.location:
         check_location(request.location, allowed, "the view's location")
-    identifier = (name.namespace, name.name)
-    view = served.create_view(
-        identifier, request.view_schema, request.view_version, request.location, request.properties
+    place = served._resolve_table_location(request.location, name.namespace, name.name)
+    document = call.document()
+    # the fields' ids are the client's; of the schema and of the version there is only one yet
+    schema, version = (
+        {**document["schema"], "schema-id": 0},
+        {**document["view-version"], "version-id": 1, "schema-id": 0},
     )
-    # what this request looked at is from before
-    location = _definition(replaced(call, latest=call.service.latest.look()), name).iceberg_metadata_location
-    return _view(location, json.loads(view.metadata.model_dump_json(exclude_none=True, by_alias=True)))
+    version.setdefault("timestamp-ms", call.service.catalog.clock.now_millis())
+    version.setdefault("summary", {})
+    metadata = {
+        "view-uuid": str(uuid4()),
+        "format-version": 1,
+        "location": place,
+        "schemas": [schema],
+        "current-version-id": 1,
+        "versions": [version],
+        "version-log": [{"timestamp-ms": version["timestamp-ms"], "version-id": 1}],
+        "properties": request.properties,
+    }
+    location = _metadata_location(metadata)
+
+    def change(changes: TableChanges) -> None:
+        check_no_table(changes, name)
+        changes.add_file(location, json.dumps(metadata, separators=(",", ":")).encode(), {})
+        changes.transaction.create_view(name, view_definition(location))
+
+    served.change(change)
+    return _view(location, metadata)
 
 
 def load(call: Call) -> Response:
@@ -111,9 +131,10 @@ def replace(call: Call) -> Response:
         current = json.loads(staged) if staged is not None else _read(call, definition.iceberg_metadata_location)
         check_requirements(current, requirements)
         metadata = update_view(current, updates, call.service.catalog.clock.now_millis())
-        check_properties(metadata["properties"], [*allowed, str(current.get("location"))])
-        location = f"{str(metadata['location']).rstrip('/')}/metadata/{uuid4()}.metadata.json"
-        check_location(location, [*allowed, str(current.get("location"))], "the view's location")
+        here = None if allowed is None else [*allowed, str(current.get("location"))]
+        check_properties(metadata["properties"], here)
+        location = _metadata_location(metadata)
+        check_location(location, here, "the view's location")
         new = view_definition(location)
         new.iceberg_previous_metadata_location = definition.iceberg_metadata_location
         new.properties.update(definition.properties)
@@ -122,6 +143,10 @@ def replace(call: Call) -> Response:
         return location, metadata
 
     return _view(*served.change(change))
+
+
+def _metadata_location(metadata: dict[str, Any]) -> str:
+    return f"{str(metadata['location']).rstrip('/')}/metadata/{uuid4()}.metadata.json"
 
 
 def _definition(call: Call, name: ViewName) -> ViewDef:

@@ -24,7 +24,7 @@ KNOWN = f"{T}/t"
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served")
-    with serving(LocalStore(folder), max_body_bytes=20_000) as found:
+    with serving(LocalStore(folder), max_body_bytes=20_000, locations=(f"{folder}/data",)) as found:
         found.post("/v1/namespaces", {"namespace": ["s"], "properties": {"a": "b"}})
         found.post(T, {"name": "t", "schema": SCHEMA})
         found.post(T, {"name": "u", "schema": SCHEMA})
@@ -385,10 +385,13 @@ def test_a_table_that_names_code_is_not_committed_to(served):
     assert contents(served) == before
 
 
-def test_metadata_that_is_missing_or_damaged_is_the_servers_trouble(served):
+def test_metadata_that_is_missing_or_damaged_is_told_apart_from_a_table_that_is(served):
     with served.catalog.transaction() as transaction:
         transaction.create_table(TableName("s", "lost"), f"{served.catalog.store.uri}/data/lost.json")
         transaction.create_namespace(NamespaceName("x"))
+    answer = served.http.get(f"{T}/lost")
+    assert (answer.status_code, answer.json()["error"]["type"]) == (404, "NotFoundException")
+    served.catalog.store.create("data/lost.json", b"nonsense")
     answer = served.http.get(f"{T}/lost")
     assert (answer.status_code, answer.json()["error"]["type"]) == (500, "InternalServerError")
     # it is there, and can be dropped

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import socket
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
@@ -200,3 +203,74 @@ def test_health_metrics_and_a_line_for_each_request(served):
 def test_answers_do_not_wait_for_more_to_send(served):
     """asyncio turns Nagle's algorithm off only where it knows that a socket is TCP: 40 ms a request hang on it."""
     assert served.running._socket.proto == socket.IPPROTO_TCP
+
+
+def message(answer: httpx.Response) -> str:
+    return str(answer.json()["error"]["message"])
+
+
+def test_failures_are_told_in_the_words_of_icebergs_own_catalogs(served):
+    """Its compatibility kit looks for them."""
+    made, http = make(served, "words"), served.http
+    path, none = "/v1/namespaces/s/tables/words", {"name": "words", "schema": SCHEMA}
+    assert message(http.get("/v1/namespaces/no")) == "Namespace does not exist: no"
+    assert message(http.get("/v1/namespaces?parent=a%1Fb")) == "Namespace does not exist: a.b"
+    assert message(served.post("/v1/namespaces", {"namespace": ["s"]})) == "Namespace already exists: s"
+    assert message(http.delete("/v1/namespaces/s")) == "Namespace s is not empty"
+    assert message(http.get("/v1/namespaces/no/tables/x")) == "Table does not exist: no.x"
+    assert message(served.post("/v1/namespaces/s/tables", none)) == "Table already exists: s.words"
+    assert message(served.post("/v1/namespaces/no/tables", none)) == "Namespace does not exist: no"
+    source, free = {"namespace": ["s"], "name": "words"}, {"namespace": ["no"], "name": "x"}
+    renamed = served.post("/v1/tables/rename", {"source": source, "destination": free})
+    assert message(renamed) == "Namespace does not exist: no"
+    renamed = served.post("/v1/tables/rename", {"source": {**source, "name": "x"}, "destination": source})
+    assert message(renamed) == "Table does not exist: s.x"
+    body = {"name": "words", "metadata-location": made["metadata-location"]}
+    assert message(served.post("/v1/namespaces/s/register", body)) == "Table already exists: s.words"
+    version = {"schema-id": 0, "default-namespace": ["s"], "representations": [REPRESENTATION]}
+    view = {**none, "view-version": version}
+    assert message(served.post("/v1/namespaces/s/views", view)) == "Table with same name already exists: s.words"
+    assert served.post("/v1/namespaces/s/views", {**view, "name": "words_view"}).status_code == 200
+    again = served.post("/v1/namespaces/s/views", {**view, "name": "words_view"})
+    assert message(again) == "View already exists: s.words_view"
+    made_twice = served.post("/v1/namespaces/s/tables", {**none, "name": "words_view"})
+    assert message(made_twice) == "View with same name already exists: s.words_view"
+    assert message(http.get("/v1/namespaces/s/views/x")) == "View does not exist: s.x"
+    for requirement, words in (
+        ({"type": "assert-create"}, "table already exists"),
+        ({"type": "assert-table-uuid", "uuid": str(uuid.uuid4())}, "UUID does not match"),
+        ({"type": "assert-current-schema-id", "current-schema-id": 7}, "current schema changed"),
+        ({"type": "assert-last-assigned-field-id", "last-assigned-field-id": 7}, "last assigned field id changed"),
+        ({"type": "assert-default-spec-id", "default-spec-id": 7}, "default partition spec changed"),
+        ({"type": "assert-default-sort-order-id", "default-sort-order-id": 7}, "default sort order changed"),
+    ):
+        answer = served.post(path, {"requirements": [requirement], "updates": []})
+        assert (answer.status_code, message(answer).startswith(f"Requirement failed: {words}")) == (409, True)
+
+
+def test_what_a_client_made_is_shown_as_it_is_and_nothing_is_null(served):
+    """The library in Java takes null for a value, and a view's fields by their ids."""
+    fields = [{"id": 7, "name": "id", "required": True, "type": "int", "doc": "x"}]
+    schema = {"type": "struct", "schema-id": 5, "fields": fields}
+    version = {"version-id": 1, "schema-id": 5, "default-namespace": ["s"], "representations": [REPRESENTATION]}
+    body = {"name": "as_it_is", "schema": schema, "view-version": version}
+    view = served.post("/v1/namespaces/s/views", body).json()["metadata"]
+    assert view["schemas"] == [{**schema, "schema-id": 0}]
+    assert "null" not in json.dumps(view)
+    table = make(served, "whole")
+    staged = served.post("/v1/namespaces/s/tables", {"name": "staged", "schema": SCHEMA, "stage-create": True}).json()
+    for shown in (table, staged, served.http.get("/v1/namespaces/s/tables/whole").json()):
+        assert "null" not in json.dumps(shown["metadata"])
+    assert "metadata-location" not in staged
+
+
+def test_metadata_that_is_gone_is_not_hidden_by_what_was_read_before(served):
+    location = make(served, "gone")["metadata-location"]
+    path = "/v1/namespaces/s/tables/gone"
+    assert served.http.get(path).status_code == 200
+    os.rename(location, f"{location}.away")
+    answer = served.http.get(path)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (404, "NotFoundException")
+    assert message(answer) == f"Failed to open input stream for file: {location}"
+    os.rename(f"{location}.away", location)
+    assert served.http.get(path).status_code == 200
