@@ -72,15 +72,18 @@ class Api:
         self.record.under_way += 1
         try:
             response = await self._answered(asked, receive)
-            await response(scope, receive, told.send)
+            async with asyncio.timeout(self._settings.request_timeout):
+                await response(scope, receive, told.send)
         except ClientDisconnect:
             asked.error = "the client went away"
+        except TimeoutError:
+            self.record.event("unread", path=asked.path, client=_client(scope))
+            raise
         finally:
             self.record.under_way -= 1
             told.end()
 
     def _log(self, asked: _Asked, told: _Told, seconds: float) -> None:
-        client = asked.scope.get("client")
         self.record.request(
             asked.method,
             asked.path,
@@ -88,7 +91,7 @@ class Api:
             told.status,
             seconds,
             by=asked.caller.name if asked.caller else None,
-            client=client[0] if client else None,
+            client=_client(asked.scope),
             bytes=told.size,
             error=asked.error,
         )
@@ -240,6 +243,11 @@ class _Told:
         log, self._log = self._log, None
         if log is not None:
             log()
+
+
+def _client(scope: Scope) -> str | None:
+    client = scope.get("client")
+    return client[0] if client else None
 
 
 _CLOSE = {"Connection": "close"}

@@ -358,6 +358,24 @@ def test_a_client_that_is_too_slow_is_let_go(tmp_path):
     assert b"RequestTimeoutException" in answers[2]
 
 
+def test_a_client_that_does_not_read_holds_nobody_up(tmp_path):
+    with serving(LocalStore(tmp_path), request_timeout=0.5, max_requests=2) as found, connection(found) as deaf:
+        deaf.setblocking(False)
+        request = b"GET /page.css HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100
+        # as many as fit on the way, so that the answers do not
+        sent = 0
+        while sent < 200:
+            try:
+                deaf.send(request)
+                sent += 1
+            except BlockingIOError:
+                break
+        while not any(line.get("event") == "unread" for line in found.lines()):
+            assert found.http.get("/v1/namespaces").status_code == 200
+        while found.running.record.under_way:
+            pass
+
+
 def connection(served: Served) -> socket.socket:
     host, port = served.url.rpartition("/")[2].split(":")
     return socket.create_connection((host, int(port)), timeout=30)
