@@ -95,7 +95,7 @@ class CatalogAccess(MetastoreCatalog):
         """What will be at a location, where that is not written yet."""
         return None
 
-    def _change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
+    def change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
         """Do it on the latest version and commit. Where another writer's commit does not go together with it, it is
         done anew on what that one left, and succeeds there or says why not."""
         self._check_writable()
