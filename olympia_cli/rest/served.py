@@ -61,17 +61,14 @@ class ServedCatalog(OlympiaCatalog):
             self._seen = self._call.look()
         return self._seen
 
-    def _change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
-        return self._call.change(lambda changes: _told(about, do, changes), self._what)
-
-    def change(self, do: Callable[[TableChanges], R]) -> R:
+    def change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
         """Do statements and commit them. They are done once before, on the version that was looked at, and thrown
         away: what cannot be done fails there, and what they read is at hand when they are done in earnest, so that the
         turn of those who commit together is short."""
         view = self._view()
         if isinstance(view, Snapshot) and self._call.prefix.at is None:
-            _told(None, do, TableChanges(Transaction(view, self.store_catalog.clock), self._open_io))
-        return self._change(None, do)
+            _told(about, do, TableChanges(Transaction(view, self.store_catalog.clock), self._open_io))
+        return self._call.change(lambda changes: _told(about, do, changes), self._what)
 
     def _open_io(self, properties: Properties, location: str) -> FileIO:
         return self._call.service.open_io(properties, location)

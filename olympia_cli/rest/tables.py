@@ -137,7 +137,7 @@ def commit(call: Call) -> Response:
     name, requirements, updates = _commit(call.document(), call.table)
     served = ServedCatalog.of_call(call, f"commit to {name}")
 
-    return _table(call, served.change(lambda changes: served.update(changes, name, requirements, updates)))
+    return _table(call, served.change(None, lambda changes: served.update(changes, name, requirements, updates)))
 
 
 def commit_all(call: Call) -> Response:
@@ -157,7 +157,7 @@ def commit_all(call: Call) -> Response:
         for name, requirements, updates in commits:
             served.update(changes, name, requirements, updates)
 
-    served.change(change)
+    served.change(None, change)
     return nothing()
 
 
@@ -191,7 +191,7 @@ def rename(call: Call) -> Response:
         changes.transaction.rename_table(old, new)
 
     served = ServedCatalog.of_call(call, f"rename table {old} to {new}")
-    served.change(change)
+    served.change(None, change)
     return nothing()
 
 

@@ -69,7 +69,7 @@ def create(call: Call) -> Response:
         changes.add_file(location, json.dumps(metadata, separators=(",", ":")).encode(), {})
         changes.transaction.create_view(name, view_definition(location))
 
-    served.change(change)
+    served.change(None, change)
     return _view(location, metadata)
 
 
@@ -142,7 +142,7 @@ def replace(call: Call) -> Response:
         changes.transaction.replace_view(name, new)
         return location, metadata
 
-    return _view(*served.change(change))
+    return _view(*served.change(None, change))
 
 
 def _metadata_location(metadata: dict[str, Any]) -> str:

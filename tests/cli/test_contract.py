@@ -68,7 +68,7 @@ SHAPES: dict[str, tuple[str, list[str]]] = {
     "view rename": ("changed", ["sales.open", "sales.closed"]),
     "view drop": ("changed", ["sales.open"]),
 }
-ELSEWHERE = {"init", "dump-node", "tree", "completion", "man"}
+ELSEWHERE = {"init", "dump-node", "tree", "serve", "completion", "man"}
 
 
 @pytest.fixture

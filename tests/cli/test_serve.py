@@ -15,6 +15,7 @@ import pytest
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import MAIN
+from tests.helpers.json_schema import check
 
 
 def test_it_answers_and_ends_after_what_is_under_way(tmp_path):
@@ -25,6 +26,7 @@ def test_it_answers_and_ends_after_what_is_under_way(tmp_path):
             assert program.stdout is not None
             assert program.stderr is not None
             started = json.loads(program.stdout.readline())
+            check(started, "serve")
             assert started["version"] == 0
             assert json.loads(program.stderr.readline())["event"] == "listening"
             answers: list[httpx.Response] = []
