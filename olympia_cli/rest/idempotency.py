@@ -20,8 +20,8 @@ from olympia_cli.rest.failures import Failure, bad_request
 LIFETIME_MILLIS = 30 * 60 * 1000
 LIFETIME = "PT30M"
 KEPT = 10_000
-LARGEST = 256 * 1024
-"""An answer larger than this is not kept: the request is then not repeated either, but the table is shown anew."""
+KEPT_BYTES = 64 * 2**20
+"""Those that were made first go when there are too many, or they are too large together."""
 
 
 @dataclass(slots=True)
@@ -37,6 +37,7 @@ class Idempotency:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._kept: dict[tuple[str, str], _Kept] = {}
+        self._size = 0
 
     async def once(
         self, caller: str, key: str | None, request: bytes, work: Callable[[], Awaitable[Response]]
@@ -44,43 +45,43 @@ class Idempotency:
         """The answer of the work, or the one that was given to the same request before."""
         if key is None:
             return await work()
-        fingerprint, now = hashlib.sha256(request).digest(), self._clock.elapsed_millis()
-        kept = self._kept.get((caller, _checked(key)))
+        known, now = (caller, _checked(key)), self._clock.elapsed_millis()
+        fingerprint = hashlib.sha256(request).digest()
+        kept = self._kept.get(known)
         if kept is not None and now - kept.made_at <= LIFETIME_MILLIS:
             if kept.fingerprint != fingerprint:
                 raise Failure(422, "UnprocessableEntityException", "the idempotency key was used for another request")
             return await asyncio.shield(kept.answer)
         self._forget(now)
-        kept = _Kept(fingerprint, now, asyncio.get_running_loop().create_future())
-        self._kept[caller, _checked(key)] = kept
+        kept = self._kept[known] = _Kept(fingerprint, now, asyncio.get_running_loop().create_future())
         try:
             answer = await work()
-        except Failure as failure:
-            if failure.status >= 500:
-                self._drop(caller, key, kept, failure)
-            else:
-                kept.answer.set_result(failure.response())
-            raise
         except BaseException as error:
-            self._drop(caller, key, kept, error)
+            if isinstance(error, Failure) and error.status < 500:
+                self._end(kept, error.response())
+            else:
+                # what is not known to have ended may be tried again
+                self._kept.pop(known, None)
+                kept.answer.set_exception(error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
+                # who waits for it gets it; that nobody does is no mistake
+                kept.answer.exception()
             raise
-        kept.answer.set_result(answer)
+        self._end(kept, answer)
         return answer
 
-    def _drop(self, caller: str, key: str, kept: _Kept, error: BaseException) -> None:
-        """What is not known to have ended may be tried again."""
-        self._kept.pop((caller, _checked(key)), None)
-        kept.answer.set_exception(error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
-        # who waits for it gets it; that nobody does is no mistake
-        kept.answer.exception()
+    def _end(self, kept: _Kept, answer: Response) -> None:
+        kept.answer.set_result(answer)
+        self._size += len(answer.body)
 
     def _forget(self, now: int) -> None:
-        while self._kept:
-            first = next(iter(self._kept))
-            kept = self._kept[first]
-            if not kept.answer.done() or (now - kept.made_at <= LIFETIME_MILLIS and len(self._kept) < KEPT):
+        for key, kept in list(self._kept.items()):
+            few = len(self._kept) < KEPT and self._size < KEPT_BYTES
+            if few and now - kept.made_at <= LIFETIME_MILLIS:
                 return
-            del self._kept[first]
+            # one that is under way stays, whatever there is
+            if kept.answer.done():
+                del self._kept[key]
+                self._size -= len(kept.answer.result().body)
 
 
 def _checked(key: str) -> str:

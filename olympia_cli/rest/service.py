@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from pyiceberg.io import FileIO, load_file_io
@@ -26,7 +26,7 @@ from olympia_cli.rest.files import Files
 from olympia_cli.rest.group_commit import GroupCommit
 from olympia_cli.rest.latest import Latest
 from olympia_cli.rest.settings import Settings
-from olympia_cli.storage.open import open_store
+from olympia_cli.storage.open import BUCKET_SCHEMES, open_store, scheme_of
 
 NAMES_KEPT = 10_000
 
@@ -45,7 +45,7 @@ class Service:
         self.latest = Latest(catalog, self.executor)
         self.files = TableFiles(options, scheme)
         self.io_properties = {"warehouse": catalog.store.uri, **io_properties(catalog.store.uri, options or {})}
-        self._opened = Files(partial(load_file_io, self.io_properties), settings.cache_bytes)
+        self._opened = Files(self._load_io, settings.cache_bytes)
         self.commits = GroupCommit(catalog, self.latest, self.open_io, retry_for=settings.request_timeout / 2)
         self.bodies = ByteCache(settings.cache_bytes)
         self._on_disk = open_store(LOCAL)
@@ -60,6 +60,11 @@ class Service:
     def open_io(self, properties: Mapping[str, str], location: str) -> FileIO:
         """PyIceberg's files there. What a table's own properties say does not matter here."""
         return self._opened.of(location)
+
+    def _load_io(self, location: str) -> FileIO:
+        # in buckets with the SDKs that the catalog itself is read with, so that one set of options is enough
+        buckets = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"} if scheme_of(location) in BUCKET_SCHEMES else {}
+        return load_file_io({**self.io_properties, **buckets}, location)
 
     # Metadata files never change, so what was made of one is good for ever.
 

@@ -49,13 +49,13 @@ class Served:
 
 
 @contextmanager
-def serving(store: Store, **settings: Any) -> Iterator[Served]:
+def serving(store: Store, options: dict[str, object] | None = None, **settings: Any) -> Iterator[Served]:
     """A server for the catalog on a store, which is made if it is not there. The catalog is sound at the end."""
     catalog = Catalog(store)
     if not store.exists("vn/latest"):
         catalog = Catalog.create(store)
     log = io.StringIO()
-    running = Running(catalog, Settings(port=0, **settings), log=log)
+    running = Running(catalog, Settings(port=0, **settings), options, store.uri.partition("://")[0], log)
     with running.in_background(), httpx.Client(base_url=running.url, timeout=60, verify=False) as http:
         yield Served(running, catalog, log, http)
     check_catalog(store)
