@@ -22,7 +22,7 @@ from olympia_cli.rest.page.html import Content, Html, code, document, facts, lin
 from olympia_cli.rest.page.look import object_link, page
 
 PAGE = 100
-LOOKED_AT = 200_000
+LOOKED_AT = 100_000
 """So many names are looked at for one page of a search; the next page goes on from there."""
 FILES = 200
 REVISIONS = 50
@@ -50,6 +50,7 @@ def objects(call: Call) -> Response:
         ),
         _form(wanted, word, at),
         table(["kind", "name"], shown),
+        tag("p", f"Names up to {last} were looked at.", class_="quiet") if not is_end and len(found) < PAGE else None,
         _next(query, last) if not is_end and last is not None else None,
     ]
     return document("Objects", *content, at=at, here="/")
