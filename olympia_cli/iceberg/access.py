@@ -28,17 +28,15 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import CommitConflict, InvalidName
 from olympia_cli.format.actions import Action
+from olympia_cli.format.paths import DATA
 from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.identifiers import dotted, identifier_of, table_name
 from olympia_cli.iceberg.table_changes import TableChanges, TableState, read_metadata
-from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
 from olympia_cli.storage.open import scheme_of
 
 if TYPE_CHECKING:
     import pyarrow
-
-TABLES = "data"
-"""The folder below the warehouse where tables are made that nobody gave a location."""
 
 TABLE_LOCATION = "olympia.table-location"
 """The property of the catalog that names another place for them."""
@@ -61,6 +59,8 @@ class CatalogAccess(MetastoreCatalog):
     last_actions: tuple[Action, ...]
     """The actions of the last change."""
     _fixed: Snapshot | None
+    _near: Snapshot | None
+    """The version that was read last: the files that it shares with others are not read again."""
     _ios: dict[tuple[object, ...], FileIO]
 
     def _begin(self, catalog: Catalog, name: str, properties: Properties) -> None:
@@ -68,12 +68,15 @@ class CatalogAccess(MetastoreCatalog):
         self.store_catalog = catalog
         self.message, self.retry_for = "", 60.0
         self.last_version, self.last_actions = None, ()
-        self._fixed = None
+        self._fixed = self._near = None
         self._ios = {}
 
     def _view(self, *names: ObjectName) -> Snapshot | Transaction:
         """What is read: the latest version each time, with what is on the way to these names."""
-        return self._fixed if self._fixed is not None else self.store_catalog.snapshot(names=names)
+        if self._fixed is not None:
+            return self._fixed
+        self._near = self.store_catalog.snapshot(names=names, near=self._near)
+        return self._near
 
     def _exists(self, name: ObjectName) -> bool:
         view = self._view(name)
@@ -82,6 +85,14 @@ class CatalogAccess(MetastoreCatalog):
         except InvalidName:
             # a name that is too long for this catalog
             return False
+
+    def _list(self, kind: Kind, name: NamespaceName) -> list[Identifier]:
+        view = self._view(name)
+        if isinstance(view, Transaction):
+            found = view.tables(name.namespace) if kind is Kind.TABLE else view.views(name.namespace)
+            return [identifier_of(one) for one in found]
+        namespace = name.namespace
+        return [(namespace, one) for one in view.names(kind, namespace)]
 
     def _state(self, name: TableName) -> TableState:
         try:
@@ -101,7 +112,9 @@ class CatalogAccess(MetastoreCatalog):
         self._check_writable()
         for attempt in range(ATTEMPTS):
             with translated(about):
-                changes = TableChanges(self.store_catalog.begin(names=names), self._open_io)
+                transaction = self.store_catalog.begin(names=names, near=self._near)
+                self._near = transaction.base
+                changes = TableChanges(transaction, self._open_io)
                 done = do(changes)
                 try:
                     self._committed(changes.commit(Author(by=who(), message=self.message), self.retry_for))
@@ -179,12 +192,17 @@ class CatalogAccess(MetastoreCatalog):
         view = self._view(name)
         with translated(name):
             own = view.namespace(name).properties.get("location")
-        folder = f"{_folder(table_name)}-{uuid4().hex[:12]}"
+        folder = f"{folder_of(table_name)}-{uuid4().hex[:12]}"
         if own:
             return f"{own.rstrip('/')}/{folder}"
+        return f"{self._tables_location()}/{folder_of(database_name)}/{folder}"
+
+    def _tables_location(self) -> str:
+        """Where tables are made whose namespace has no place of its own."""
+        view = self._view()
         definition = view.base.definition if isinstance(view, Transaction) else view.definition
-        base = definition.properties.get(TABLE_LOCATION) or f"{_absolute(self.properties['warehouse'])}/{TABLES}"
-        return f"{base.rstrip('/')}/{_folder(database_name)}/{folder}"
+        base = definition.properties.get(TABLE_LOCATION) or f"{_absolute(self.properties['warehouse'])}/{DATA}"
+        return base.rstrip("/")
 
 
 def _converted(schema: Schema | pyarrow.Schema, properties: Properties) -> Schema:
@@ -196,7 +214,7 @@ def _converted(schema: Schema | pyarrow.Schema, properties: Properties) -> Schem
     return convert(schema, cast(Any, version))
 
 
-def _folder(name: str) -> str:
+def folder_of(name: str) -> str:
     """A name as a folder, whatever is in it: no part of a location, and nothing that leads out of one."""
     return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
 

@@ -16,7 +16,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.io import FileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table import CommitTableResponse, Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
@@ -29,13 +29,14 @@ from olympia_cli.iceberg.identifiers import dotted, identifier_of, namespace_nam
 from olympia_cli.iceberg.settings import store_options
 from olympia_cli.iceberg.table_changes import TableChanges, TableState, read_metadata
 from olympia_cli.iceberg.views import IcebergViews
-from olympia_cli.names import NamespaceName, Reference, parse_reference
+from olympia_cli.names import Kind, NamespaceName, Reference, parse_reference
 
 if TYPE_CHECKING:
     import pyarrow
 
     from olympia_cli.iceberg.catalog_transaction import CatalogTransaction, DistributedCatalog
 
+_CLEANING = TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED
 _log = logging.getLogger(__name__)
 
 
@@ -238,15 +239,20 @@ class OlympiaCatalog(IcebergViews):
     def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
         name = namespace_name(namespace, NoSuchNamespaceError)
         with translated(name):
-            return [identifier_of(table) for table in self._view().tables(name.namespace)]
+            return self._list(Kind.TABLE, name)
 
     # What PyIceberg asks of a catalog beside that
 
     def supports_server_side_planning(self) -> bool:
         return False
 
-    def _delete_old_metadata(self, io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:  # type: ignore[override]
+    def _delete_old_metadata(  # type: ignore[override]
+        self, io: FileIO, base: TableMetadata, metadata: TableMetadata
+    ) -> None:
         """Nothing is deleted: versions that are kept name the older metadata files."""
+        before, after = ({entry.metadata_file for entry in one.metadata_log} for one in (base, metadata))
+        if before - after and metadata.properties.get(_CLEANING, "").lower() == "true":
+            _log.info("%s is not done: versions that are kept name the older metadata files", _CLEANING)
 
     def close(self) -> None:
         self.store_catalog.store.close()

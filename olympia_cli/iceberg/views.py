@@ -18,7 +18,7 @@ from olympia_cli.iceberg.access import CatalogAccess
 from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.identifiers import dotted, identifier_of, namespace_name, view_name
 from olympia_cli.iceberg.table_changes import TableChanges
-from olympia_cli.names import NamespaceName, TableName, ViewName
+from olympia_cli.names import Kind, NamespaceName, TableName, ViewName
 
 if TYPE_CHECKING:
     import pyarrow
@@ -90,7 +90,7 @@ class IcebergViews(CatalogAccess):
     def list_views(self, namespace: str | Identifier) -> list[Identifier]:
         name = namespace_name(namespace, NoSuchNamespaceError)
         with translated(name):
-            return [identifier_of(view) for view in self._view().views(name.namespace)]
+            return self._list(Kind.VIEW, name)
 
     def view_exists(self, identifier: str | Identifier) -> bool:
         try:

@@ -52,7 +52,15 @@ class Latest:
 
     async def run(self, work: Callable[[], R]) -> R:
         """Work that waits for a store, in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+        def done() -> R:
+            try:
+                return work()
+            except StopIteration as error:
+                # no future can hold it: whoever waits would wait for ever
+                raise RuntimeError("something ended too early") from error
+
+        return await asyncio.get_running_loop().run_in_executor(self._executor, done)
 
     async def _look_after(self, running: asyncio.Task[Snapshot] | None) -> Snapshot:
         if running is not None:

@@ -3,9 +3,11 @@ requests beside it."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from pyiceberg.exceptions import NoSuchNamespaceError
 from pyiceberg.io import FileIO
 from pyiceberg.table import TableProperties
 from pyiceberg.table.update import (
@@ -19,7 +21,7 @@ from pyiceberg.typedef import Properties
 
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.iceberg.access import TABLE_LOCATION, TABLES, _absolute, _folder
+from olympia_cli.iceberg.access import folder_of
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.table_changes import TableChanges, TableState
@@ -37,6 +39,9 @@ _PATHS = (
     "write.folder-storage.path",
     "location",
 )
+
+_NONSENSE = (ValueError, TypeError, LookupError, AttributeError, StopIteration, NotImplementedError)
+"""PyIceberg's ways to say that updates make no sense for a table."""
 
 R = TypeVar("R")
 
@@ -84,7 +89,7 @@ class ServedCatalog(OlympiaCatalog):
     ) -> TableState:
         """Updates of a table inside a change, with all that they name looked at first."""
         current = changes.state(name)
-        allowed = self.allowed_locations()
+        allowed = self.allowed_locations(name.namespace)
         if current is not None:
             check_properties(current.metadata.properties, None)
             allowed = None if allowed is None else [*allowed, current.metadata.location]
@@ -100,21 +105,20 @@ class ServedCatalog(OlympiaCatalog):
         check_location(state.location, allowed, "the metadata's location")
         return state
 
-    def allowed_locations(self) -> list[str] | None:
-        """Where this caller's tables may be; None is anywhere."""
+    def allowed_locations(self, namespace: str | None = None) -> list[str] | None:
+        """Where this caller's tables may be, those of a namespace also at the namespace's own place; None is
+        anywhere."""
         caller, settings = self._call.caller, self._call.service.settings
-        if caller.locations is not None:
-            return list(caller.locations)
-        if settings.tokens is None and not settings.locations:
+        if caller.locations is None and settings.tokens is None and not settings.locations:
             return None
-        view = self._view()
-        definition = view.base.definition if isinstance(view, Transaction) else view.definition
-        base = definition.properties.get(TABLE_LOCATION) or f"{_absolute(self.properties['warehouse'])}/{TABLES}"
-        roots = list(settings.locations) or [base]
-        if caller.namespaces is None:
-            return roots
-        # a token for some namespaces must not bring in the tables of others by their files
-        return [f"{root.rstrip('/')}/{_folder(namespace)}" for root in roots for namespace in caller.namespaces]
+        roots = list(caller.locations or settings.locations) or [self._tables_location()]
+        if caller.locations is None and caller.namespaces is not None:
+            # a token for some namespaces must not bring in the tables of others by their files
+            roots = [f"{root.rstrip('/')}/{folder_of(name)}" for root in roots for name in caller.namespaces]
+        own = ""
+        with contextlib.suppress(NoSuchNamespaceError):
+            own = self.load_namespace_properties((namespace,)).get("location", "") if namespace else ""
+        return [*roots, own] if own else roots
 
 
 def check_properties(properties: Properties, allowed: Sequence[str] | None) -> None:
@@ -131,6 +135,5 @@ def _told(about: ObjectName | None, do: Callable[[TableChanges], R], changes: Ta
     try:
         with translated(about):
             return do(changes)
-    except (ValueError, TypeError, KeyError, NotImplementedError) as error:
-        # PyIceberg's way to say that an update makes no sense for this table
+    except _NONSENSE as error:
         raise bad_request(str(error).partition("\n")[0][:500] or type(error).__name__) from error

@@ -66,7 +66,7 @@ def create(call: Call) -> Response:
     request = _CreateTable.model_validate_json(call.body)
     name = TableName(call.namespace, request.name)
     served = ServedCatalog.of_call(call, f"create table {name}")
-    allowed = served.allowed_locations()
+    allowed = served.allowed_locations(name.namespace)
     check_properties(request.properties, allowed)
     if request.location:
         check_location(request.location, allowed, "the table's location")
@@ -202,7 +202,7 @@ def register(call: Call) -> Response:
         raise bad_request("a register has a name and a metadata-location")
     name = TableName(call.namespace, given)
     served = ServedCatalog.of_call(call, f"register table {name}")
-    allowed = served.allowed_locations()
+    allowed = served.allowed_locations(name.namespace)
     check_location(location, allowed, "the metadata's location")
     served.load_namespace_properties((name.namespace,))
     try:

@@ -39,7 +39,7 @@ def create(call: Call) -> Response:
     request = _CreateView.model_validate_json(call.body)
     name = ViewName(call.namespace, request.name)
     served = ServedCatalog.of_call(call, f"create view {name}")
-    allowed = served.allowed_locations()
+    allowed = served.allowed_locations(name.namespace)
     check_properties(request.properties, allowed)
     if request.location:
         check_location(request.location, allowed, "the view's location")
@@ -108,7 +108,7 @@ def register(call: Call) -> Response:
         raise bad_request("a register has a name and a metadata-location")
     name = ViewName(call.namespace, given)
     served = ServedCatalog.of_call(call, f"register view {name}")
-    check_location(location, served.allowed_locations(), "the metadata's location")
+    check_location(location, served.allowed_locations(name.namespace), "the metadata's location")
     served.load_namespace_properties((name.namespace,))
     try:
         metadata = _read(call, location)
@@ -123,7 +123,7 @@ def replace(call: Call) -> Response:
     document, name = call.document(), call.view
     requirements, updates = (_objects(document.get(key), key) for key in ("requirements", "updates"))
     served = ServedCatalog.of_call(call, f"replace view {name}")
-    allowed = served.allowed_locations()
+    allowed = served.allowed_locations(name.namespace)
 
     def change(changes: TableChanges) -> tuple[str, dict[str, Any]]:
         definition = _iceberg(changes.transaction.view(name).definition, name)

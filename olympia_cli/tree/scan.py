@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from olympia_cli.format.keys import after_prefix
 from olympia_cli.format.node import Child, Node
@@ -16,9 +16,15 @@ def scan(reader: NodeReader, root: Node, prefix: str = "", after: str = "") -> I
     high = after_prefix(prefix) if prefix else None
     # no key lies between a key and the same with the least character behind it
     start = max(prefix, after + "\0") if after else prefix
-    for key, value in _scan(reader, root, start, high, None, None, 1):
-        if value is not None:
-            yield key, value
+    return _present(_scan(reader, root, start, high, None, None, 1))
+
+
+def scan_keys(reader: NodeReader, root: Node, prefix: str) -> Iterator[Sequence[str]]:
+    """The keys alone, as many at a time as a node has of them."""
+    for keys, values in _scan(reader, root, prefix, after_prefix(prefix), None, None, 1):
+        yield (
+            keys if None not in values else [key for key, value in zip(keys, values, strict=True) if value is not None]
+        )
 
 
 def scan_subtree(
@@ -31,23 +37,32 @@ def scan_subtree(
     check_depth(depth, child)
     node = reader.node(child)
     check_range(node, child, low, high)
-    for key, value in _scan(reader, node, start, end, low, high, depth + 1):
-        if value is not None:
-            yield key, value
+    yield from _present(_scan(reader, node, start, end, low, high, depth + 1))
+
+
+Entries = tuple[Sequence[str], Sequence[str | None]]
+"""Keys of one node that follow each other, and their values."""
+
+
+def _present(found: Iterator[Entries]) -> Iterator[tuple[str, str]]:
+    for keys, values in found:
+        for key, value in zip(keys, values, strict=True):
+            if value is not None:
+                yield key, value
 
 
 def _scan(
     reader: NodeReader, node: Node, start: str, end: str | None, low: str | None, high: str | None, depth: int
-) -> Iterator[tuple[str, str | None]]:
+) -> Iterator[Entries]:
     first = bisect_left(node.keys, start)
     last = len(node.keys) if end is None else bisect_left(node.keys, end)
     if node.is_leaf:
-        yield from zip(node.keys[first:last], node.values[first:last], strict=True)
+        yield node.keys[first:last], node.values[first:last]
         return
     # when the start is a key of this very node, the child to its left lies wholly before it
     skipped = first < len(node.keys) and node.keys[first] == start
     if skipped:
-        yield start, node.values[first]
+        yield (start,), (node.values[first],)
     begin = first + skipped
     check_depth(depth, node.children[begin])
     for at, child in enumerate(reader.nodes(node.children[begin : last + 1]), begin):
@@ -55,4 +70,4 @@ def _scan(
         check_range(child, node.children[at], child_low, child_high)
         yield from _scan(reader, child, start, end, child_low, child_high, depth + 1)
         if at < last:
-            yield node.keys[at], node.values[at]
+            yield (node.keys[at],), (node.values[at],)

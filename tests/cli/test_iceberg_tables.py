@@ -230,6 +230,22 @@ def test_inside_a_distributed_transaction(lake, tmp_path):
     assert "more" in loaded(tmp_path).schema().column_names
 
 
+def test_the_catalog_s_own_commands_leave_the_files_of_tables_alone(lake, olympia, tmp_path):
+    lake("table", "append", "ns.t", "rows.csv").ok()
+    lake("table", "append", "ns.t", "rows.csv").ok()
+    files = {path for path in (tmp_path / "lake" / "data").rglob("*") if path.is_file()}
+    checked = lake("fsck", "--level", "data", "--all-versions", "--json").ok().json
+    assert checked["findings"] == []
+    assert lake("status", "--full", "--json").json["files"]["data"]["files"] == len(files)
+    lake("expire", "--keep-last", "1", "--older-than", "0s", "--offline", "--yes").ok()
+    lake("expire", "purge", "--offline", "--yes").ok()
+    assert files == {path for path in (tmp_path / "lake" / "data").rglob("*") if path.is_file()}
+    assert len(lake("table", "head", "ns.t", "--json").ok().json["rows"]) == 4
+    (tmp_path / "other").mkdir()
+    (tmp_path / "lake" / "data").rename(tmp_path / "other" / "data")
+    olympia("init", "other").failed(11, "not a catalog's")
+
+
 def test_without_pyiceberg_the_extra_is_named(lake, tmp_path):
     program = (
         "import sys; sys.modules['pyiceberg'] = None; sys.argv[0] = 'olympia';"

@@ -20,6 +20,7 @@ from pyiceberg.exceptions import ForbiddenError, UnauthorizedError
 
 from olympia_cli.errors import InvalidOption
 from olympia_cli.format.actions import commit_info
+from olympia_cli.names import NamespaceName
 from olympia_cli.rest.settings import Settings
 from olympia_cli.rest.tokens import Tokens
 from olympia_cli.storage.local import LocalStore
@@ -121,6 +122,30 @@ def test_a_token_for_a_namespace_sees_and_changes_nothing_else(served):
     info = commit_info(served.catalog.snapshot().actions())
     assert info is not None
     assert info.by == "sales"
+
+
+def test_a_namespace_with_a_place_of_its_own_takes_its_tables_there(served, tmp_path):
+    """The place is the administrator's to give."""
+    with served.catalog.transaction() as transaction:
+        transaction.alter_namespace(NamespaceName("sales"), {"location": f"{tmp_path}/own"})
+    body = {"name": "staged", "schema": SCHEMA, "stage-create": True}
+    staged = served.post("/v1/namespaces/sales/tables", body, **bearer("sales")).json()["metadata"]
+    assert staged["location"].startswith(f"{tmp_path}/own/")
+    updates = [
+        {"action": "assign-uuid", "uuid": staged["table-uuid"]},
+        {"action": "add-schema", "schema": staged["schemas"][0], "last-column-id": 1},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "add-spec", "spec": staged["partition-specs"][0]},
+        {"action": "set-default-spec", "spec-id": -1},
+        {"action": "add-sort-order", "sort-order": staged["sort-orders"][0]},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+        {"action": "set-location", "location": staged["location"]},
+    ]
+    commit = {"requirements": [{"type": "assert-create"}], "updates": updates}
+    made = served.post("/v1/namespaces/sales/tables/staged", commit, **bearer("sales"))
+    assert made.status_code == 200, made.text
+    moved = {"updates": {"location": f"{tmp_path}/elsewhere"}}
+    assert served.post("/v1/namespaces/sales/properties", moved, **bearer("sales")).status_code == 403
 
 
 def test_a_browser_gives_the_token_as_a_password(served):

@@ -186,6 +186,13 @@ CASES: dict[str, tuple[str, str, object, int, str]] = {
         409,
         "CommitFailedException",
     ),
+    "a table made of too little": (
+        "POST",
+        f"{T}/little",
+        commit(properties(a="b"), requirements=({"type": "assert-create"},)),
+        400,
+        "BadRequestException",
+    ),
     "the identifier of another": (
         "POST",
         KNOWN,

@@ -119,3 +119,11 @@ def test_a_store_that_fails_is_told_and_asked_again():
             assert (await latest.snapshot()).version == 0
 
     asyncio.run(main())
+
+
+def test_work_that_ends_too_early_is_an_error_and_no_silence():
+    async def main() -> None:
+        with ThreadPoolExecutor(2) as pool, pytest.raises(RuntimeError):
+            await Latest(Catalog(MemoryStore()), pool).run(lambda: next(iter(())))
+
+    asyncio.run(asyncio.wait_for(main(), 30))
