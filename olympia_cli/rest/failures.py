@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from starlette.responses import Response
 
 from olympia_cli import errors
 from olympia_cli.errors import OlympiaError
+
+R = TypeVar("R")
 
 RETRY_AFTER = {"Retry-After": "1"}
 
@@ -35,6 +38,18 @@ def bad_request(message: str) -> Failure:
 
 def forbidden(message: str) -> Failure:
     return Failure(403, "ForbiddenException", message)
+
+
+NONSENSE = (ValueError, TypeError, LookupError, AttributeError, StopIteration, NotImplementedError, RecursionError)
+"""PyIceberg's ways to say that a document, or an update of a table, makes no sense."""
+
+
+def parsed(parse: Callable[..., R], *given: object) -> R:
+    """What a client sent, as PyIceberg's models have it."""
+    try:
+        return parse(*given)
+    except NONSENSE as error:
+        raise bad_request(_first_line(error)) from error
 
 
 _STATUS: dict[type[OlympiaError], tuple[int, str]] = {
@@ -80,8 +95,11 @@ def failure_of(error: Exception, *, commits: bool = False) -> Failure:
         return error
     if isinstance(error, OlympiaError):
         return _known(error, commits)
+    if isinstance(error, ValueError) and isinstance(error.__cause__, OlympiaError):
+        # as the catalog for PyIceberg tells it
+        return _known(error.__cause__, commits)
     if type(error).__name__ in _FOREIGN and type(error).__module__.startswith(("pyiceberg", "pydantic")):
-        return Failure(*_FOREIGN[type(error).__name__], _first_line(error))
+        return Failure(*_FOREIGN[type(error).__name__], str(error).partition("\n")[0][:500])
     kind = "CommitStateUnknownException" if commits else "InternalServerError"
     return Failure(500, kind, f"a bug: {type(error).__name__}; the server's log has more")
 
@@ -105,4 +123,4 @@ def _first_line(error: Exception) -> str:
         found = error.errors()[0]  # type: ignore[attr-defined]
         where = ".".join(str(part) for part in found.get("loc", ()))
         return f"the request is malformed: {where}: {found.get('msg', '')}"[:500]
-    return str(error).partition("\n")[0][:500] or type(error).__name__
+    return f"the request makes no sense: {str(error).partition(chr(10))[0][:500] or type(error).__name__}"

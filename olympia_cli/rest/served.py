@@ -27,7 +27,7 @@ from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.table_changes import TableChanges, TableState
 from olympia_cli.names import ObjectName, TableName
 from olympia_cli.rest.call import Call
-from olympia_cli.rest.failures import bad_request, forbidden
+from olympia_cli.rest.failures import forbidden, parsed
 from olympia_cli.rest.locations import check_location
 
 LOADS_CODE = ("py-io-impl", "py-catalog-impl", TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL)
@@ -39,9 +39,6 @@ _PATHS = (
     "write.folder-storage.path",
     "location",
 )
-
-_NONSENSE = (ValueError, TypeError, LookupError, AttributeError, StopIteration, NotImplementedError)
-"""PyIceberg's ways to say that updates make no sense for a table."""
 
 R = TypeVar("R")
 
@@ -132,8 +129,8 @@ def check_properties(properties: Properties, allowed: Sequence[str] | None) -> N
 
 
 def _told(about: ObjectName | None, do: Callable[[TableChanges], R], changes: TableChanges) -> R:
-    try:
+    def done() -> R:
         with translated(about):
             return do(changes)
-    except _NONSENSE as error:
-        raise bad_request(str(error).partition("\n")[0][:500] or type(error).__name__) from error
+
+    return parsed(done)

@@ -18,7 +18,7 @@ from olympia_cli.errors import TableExists, TableNotFound
 from olympia_cli.iceberg.table_changes import TableChanges, TableState
 from olympia_cli.names import Kind, TableName, ViewName
 from olympia_cli.rest.call import Call, View, answer, nothing
-from olympia_cli.rest.failures import Failure, bad_request
+from olympia_cli.rest.failures import Failure, bad_request, parsed
 from olympia_cli.rest.locations import check_location
 from olympia_cli.rest.paging import page
 from olympia_cli.rest.served import ServedCatalog, check_properties
@@ -63,7 +63,7 @@ def create(call: Call) -> Response:
     schema = call.document().get("schema")
     if not isinstance(schema, dict) or not isinstance(schema.get("fields"), list):
         raise bad_request("a table has a schema with fields")
-    request = _CreateTable.model_validate_json(call.body)
+    request = parsed(_CreateTable.model_validate_json, call.body)
     name = TableName(call.namespace, request.name)
     served = ServedCatalog.of_call(call, f"create table {name}")
     allowed = served.allowed_locations(name.namespace)
@@ -167,8 +167,8 @@ def _commit(document: dict[str, Any], name: TableName) -> Commit:
         raise bad_request("the identifier in the body is not that of the path")
     if "updates" not in document or "requirements" not in document:
         raise bad_request("a commit has requirements and updates")
-    requirements = _REQUIREMENTS.validate_python(document["requirements"])
-    return name, requirements, _UPDATES.validate_python(document["updates"])
+    requirements = parsed(_REQUIREMENTS.validate_python, document["requirements"])
+    return name, requirements, parsed(_UPDATES.validate_python, document["updates"])
 
 
 def drop(call: Call) -> Response:

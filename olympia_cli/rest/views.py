@@ -17,7 +17,7 @@ from olympia_cli.iceberg.table_changes import TableChanges
 from olympia_cli.iceberg.views import check_no_table, view_definition
 from olympia_cli.names import Kind, ViewName
 from olympia_cli.rest.call import Call, answer, nothing
-from olympia_cli.rest.failures import Failure, bad_request
+from olympia_cli.rest.failures import Failure, bad_request, parsed
 from olympia_cli.rest.locations import check_location
 from olympia_cli.rest.served import ServedCatalog, check_properties
 from olympia_cli.rest.tables import listed
@@ -36,7 +36,7 @@ def list_all(call: Call) -> Response:
 
 
 def create(call: Call) -> Response:
-    request = _CreateView.model_validate_json(call.body)
+    request = parsed(_CreateView.model_validate_json, call.body)
     name = ViewName(call.namespace, request.name)
     served = ServedCatalog.of_call(call, f"create view {name}")
     allowed = served.allowed_locations(name.namespace)

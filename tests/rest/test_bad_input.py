@@ -57,6 +57,13 @@ CASES: dict[str, tuple[str, str, object, int, str]] = {
     "to make one of two levels": ("POST", "/v1/namespaces", {"namespace": ["a", "b"]}, 400, "BadRequestException"),
     "a name with a space": ("POST", "/v1/namespaces", {"namespace": ["a b"]}, 400, "BadRequestException"),
     "a name that is too long": ("POST", "/v1/namespaces", {"namespace": ["x" * 500]}, 400, "BadRequestException"),
+    "a table in one that is too long": (
+        "POST",
+        f"/v1/namespaces/{'x' * 500}/tables",
+        {"name": "t", "schema": SCHEMA},
+        400,
+        "BadRequestException",
+    ),
     "a namespace that is text": ("POST", "/v1/namespaces", {"namespace": "a"}, 400, "BadRequestException"),
     "a namespace that is there": ("POST", "/v1/namespaces", {"namespace": ["s"]}, 409, "AlreadyExistsException"),
     "properties that are numbers": (
