@@ -38,7 +38,7 @@ def test_the_commands_in_the_guide_run(tmp_path: Path, monkeypatch: pytest.Monke
     source = SqlCatalog("prod", uri=f"sqlite:///{tmp_path}/prod.db", warehouse=f"file://{tmp_path}/warehouse")
     source.create_namespace("old")
     source.create_table("old.t", rows.schema)
-    source.close()
+    source.engine.dispose()
     [commands] = re.findall(r"```sh\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     lines = ["olympia init", "olympia ns create sales", *commands.replace("s3://lake", f"{tmp_path}").splitlines()]
     for line in lines:
