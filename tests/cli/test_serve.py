@@ -84,3 +84,12 @@ def test_what_cannot_be_served_is_one_line(olympia, options, code, words):
 
 def test_a_catalog_that_is_not_there(run, tmp_path):
     assert run("-c", str(tmp_path / "none"), "serve", "--port", "0").exit_code == 10
+
+
+def test_without_the_extra_it_is_named(olympia, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "olympia_cli.rest.server", raising=False)
+    ran = olympia("serve", "--port", "0")
+    assert (ran.exit_code, ran.stderr) == (
+        2, "error: uvicorn is not installed, or too old: install olympia-cli[serve]\n"
+    )  # fmt: skip

@@ -13,11 +13,14 @@ import httpx
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.errors import OutcomeUnknown, StorageFailed
 from olympia_cli.format.actions import commit_info
 from olympia_cli.names import NamespaceName
 from olympia_cli.rest.routes import ICEBERG
 from olympia_cli.storage.local import LocalStore
+from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.serving import Served, serving
+from tests.helpers.stores import WrappedStore
 
 SCHEMA = {
     "type": "struct",
@@ -274,3 +277,35 @@ def test_metadata_that_is_gone_is_not_hidden_by_what_was_read_before(served):
     assert message(answer) == f"Failed to open input stream for file: {location}"
     os.rename(f"{location}.away", location)
     assert served.http.get(path).status_code == 200
+
+
+class Unreliable(WrappedStore):
+    """Fails, or does not say, when a root is to be created."""
+
+    says: Exception | None = None
+
+    def create(self, path: str, data: bytes) -> None:
+        if self.says is not None and path.startswith("vn/"):
+            raise self.says
+        super().create(path, data)
+
+    def read(self, path: str) -> bytes:
+        if isinstance(self.says, OutcomeUnknown):
+            raise StorageFailed("no answer")
+        return super().read(path)
+
+
+def test_a_store_that_fails_and_one_that_does_not_say():
+    store = Unreliable(MemoryStore())
+    with serving(store) as found:
+        found.http.get("/v1/namespaces")
+        body = {"namespace": ["n"]}
+        store.says = StorageFailed("the disk is on fire")
+        failed = found.post("/v1/namespaces", body)
+        assert (failed.status_code, failed.headers["retry-after"]) == (503, "1")
+        assert failed.json()["error"]["type"] == "ServiceUnavailableException"
+        store.says = OutcomeUnknown("no answer")
+        unknown = found.post("/v1/namespaces", body)
+        assert (unknown.status_code, unknown.json()["error"]["type"]) == (500, "CommitStateUnknownException")
+        store.says = None
+        assert found.post("/v1/namespaces", body).status_code == 200

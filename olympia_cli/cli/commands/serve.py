@@ -61,10 +61,10 @@ def run(
     try:
         from olympia_cli.rest.server import Running
         from olympia_cli.rest.settings import MIB, Settings
-    except ModuleNotFoundError as missing:
-        from olympia_cli.errors import InvalidOption
+    except ImportError as missing:
+        from olympia_cli.errors import ServerMissing
 
-        raise InvalidOption(f"the server needs {missing.name}", hint="install olympia-cli[serve]") from None
+        raise ServerMissing(f"{missing.name} is not installed, or too old") from None
     settings = Settings(
         host=host,
         port=port,
