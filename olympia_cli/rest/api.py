@@ -17,7 +17,7 @@ from olympia_cli.rest.access import Access
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.failures import RETRY_AFTER, Failure, bad_request, failure_of, forbidden
 from olympia_cli.rest.idempotency import Idempotency
-from olympia_cli.rest.prefixes import Prefix, split_prefix
+from olympia_cli.rest.prefixes import split_prefix
 from olympia_cli.rest.record import Record
 from olympia_cli.rest.service import Service
 from olympia_cli.rest.tokens import Caller
@@ -123,6 +123,9 @@ class Api:
         if self.record.under_way > self._settings.max_requests:
             raise Failure(503, "SlowDownException", "too many requests at once", RETRY_AFTER)
         body = await self._body(asked, receive)
+        if asked.method == "POST" and (asked.header("content-type") or "").partition(";")[0] != "application/json":
+            # a page of another site may have a browser send anything else, and nothing at all
+            raise bad_request("a POST must be sent as application/json")
         work = partial(self._work, operation, asked, caller, body)
         if not operation.writes:
             return await work()
@@ -196,9 +199,6 @@ class Api:
             raise Failure(408, "RequestTimeoutException", "the request came too slowly", _CLOSE) from None
         if size > most:
             raise _too_large(most)
-        if asked.method == "POST" and (asked.header("content-type") or "").partition(";")[0] != "application/json":
-            # a page of another site may send anything else without being asked
-            raise bad_request("the body must be sent as application/json")
         return b"".join(chunks)
 
 
@@ -260,6 +260,3 @@ def _too_large(most: int) -> Failure:
 
 async def _unused(request: Request) -> Awaitable[Response]:
     raise NotImplementedError
-
-
-__all__ = ["Api", "Operation", "Prefix"]

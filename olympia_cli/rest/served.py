@@ -27,7 +27,7 @@ from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.table_changes import TableChanges, TableState
 from olympia_cli.names import ObjectName, TableName
 from olympia_cli.rest.call import Call
-from olympia_cli.rest.failures import forbidden, parsed
+from olympia_cli.rest.failures import Failure, forbidden, parsed
 from olympia_cli.rest.locations import check_location
 
 LOADS_CODE = ("py-io-impl", "py-catalog-impl", TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL)
@@ -89,7 +89,10 @@ class ServedCatalog(OlympiaCatalog):
         allowed = self.allowed_locations(name.namespace)
         if current is not None:
             check_properties(current.metadata.properties, None)
-            allowed = None if allowed is None else [*allowed, current.metadata.location]
+            if allowed is not None:
+                # what the table has already is not up to this caller
+                present = [current.metadata.properties.get(key, "") for key in _PATHS]
+                allowed = [*allowed, current.metadata.location, *filter(None, present)]
         for update in updates:
             if isinstance(update, SetLocationUpdate):
                 check_location(update.location, allowed, "the table's location")
@@ -108,10 +111,13 @@ class ServedCatalog(OlympiaCatalog):
         caller, settings = self._call.caller, self._call.service.settings
         if caller.locations is None and settings.tokens is None and not settings.locations:
             return None
-        roots = list(caller.locations or settings.locations) or [self._tables_location()]
-        if caller.locations is None and caller.namespaces is not None:
-            # a token for some namespaces must not bring in the tables of others by their files
-            roots = [f"{root.rstrip('/')}/{folder_of(name)}" for root in roots for name in caller.namespaces]
+        if caller.locations is not None:
+            roots = list(caller.locations)
+        else:
+            roots = list(settings.locations) or [self._tables_location()]
+            if caller.namespaces is not None:
+                # a token for some namespaces must not bring in the tables of others by their files
+                roots = [f"{root.rstrip('/')}/{folder_of(name)}" for root in roots for name in caller.namespaces]
         own = ""
         with contextlib.suppress(NoSuchNamespaceError):
             own = self.load_namespace_properties((namespace,)).get("location", "") if namespace else ""
@@ -133,4 +139,11 @@ def _told(about: ObjectName | None, do: Callable[[TableChanges], R], changes: Ta
         with translated(about):
             return do(changes)
 
-    return parsed(done)
+    try:
+        return parsed(done)
+    except FileNotFoundError as error:
+        where = error.filename or error
+        raise Failure(404, "NotFoundException", f"Failed to open input stream for file: {where}") from error
+    except OSError as error:
+        # nothing was committed: this is before
+        raise Failure(503, "ServiceUnavailableException", f"a table's file cannot be read: {error}") from error

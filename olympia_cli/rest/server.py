@@ -147,24 +147,30 @@ def _protocol(seconds: float) -> type[H11Protocol]:
     """A client that says nothing, or its headers letter by letter, is given so long and no longer."""
 
     class Patient(H11Protocol):
+        _patience: asyncio.TimerHandle | None = None
+
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._patience = self.loop.call_later(seconds, self._give_up)
+            self._patience = self.loop.call_later(seconds, transport.close)
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._patience.cancel()
+            self._lose_no_patience()
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
-            if self.cycle is None or self.cycle.response_complete:
-                # the next request begins
-                self._patience.cancel()
-                self._patience = self.loop.call_later(seconds, self._give_up)
+            former = self.cycle
+            if self._patience is None and (former is None or former.response_complete):
+                # another request begins, after however long
+                self._patience = self.loop.call_later(seconds, self.transport.close)
             super().data_received(data)
+            if self.cycle is not former:
+                # its headers are there; the application has an eye on the rest
+                self._lose_no_patience()
 
-        def _give_up(self) -> None:
-            if not self.transport.is_closing() and (self.cycle is None or self.cycle.response_complete):
-                self.transport.close()
+        def _lose_no_patience(self) -> None:
+            if self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
 
     return Patient
 

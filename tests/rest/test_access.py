@@ -39,6 +39,7 @@ TOKENS = "\n".join(
         entry("admin", 'scopes = ["read", "write"]'),
         entry("reader", 'scopes = ["read"]'),
         entry("sales", 'scopes = ["read", "write"]', 'namespaces = ["sales"]'),
+        entry("nowhere", 'scopes = ["write"]', "locations = []"),
     ]
 )
 
@@ -146,6 +147,12 @@ def test_a_namespace_with_a_place_of_its_own_takes_its_tables_there(served, tmp_
     assert made.status_code == 200, made.text
     moved = {"updates": {"location": f"{tmp_path}/elsewhere"}}
     assert served.post("/v1/namespaces/sales/properties", moved, **bearer("sales")).status_code == 403
+
+
+def test_a_token_with_no_location_names_none(served):
+    location = get(served, "/v1/namespaces/hr/tables/t", "admin").json()["metadata-location"]
+    body = {"name": "again", "metadata-location": location}
+    assert served.post("/v1/namespaces/hr/register", body, **bearer("nowhere")).status_code == 403
 
 
 def test_a_browser_gives_the_token_as_a_password(served):
