@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+import olympia_cli
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.cli.lazy import LazyCommand
+from olympia_cli.rest.tokens import Caller, Tokens
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import MAIN
 from tests.helpers.json_schema import check
+from tests.helpers.serving import serving
 
 
 def test_it_answers_and_ends_after_what_is_under_way(tmp_path):
@@ -93,3 +101,39 @@ def test_without_the_extra_it_is_named(olympia, monkeypatch):
     assert (ran.exit_code, ran.stderr) == (
         2, "error: uvicorn is not installed, or too old: install olympia-cli[serve]\n"
     )  # fmt: skip
+
+
+GUIDE = (Path(olympia_cli.__file__).parent.parent / "docs/guides/serve.md").read_text(encoding="utf-8")
+
+
+def test_the_guide_names_options_that_there_are():
+    known = {
+        option for param in LazyCommand("serve", "").load().params for option in (*param.opts, *param.secondary_opts)
+    }
+    typed = [line for line in GUIDE.splitlines() if line.startswith("olympia") and " serve" in line]
+    named = {*re.findall(r"`(--[a-z-]+)", GUIDE), *re.findall(r"--[a-z-]+", " ".join(typed))}
+    assert len(named) >= 8
+    assert named <= known | {"--json"}
+
+
+def test_the_guides_tokens_are_taken(tmp_path):
+    text = re.search(r"```toml\n(.*?)```", GUIDE, re.DOTALL)
+    assert text is not None
+    digests = iter(hashlib.sha256(secret).hexdigest() for secret in (b"one", b"two"))
+    (tmp_path / "tokens.toml").write_text(re.sub('"…"', lambda _: f'"{next(digests)}"', text[1]))
+    tokens = Tokens(str(tmp_path / "tokens.toml"))
+    etl, dashboards = tokens.caller("one"), tokens.caller("two")
+    assert etl == Caller("etl")
+    assert dashboards == Caller("dashboards", writes=False, namespaces=frozenset({"sales"}))
+
+
+def test_the_guides_clients_connect(tmp_path):
+    """The lines for PyIceberg, as they stand there, but for the address."""
+    text = re.search(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+    assert text is not None
+    # before the oldest version nothing can be shown
+    lines = [line for line in text[1].splitlines() if "friday" not in line]
+    with serving(LocalStore(tmp_path)) as served:
+        names: dict[str, Any] = {}
+        exec("\n".join(lines).replace("http://127.0.0.1:8181", served.url).replace("…", "x"), names)
+        assert names["catalog"].list_namespaces() == []
