@@ -31,14 +31,16 @@ class Record:
         self._write({"time": time_text(self._now()), "event": event, **values})
 
     def request(self, method: str, path: str, operation: str, status: int, seconds: float, **values: object) -> None:
+        # what a client makes up is counted together: numbers must not grow with it
+        counted = method if operation != "none" else "other"
         with self._lock:
-            self._requests[method, operation, status] += 1
+            self._requests[counted, operation, status] += 1
             self._seconds[operation] += seconds  # type: ignore[assignment]
             for bound in BUCKETS:
                 if seconds <= bound:
                     self._buckets[operation, bound] += 1
         known = {key: value for key, value in values.items() if value is not None}
-        line = {"time": time_text(self._now()), "method": method, "path": path, "operation": operation}
+        line = {"time": time_text(self._now()), "method": method, "path": path[:2000], "operation": operation}
         self._write({**line, "status": status, "millis": round(seconds * 1000, 2), **known})
 
     def _write(self, line: dict[str, object]) -> None:

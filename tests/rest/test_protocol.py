@@ -195,7 +195,11 @@ def test_who_did_what_is_in_the_log_of_the_catalog(served):
 def test_health_metrics_and_a_line_for_each_request(served):
     assert served.http.get("/healthz").json() == {"status": "ok", "version": served.version}
     served.http.get("/v1/namespaces/%F0%9F%98%80/tables")
+    for number in range(3):
+        served.http.request(f"BREW{number}", "/tea")
     text = served.http.get("/metrics").text
+    assert 'olympia_requests_total{method="other",operation="none",status="404"} 3' in text
+    assert "BREW" not in text
     assert 'olympia_requests_total{method="GET",operation="listTables",status="404"}' in text
     assert f"olympia_version {served.version}" in text
     line = next(line for line in reversed(served.lines()) if line.get("operation") == "listTables")
