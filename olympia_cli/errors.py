@@ -103,6 +103,13 @@ class IcebergMissing(OlympiaError):
     default_hint = "install olympia-cli[iceberg]"
 
 
+class ServerMissing(OlympiaError):
+    """A server was asked for, and what it is made of is not installed."""
+
+    exit_code = 2
+    default_hint = "install olympia-cli[serve]"
+
+
 class ExecutorUnprepared(OlympiaError):
     """Spark's executors lack a Python package that the work needs, or see another place than the driver."""
 

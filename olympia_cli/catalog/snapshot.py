@@ -198,20 +198,25 @@ class Snapshot:
     def views(self, namespace: str | None = None) -> Iterator[ViewName]:
         return (cast(ViewName, name) for name, _ in self.entries(Kind.VIEW, namespace))
 
-    def entries(self, kind: Kind, namespace: str | None = None) -> Iterator[tuple[ObjectName, str]]:
-        """Names and definition paths of a kind, in key order;
+    def entries(
+        self, kind: Kind, namespace: str | None = None, after: ObjectName | None = None
+    ) -> Iterator[tuple[ObjectName, str]]:
+        """Names and definition paths of a kind, in key order, from the one after another on;
 
         NamespaceNotFound when asked for a namespace that is not there.
         """
         if namespace is not None and self.find(NamespaceName(namespace)) is None:
             raise not_found(NamespaceName(namespace), self.version)
-        return self.scan(kind, namespace)
+        return self.scan(kind, namespace, after)
 
-    def scan(self, kind: Kind, namespace: str | None = None) -> Iterator[tuple[ObjectName, str]]:
+    def scan(
+        self, kind: Kind, namespace: str | None = None, after: ObjectName | None = None
+    ) -> Iterator[tuple[ObjectName, str]]:
         """As `entries`, whether or not the namespace exists."""
         self._loaded_definition()
+        last = "" if after is None else self.keys.encode(after)
         decode, path = self.keys.decode, self.file.path
-        for key, value in scan(self.reader, self.root.node, self.keys.prefix(kind, namespace)):
+        for key, value in scan(self.reader, self.root.node, self.keys.prefix(kind, namespace), last):
             yield decode(key, path), value
 
     def names(self, kind: Kind, namespace: str) -> list[str]:

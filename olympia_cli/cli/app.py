@@ -73,6 +73,7 @@ COMMANDS = {
     "catalog alter": "Change the catalog's properties, lifetime or isolation.",
     "config show": "Show the settings in effect, and where each comes from.",
     "schema": "Print the JSON Schema of a command's --json.",
+    "serve": "Serve the catalog over HTTP: Iceberg's REST API, and a page.",
     "completion": "Print the completion script for a shell.",
     "man": "Print a manual page.",
 }

@@ -72,6 +72,7 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "catalog alter": ("changed",),
     "config show": ("config-show",),
     "schema": ("schema-ls", "schema"),
+    "serve": ("serve",),
     "completion": ("completion",),
     "man": ("man", "man-all"),
 }

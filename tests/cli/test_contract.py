@@ -78,7 +78,7 @@ SHAPES: dict[str, tuple[str, list[str]]] = {
     "view rename": ("changed", ["sales.open", "sales.closed"]),
     "view drop": ("changed", ["sales.open"]),
 }
-ELSEWHERE = {"init"}
+ELSEWHERE = {"init", "serve"}
 
 
 @pytest.fixture

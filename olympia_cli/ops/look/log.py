@@ -76,15 +76,16 @@ class LogEntry:
         return commit_info(self.actions) or CommitInfoDef()
 
 
-def log(newest: Snapshot, oldest: int) -> Iterator[LogEntry]:
+def log(newest: Snapshot, oldest: int, counts: int | None = None, undoing: int | None = None) -> Iterator[LogEntry]:
     """The versions from one back to another, both included, as they are asked for: roots are read in parallel,
     a bounded number ahead.
 
     A rollback goes on from an older version, so the versions between are not part of what came after. `counts`
-    is the next version, going back, that is. A version that cannot be read is told as such, and hides none before it.
+    is the next version, going back, that is; who goes on from a log that ended says which, and what rollback passes
+    over those in between. A version that cannot be read is told as such, and hides none before it.
     """
     width = newest.file.width
-    counts, undoing = newest.version, None
+    counts = newest.version if counts is None else counts
     reverts: list[tuple[int, int, int]] = []
     for version, data in _roots(newest, oldest):
         if isinstance(data, Exception) and not isinstance(data, Damaged):
