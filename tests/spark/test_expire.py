@@ -65,9 +65,8 @@ from tests.spark.conftest import lose
 OFFLINE = Floors(0, 0, offline=True)
 
 
-def engine_of(spark, catalog: Catalog, partitions: int = 2, alone: int = 64, **storage: str) -> SparkEngine:
-    """An engine whose driver reads so little itself that both have something to do; nothing that tasks can read if it
-    is 0."""
+def engine_of(spark, catalog: Catalog, partitions: int = 2, alone: int = 256, **storage: str) -> SparkEngine:
+    """An engine whose driver reads most of such a catalog itself; nothing that tasks can read if `alone` is 0."""
     return SparkEngine(spark, CatalogPlace.at(catalog.store.uri, storage), partitions, alone)
 
 
@@ -105,7 +104,7 @@ def files_of(plan) -> list[object]:
 def both(spark, catalog: Catalog, floors: Floors = FLOORS) -> tuple[object, object]:
     """What each engine would do."""
     local = shown(Planner(catalog, floors).expire(policy_of(catalog)))
-    with plan_expire(engine_of(spark, catalog), catalog, policy_of(catalog), floors) as plan:
+    with plan_expire(engine_of(spark, catalog, alone=0), catalog, policy_of(catalog), floors) as plan:
         return local, shown(plan)
 
 
