@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from olympia_cli import errors
 from olympia_cli.errors import ExecutorUnprepared, OlympiaError, SparkFailed, SparkUnreachable, StorageDenied
@@ -86,12 +86,13 @@ def told(task: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
     return run
 
 
-def _unpacked(values: dict[str, str]) -> OlympiaError:
+def _unpacked(values: dict[str, Any]) -> OlympiaError:
     cls = getattr(errors, values.pop("name"))
     if cls is StorageDenied:
         return _no_access(values["message"])
     error: OlympiaError = cls.__new__(cls)
-    vars(error).update(values)
+    # JSON has no tuples
+    vars(error).update({key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
     error.args = (error.message,)
     return error
 

@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -258,7 +259,10 @@ def _start_server(master: str, wanted: Wanted) -> SparkSession:
     builder = SparkSession.builder.remote(master)
     for name, value in {**unsaid({**_ours(master), **wanted.defaults}), **wanted.settings}.items():
         builder = builder.config(name, value)
-    return _started(launched, builder.getOrCreate, "the local server", max(wanted.wait, START_WAIT))
+    with warnings.catch_warnings():
+        # a server is started with all of them, and then asked once more to take those that cannot change
+        warnings.filterwarnings("ignore", message="Failed to set", category=UserWarning)
+        return _started(launched, builder.getOrCreate, "the local server", max(wanted.wait, START_WAIT))
 
 
 def _await_server(remote: str, wait: float) -> None:
