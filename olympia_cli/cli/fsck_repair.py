@@ -220,7 +220,9 @@ def acknowledge(session: Session, found: Report, *, dry_run: bool, message: str)
 
     from olympia_cli.ops.fsck.acknowledged import acknowledge, of_the_past, recognised
 
-    known = [finding for finding in found.findings if finding.is_damage and of_the_past(finding, found.latest)]
+    known = [
+        finding for finding in found.findings if finding.is_damage and of_the_past(finding, found.latest, found.oldest)
+    ]
     if not known:
         session.say("there is nothing to acknowledge: damage can be that the latest version does not reach")
         return found
@@ -231,7 +233,7 @@ def acknowledge(session: Session, found: Report, *, dry_run: bool, message: str)
     definition = session.catalog.snapshot().definition
     assert found.latest is not None, "something was found in the past of it"
     session.say(f"v{version} acknowledges {plural(len(known), 'finding')}")
-    return replace(found, findings=tuple(recognised(found.findings, definition, found.latest)))
+    return replace(found, findings=tuple(recognised(found.findings, definition, found.latest, found.oldest)))
 
 
 def is_rows(session: Session) -> bool:
