@@ -32,10 +32,12 @@ def check_options(
         raise InvalidOption(f"{given[0]} and {given[1]} do not go together", hint="give one of them")
     if repair and past:
         raise InvalidOption("a repair is about the latest version", hint="leave out --at")
-    if not repair and (prefer is not None or yes):
-        raise InvalidOption("--prefer and --yes are about --repair", hint="add --repair")
-    if not given and dry_run:
-        raise InvalidOption("--dry-run is about --repair, --salvage and --acknowledge", hint="add one of them")
+    if not repair and prefer is not None:
+        raise InvalidOption("--prefer is about --repair", hint="add --repair")
+    if not given and (dry_run or yes):
+        # what does not ask takes --yes all the same: a script adds it to whatever comes next
+        option = "--dry-run" if dry_run else "--yes"
+        raise InvalidOption(f"{option} is about --repair, --salvage and --acknowledge", hint="add one of them")
 
 
 def exit_code(report: Report) -> int:
@@ -224,7 +226,7 @@ def acknowledge(session: Session, found: Report, *, dry_run: bool, message: str)
         finding for finding in found.findings if finding.is_damage and of_the_past(finding, found.latest, found.oldest)
     ]
     if not known:
-        session.say("there is nothing to acknowledge: damage can be that the latest version does not reach")
+        session.say("there is nothing to acknowledge: only damage that the latest version does not reach can be")
         return found
     if dry_run:
         session.say(f"{plural(len(known), 'finding')} would be acknowledged")
