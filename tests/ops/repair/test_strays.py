@@ -169,6 +169,16 @@ def test_a_commit_that_lost_races_does_not_go_on_from_a_copy(store):
     check_catalog(store)
 
 
+def test_a_commit_does_not_go_on_from_a_copy_that_took_its_name(store):
+    catalog = Catalog(store, CLOCK)
+    transaction = catalog.begin()
+    transaction.create_namespace(ns("x"))
+    stray(store, LATEST + 1)
+    with pytest.raises(Damaged) as refused:
+        catalog.commit(transaction)
+    assert refused.value.code == "F104"
+
+
 @pytest.mark.parametrize("hint", [None, b"0", b"3", b"junk"])
 @pytest.mark.parametrize("at", [12, 16, 24])
 def test_probes_that_leap_over_the_gap_come_back(store, hint, at):
