@@ -13,28 +13,64 @@ from xdist.scheduler import LoadScopeScheduling
 # a browser is a program to install: `make test-browser` has one
 collect_ignore = [] if os.environ.get("OLYMPIA_TEST_BROWSER") else ["browser"]
 
-PROGRAMS = ("tests/spark/test_elsewhere.py", "tests/spark/test_program.py")
-WITHOUT = tuple(f"tests/spark/test_{name}.py" for name in ("failures", "options", "parts", "session"))
-"""They need no Spark, and would only make the longest process longer."""
+WITHOUT_SPARK = ("failures", "options", "parts", "session")
+"""Of `tests/spark`: they need no Spark, and would only make the longest process longer."""
+
+GROUPS = {
+    **{f"tests/spark/test_{name}.py": f"spark without Spark: {name}" for name in WITHOUT_SPARK},
+    "tests/spark/test_elsewhere.py": "programs with Spark",
+    "tests/spark/test_program.py": "programs with Spark",
+    "tests/spark/": "Spark",
+    "tests/agreement/": "agreement",
+}
+"""By how a test is named, the first that fits: what runs in one process. One Spark session serves all, since it starts
+in seconds and warms up in a minute; programs with a Spark of their own run one after the other; the damaged catalogs
+that everybody is asked about are made once."""
+
+LONGEST_FIRST = (
+    "Spark",
+    "programs with Spark",
+    "agreement",
+    "tests/integration/test_interleavings.py",
+    "tests/damage/test_damage_matrix.py",
+    "tests/cli/test_bad_input.py",
+    "tests/contract/test_store.py",
+    "tests/integration/test_soak.py",
+    "tests/cli/test_completion.py",
+    "tests/cli/test_terminal.py",
+    "tests/integration/test_many_writers.py",
+    "tests/ops/repair/test_repair.py",
+    "tests/cli/test_exit_codes.py",
+    "tests/iceberg/test_data_checks.py",
+    "tests/ops/export/test_places.py",
+)
+"""Whatever takes ten seconds and more begins before what takes less: who is alone at the end is not alone for long."""
 
 
-class OneSpark(LoadScopeScheduling):
-    """All tests that share a Spark session in one process, since it starts in seconds and warms up in a minute; those
-    that start programs with a Spark of their own one after the other, too; those that ask everybody about the same
-    damaged catalogs in one process, which makes them once; all others as they come. Groups by marks are lost with
-    pytest 9.2 and xdist 3.8, so it goes by the files."""
+def group(nodeid: str) -> str:
+    """What a test shares a process with: those of its file, so that a module's fixtures are made once."""
+    return next((name for start, name in GROUPS.items() if nodeid.startswith(start)), nodeid.partition("::")[0])
+
+
+class ByGroup(LoadScopeScheduling):
+    """One group after the other, as they come. Groups by marks are lost with pytest 9.2 and xdist 3.8."""
+
+    def __init__(self, config: pytest.Config, log: Any = None) -> None:
+        super().__init__(config, log)
+        # else those with most tests would come first, whatever they take
+        config.option.loadscopereorder = False
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith(PROGRAMS):
-            return "programs with Spark"
-        if nodeid.startswith("tests/agreement/"):
-            return "agreement"
-        shared = nodeid.startswith("tests/spark/") and not nodeid.startswith(WITHOUT)
-        return "spark" if shared else nodeid
+        return group(nodeid)
 
 
-def pytest_xdist_make_scheduler(config: Any, log: Any) -> OneSpark:
-    return OneSpark(config, log)
+def pytest_xdist_make_scheduler(config: Any, log: Any) -> ByGroup:
+    return ByGroup(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    rank = {name: number for number, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: rank.get(group(item.nodeid), len(rank)))
 
 
 @pytest.fixture(scope="module")
