@@ -8,16 +8,21 @@ INSTALLED := $(VENV)/.installed
 DEVELOPMENT := $(VENV)/.installed-dev
 export PYTHON
 
-.PHONY: demo test test-browser test-pyiceberg-0.9 mutants soak fuzz lint format histories benchmark proto docs clean
+.PHONY: demo test test-browser test-pyiceberg-0.9 mutants soak fuzz lint style types format histories benchmark proto docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
 
-# with bytecode, whatever the environment says: hundreds of programs are started, and each would compile the package
-test: lint
+TYPES := $(BIN)/mypy && $(BIN)/lint-imports --no-logo
+
+# What reads the code for longer does so beside the tests, and says at the end what it found; both must be content.
+# With bytecode, whatever the environment says: hundreds of programs are started, and each would compile the package.
+test: style
 	tools/ensure-java
 	tools/ensure-shells
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
+	@said=$$(mktemp) && { ($(TYPES)) > $$said 2>&1 & } && types=$$! && \
+	{ PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest; code=$$?; \
+	wait $$types || code=1; cat $$said; rm -f $$said; exit $$code; }
 
 # the catalog for PyIceberg with the oldest PyIceberg that it is for, in an environment of its own
 WITH_0_9 := $(VENV)-pyiceberg-0.9
@@ -46,11 +51,14 @@ soak: $(DEVELOPMENT)
 fuzz: $(DEVELOPMENT)
 	$(BIN)/python -m tests.fuzz.run $(SECONDS) $(SEED)
 
-lint: $(DEVELOPMENT)
+lint: style types
+
+style: $(DEVELOPMENT)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo
+
+types: $(DEVELOPMENT)
+	$(TYPES)
 
 format: $(DEVELOPMENT)
 	$(BIN)/ruff check --fix
