@@ -163,11 +163,11 @@ class Transaction:
             definition.properties.update(set_properties)
             payload = NamespaceSetPropertiesDef(keys=sorted(set_properties))
             self.do(_action(T.NAMESPACE_ALTER_SET_PROPERTIES, name, definition, payload), is_merged=True)
-        if unset_properties:
-            definition = cast(NamespaceDef, self._need(name))
-            for key in unset_properties:
+        definition = cast(NamespaceDef, self._need(name))
+        if gone := _gone(definition, set_properties, unset_properties):
+            for key in gone:
                 definition.properties.pop(key, None)
-            payload_unset = NamespaceUnsetPropertiesDef(keys=sorted(unset_properties))
+            payload_unset = NamespaceUnsetPropertiesDef(keys=sorted(gone))
             self.do(_action(T.NAMESPACE_ALTER_UNSET_PROPERTIES, name, definition, payload_unset), is_merged=True)
 
     def rename_namespace(self, old: NamespaceName, new: NamespaceName) -> None:
@@ -513,10 +513,22 @@ def _apply_properties(
     set_properties: Properties | None,
     unset_properties: Sequence[str],
 ) -> AlterDef:
+    gone = _gone(definition, set_properties, unset_properties)
     definition.properties.update(set_properties or {})
-    for key in unset_properties:
+    for key in gone:
         definition.properties.pop(key, None)
-    return AlterDef(set_properties=sorted(set_properties or {}), unset_properties=sorted(unset_properties))
+    return AlterDef(set_properties=sorted(set_properties or {}), unset_properties=sorted(gone))
+
+
+def _gone(
+    definition: NamespaceDef | TableDef | ViewDef | CatalogDef,
+    set_properties: Properties | None,
+    unset_properties: Sequence[str],
+) -> list[str]:
+    """The properties that an unset takes away: the log is not to tell of what was never there. An alter that changes
+    nothing names what it was about all the same, since one without any names may change everything."""
+    there = [key for key in unset_properties if key in definition.properties]
+    return there if there or set_properties else list(unset_properties)
 
 
 def _with_id(definition: ViewDef, id: str) -> ViewDef:

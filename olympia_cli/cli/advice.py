@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from olympia_cli.errors import NamespaceNotFound, OlympiaError, TableNotFound, ViewNotFound, command_words
+from olympia_cli.errors import Damaged, NamespaceNotFound, OlympiaError, TableNotFound, ViewNotFound, command_words
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.snapshot import Snapshot
+    from olympia_cli.cli.context import Session
     from olympia_cli.names import ObjectName
 
 MOST = 5000
 """So many names are looked through for the one that was meant."""
+
+LOOKS = (("fsck",), ("fsck", "--level", "full"))
+"""What an error of damage names by itself, which is about the latest version."""
+
+SEVERAL = ("diff", "log", "revert", "table history")
+"""Commands that look at more than one version."""
 
 NotThere = NamespaceNotFound | TableNotFound | ViewNotFound
 
@@ -27,6 +34,10 @@ def complete(error: OlympiaError, ctx: typer.Context) -> None:
 
     session = Session(ctx)
     error.program = session.program
+    if isinstance(error, Damaged) and error.command in LOOKS:
+        # where not even the latest version can be read, a look at that one finds it
+        with suppress(OlympiaError):
+            error.command = (*error.command, *_where_to_look(error, ctx, session))
     if not isinstance(error, NotThere) or error.version is None:
         return
     # whatever goes wrong here, what is told is the error that there was
@@ -36,6 +47,22 @@ def complete(error: OlympiaError, ctx: typer.Context) -> None:
             _say_what_is_there(error, latest, [])
         else:
             _say_what_is_there(error, session.resolve(f"v{error.version}", latest), ["--at", f"v{error.version}"])
+
+
+def _where_to_look(error: Damaged, ctx: typer.Context, session: Session) -> tuple[str, ...]:
+    """What makes fsck look where the damage is: at a version before the latest, or at all of them."""
+    from olympia_cli.format.paths import parse_root_path
+
+    latest = session.snapshot()
+    version = parse_root_path(error.path)
+    if version is None:
+        if error.path == latest.root.catalog_def:
+            return ()
+        if session.name in SEVERAL:
+            return ("--all-versions",)
+        reference = ctx.params.get("at") or ctx.params.get("reference")
+        version = latest.version if reference is None else session.resolve(reference, latest).version
+    return () if version == latest.version else ("--at", f"v{version}")
 
 
 def _say_what_is_there(error: NotThere, snapshot: Snapshot, at: list[str]) -> None:

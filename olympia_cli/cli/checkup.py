@@ -208,7 +208,9 @@ def _catalog(session: Session, checkup: Checkup) -> None:
         return
     checkup.status = found
     values = found.values
-    what = f"version {values['version']}, {found.standing}"
+    # why it is anything else than well follows, each with a line of its own
+    well = not (found.damage or found.attention)
+    what = f"version {values['version']}{f', {found.standing}' if well else ''}"
     checkup.add("catalog", "ok", f"{what}; of the Java SDK, and never written to" if values["read_only"] else what)
     for reason in (*found.damage, *found.attention):
         checkup.add("catalog", "attention", reason.text)

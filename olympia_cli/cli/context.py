@@ -190,7 +190,8 @@ class Session:
         if hint is not None and hint > latest.version:
             self.say(f"warning: vn/latest names version {hint}, but the last root is that of version {latest.version}")
         if not latest.in_place:
-            self.say(f"warning: the root of version {latest.version} does not name the version before it: see fsck")
+            look = self.command("fsck")
+            self.say(f"warning: the root of version {latest.version} does not name the version before it: see {look}")
 
     def resolve(self, reference: str, latest: Snapshot) -> Snapshot:
         """A version seen from a latest one that was read before: several references mean the same moment."""

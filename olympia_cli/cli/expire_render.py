@@ -50,6 +50,9 @@ def plan(session: Session, plan: ExpirePlan) -> None:
     if not mark.is_empty:
         session.say(f"expire  {_versions(mark.expired)}: {_totals(mark.files)}")
     session.say(f"keep    {_versions([kept.version for kept in mark.kept])}")
+    if mark.damaged:
+        last = f"v{mark.damaged[-1]}"
+        session.say(f"leave   all nodes and definitions: {last} is known to be damaged, and may need any of them")
     if mark.young:
         session.say(f"leave   {plural(mark.young, 'file')} too young to be taken")
     if mark.unknown:

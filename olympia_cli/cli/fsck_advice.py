@@ -13,6 +13,7 @@ from olympia_cli.errors import OlympiaError
 
 if TYPE_CHECKING:
     from olympia_cli.ops.fsck.fsck import Report
+    from olympia_cli.ops.fsck.last_fsck import FsckRun
 
 PLACES = 9
 """So many names are tried for an empty place beside the catalog."""
@@ -67,6 +68,13 @@ def say_next(session: Session, commands: Sequence[NextCommand]) -> None:
     for number, command in enumerate(commands):
         session.say(f"{'or' if number else 'next'}: {command.line}  ({command.loss})")
         session.say(f"      {command.why}")
+
+
+def say_standing(session: Session, runs: Sequence[FsckRun]) -> None:
+    """What earlier and deeper looks found stands in `status` until somebody looks as far again."""
+    for run in runs:
+        again = session.command(shlex.join(run.words()))
+        session.say(f"damage that an earlier fsck found stands in status until it is looked at again: {again}")
 
 
 def _empty_place(session: Session) -> str:

@@ -124,9 +124,11 @@ def _verdict(session: Session, report: Report, to_repair: bool) -> str:
         for key in ("versions", "roots", "nodes", "definitions")
         if report.checked.get(key)
     )
-    last = "none" if report.last_sound_version is None else f"v{report.last_sound_version}"
     if report.damaged:
-        return f"{_colored(session, 'DAMAGED', '1;31')}  {told}.  Last sound version: {last}"
+        last = "none" if report.last_sound_version is None else f"v{report.last_sound_version}"
+        # who asks for one older version is told of that one alone
+        tail = "" if last == "none" and report.version != report.latest else f".  Last sound version: {last}"
+        return f"{_colored(session, 'DAMAGED', '1;31')}  {told}{tail}"
     if to_repair:
         return f"{_colored(session, 'TO REPAIR', '1;33')}  {checked}; {told or 'nothing found'}"
     if not report.complete:

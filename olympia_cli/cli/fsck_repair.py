@@ -56,7 +56,7 @@ def repair_shown(
 ) -> int:
     """Show what was found and the plan, do it, and look again; the exit code."""
     from olympia_cli.catalog.clock import SystemClock
-    from olympia_cli.cli.fsck_advice import next_commands, say_next, with_commands
+    from olympia_cli.cli.fsck_advice import next_commands, say_next, say_standing, with_commands
     from olympia_cli.cli.fsck_render import print_report
     from olympia_cli.errors import OlympiaError
     from olympia_cli.ops.fsck.fsck import fsck
@@ -72,12 +72,12 @@ def repair_shown(
     if not as_json:
         print_report(session, found, to_repair=bool(planned.steps))
     version = repair(session, planned, prefer, yes=yes, dry_run=dry_run, message=message)
-    after = found
+    after, standing = found, []
     if not planned.nothing_to_do and not dry_run:
         clock = SystemClock()
         with session.progress() as progress:
             after = fsck(session.store, level=found.level, clock=clock, progress=progress)
-        note_fsck(session.store, after, clock, False)
+        standing = note_fsck(session.store, after, clock, False)
         commands = next_commands(session, after, looked)
         after = with_commands(session, after, commands)
         if not is_rows(session):
@@ -91,6 +91,8 @@ def repair_shown(
     if after.damaged and sound:
         session.say("the latest version is sound; what is damaged before it stays in history until it expires")
     say_next(session, commands)
+    if not after.damaged:
+        say_standing(session, standing)
     return 0 if sound and after.complete else 50 if after.damaged else 3
 
 

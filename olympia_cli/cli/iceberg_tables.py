@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from olympia_cli.cli.context import Changed, Session
-from olympia_cli.errors import IcebergMissing, InvalidOption
+from olympia_cli.errors import IcebergMissing, InvalidOption, OlympiaError, TableNotFound, command_words
 
 if TYPE_CHECKING:
     from olympia_cli.iceberg.catalog import OlympiaCatalog
+    from olympia_cli.names import TableName
 
 
 @contextmanager
 def iceberg_catalog(
     session: Session,
+    table: TableName | None = None,
     *,
     at: str | None = None,
     txn: str | None = None,
     message: str = "",
     retry_for: str = "60s",
 ) -> Iterator[OlympiaCatalog]:
-    """The catalog for PyIceberg: the latest version, another one, or the inside of a distributed transaction."""
+    """The catalog for PyIceberg: the latest version, another one, or the inside of a distributed transaction. `table`
+    is the one that it is about: that it is not there is told as everywhere."""
     from olympia_cli.cli.params import parse_seconds
 
     need_pyiceberg()
@@ -34,13 +37,46 @@ def iceberg_catalog(
         raise InvalidOption("--at and --txn do not go together", hint="a transaction has a version of its own")
     location = session.location
     catalog = OlympiaCatalog.of(session.catalog, **io_properties(location.uri, location.options))
-    with told_as_ours():
-        if txn is not None:
-            catalog = catalog.inside(txn)
-        elif at is not None:
-            catalog = catalog.at(at)
-        catalog.message, catalog.retry_for = message, parse_seconds(retry_for)
-        yield catalog
+    try:
+        with told_as_ours():
+            if txn is not None:
+                catalog = catalog.inside(txn)
+            elif at is not None:
+                catalog = catalog.at(at)
+            catalog.message, catalog.retry_for = message, parse_seconds(retry_for)
+            yield catalog
+    except TableNotFound as error:
+        if table is None or error.version is not None or txn is not None:
+            raise
+        from olympia_cli.catalog.snapshot import not_found
+
+        raise not_found(table, catalog.version) from error
+
+
+ENGINES = ("commit.", "compatibility.", "format-version", "gc.", "history.", "read.", "schema.", "write.")
+"""How properties begin that Iceberg's engines look for in a table's metadata."""
+
+
+def say_other_place(
+    session: Session, table: TableName, set: Mapping[str, str], unset: Sequence[str], done: Changed, txn: str | None
+) -> None:
+    """Where a property that was set or unset in the catalog is probably meant for the table's own metadata, or is
+    there, say the command for that place."""
+    there: Mapping[str, str] = {}
+    if not done.actions and txn is None:
+        from olympia_cli.cli.schema_render import read_description
+
+        # nothing was to do, so it may be there that something is; what is wrong with that file is no matter here
+        with suppress(OlympiaError):
+            location = session.snapshot(None, table).table(table).definition.iceberg_metadata_location
+            there = read_description(session, location, str(table))["iceberg"]["properties"]
+    words = [
+        word for key, value in set.items() if key.startswith(ENGINES) for word in ("--set-iceberg", f"{key}={value}")
+    ]
+    words += [word for key in unset if key in there for word in ("--unset-iceberg", key)]
+    if words:
+        command = session.command(command_words("table", "alter", *words, names=[str(table)]))
+        session.say(f"note: that is what the catalog keeps; in the table's own metadata, which engines read: {command}")
 
 
 def need_pyiceberg() -> None:

@@ -6,14 +6,21 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
+from olympia_cli.catalog.references import at_version, oldest_version
+from olympia_cli.catalog.replay import touched
+from olympia_cli.catalog.snapshot import not_found
 from olympia_cli.cli.log_text import parse_object
-from olympia_cli.errors import InvalidOption, quoted
+from olympia_cli.errors import Damaged, InvalidOption, quoted
 from olympia_cli.format.action_types import RENAMES, renamed
 from olympia_cli.format.actions import Action
 from olympia_cli.format.pb.actions_pb2 import ActionType
-from olympia_cli.names import NamespaceName, ObjectName
-from olympia_cli.ops.look.log import LogEntry
+from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.ops.look.log import LogEntry, log
+
+if TYPE_CHECKING:
+    from olympia_cli.cli.context import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,15 @@ class Filter:
             )
         namespace, inside = (None, None) if name is None else parse_object(name)
         return cls(namespace, inside, upper, by)
+
+    @property
+    def names(self) -> list[ObjectName]:
+        """What the object that is wanted may be; none when any is."""
+        if self.namespace is None:
+            return []
+        if self.name is None:
+            return [NamespaceName(self.namespace)]
+        return [TableName(self.namespace, self.name), ViewName(self.namespace, self.name)]
 
     @property
     def is_empty(self) -> bool:
@@ -69,6 +85,27 @@ class Filter:
             return False
         # what happens to a namespace happens to all that is in it
         return self.name is None or isinstance(name, NamespaceName) or name.name == self.name
+
+
+def check_known(session: Session, wanted: Filter) -> None:
+    """Raise what `show` raises for a name that no version knows. Where one cannot be read, it may."""
+    names = wanted.names
+    if not names:
+        return
+    try:
+        latest = session.snapshot()
+        oldest = oldest_version(latest)
+        if any(version.find(name) for version in (latest, at_version(oldest, latest)) for name in names):
+            return
+        if any(entry.unreadable or _is_about(entry, names) for entry in log(latest, oldest)):
+            return
+    except Damaged:
+        return
+    raise not_found(names[0], latest.version)
+
+
+def _is_about(entry: LogEntry, names: list[ObjectName]) -> bool:
+    return any(name in touched(action) for action in entry.changes for name in names)
 
 
 def take(wanted: Filter, entries: Iterable[LogEntry], number: int | None) -> Iterator[LogEntry]:

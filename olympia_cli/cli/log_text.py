@@ -75,6 +75,7 @@ def action_line(action: dict[str, Any]) -> str:
         if detail.get(key):
             parts.append(", ".join(mark + one for one in detail[key]))
     parts += [f"{mark}{column}" for key, mark in _COLUMNS for column in detail.get(key, ())]
+    parts += [f"column {one['from']} → {one['to']}" for one in detail.get("renamed_columns", ())]
     if files := [f"{mark}{detail[key]:,}" for key, mark in _FILES if detail.get(key)]:
         parts.append("files " + " ".join(files))
     if any("metadata_location" in field for field in detail.get("fields", ())):

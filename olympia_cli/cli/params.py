@@ -138,6 +138,21 @@ IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="Being there 
 Atomic = Annotated[bool, typer.Option("--atomic", help="Lift the bound on actions for this one commit.")]
 
 
+def parse_renames(pairs: list[str] | None) -> dict[str, str]:
+    """OLD=NEW pairs of columns."""
+    from olympia_cli.errors import InvalidOption, quoted
+
+    found: dict[str, str] = {}
+    for pair in pairs or []:
+        old, _, new = pair.partition("=")
+        if not old or not new:
+            raise InvalidOption(f"{quoted(pair)} is not OLD=NEW", hint="write ts=ordered_at, say")
+        if old in found:
+            raise InvalidOption(f"the column {quoted(old)} is renamed twice", hint="give each column once")
+        found[old] = new
+    return found
+
+
 def parse_properties(pairs: list[str] | None) -> dict[str, str]:
     """KEY=VALUE pairs; the value may hold further equal signs, and may be empty."""
     from olympia_cli.errors import InvalidOption, quoted

@@ -263,18 +263,22 @@ def _short_time(cell: str) -> str:
 
 
 def _write_fields(session: Session, out: TextIO, value: Mapping[str, Any]) -> None:
-    flat: list[tuple[str, str]] = []
-    for key, field in value.items():
-        if isinstance(field, Mapping):
-            flat.extend((f"{key}.{inner}", _cell(one)) for inner, one in field.items())
-        elif field is not None and field != []:
-            flat.append((key, _cell(field)))
+    flat = [line for key, field in value.items() for line in _flat(key, field)]
     width = max((len(visible(key)) for key, _ in flat), default=0)
     for key, shown in flat:
         if session.is_tty:
             out.write(f"{visible(key).ljust(width)}  {visible(shown)}\n")
         else:
             out.write(f"{visible(key)}\t{visible(shown)}\n")
+
+
+def _flat(key: str, value: Any, *, inside: bool = False) -> Iterator[tuple[str, str]]:
+    """What is inside another value has both names, with a dot between them; what is not there is left out."""
+    if isinstance(value, Mapping):
+        for inner, one in value.items():
+            yield from _flat(f"{key}.{inner}", one, inside=True)
+    elif inside or (value is not None and value != []):
+        yield key, _cell(value)
 
 
 def _cell(value: Any) -> str:

@@ -63,7 +63,7 @@ def print_failure(session: Session, error: OlympiaError) -> None:
     if session.output in (Output.TABLE, Output.WIDE) and session.is_tty:
         with session.out() as out:
             out.write(f"{_standing(session, standing_of(error))}  {visible(session.store.uri)}\n")
-            _write_reason(session, out, error.message, _after(error))
+            out.write(f"    next  {visible(session.command(shlex.join(_after(error))))}\n")
 
 
 def round_line(session: Session, values: Mapping[str, Any]) -> str:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType
 
-from olympia_cli.errors import InvalidOption
+from olympia_cli.errors import InvalidOption, quoted
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.catalog_transaction import DistributedCatalog
 from olympia_cli.iceberg.identifiers import identifier_of
 from olympia_cli.iceberg.schema_text import parse_schema
 from olympia_cli.iceberg.table_changes import TableChanges
-from olympia_cli.names import TableName
+from olympia_cli.names import TableName, nearest
+
+_SHOWN = 8
+_ONE_COLUMN = "write 'name type', once for each"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +45,13 @@ class Alteration:
 
 def parse_column(text: str) -> NewColumn:
     """`name type`, and `not null` where it must have a value."""
-    fields = parse_schema(text).fields
+    try:
+        fields = parse_schema(text).fields
+    except InvalidOption as error:
+        hint = error.hint if "is not a type" in error.message else _ONE_COLUMN
+        raise InvalidOption(f"{quoted(text)} is no column: {error.message}", hint=hint) from None
     if len(fields) != 1:
-        raise InvalidOption(f"{text[:60]!a} is not one column", hint="write 'name type', once for each")
+        raise InvalidOption(f"{quoted(text)} is not one column", hint=_ONE_COLUMN)
     return NewColumn(fields[0].name, fields[0].field_type, fields[0].required)
 
 
@@ -60,7 +68,11 @@ def alter(catalog: OlympiaCatalog, name: TableName, change: Alteration) -> None:
 def _alter(catalog: OlympiaCatalog, name: TableName, change: Alteration) -> None:
     table = catalog.load_table(identifier_of(name))
     if absent := [key for key in change.unset if key not in table.properties]:
-        raise InvalidOption(f"the table has no property {absent[0]!a}", hint="")
+        raise InvalidOption(
+            f"the metadata of the table has no property {quoted(absent[0])}", hint=_meant(absent[0], table.properties)
+        )
+    _check_columns(table.schema(), change)
+    properties = {key: value for key, value in change.set.items() if table.properties.get(key) != value}
     with table.transaction() as transaction:
         if change.add or change.drop or change.rename:
             with transaction.update_schema(allow_incompatible_changes=False) as update:
@@ -70,8 +82,8 @@ def _alter(catalog: OlympiaCatalog, name: TableName, change: Alteration) -> None
                     update.rename_column(old, new)
                 for added in change.add:
                     update.add_column(added.name, added.type, required=added.required)
-        if change.set:
-            transaction.set_properties(dict(change.set))
+        if properties:
+            transaction.set_properties(properties)
         if change.unset:
             transaction.remove_properties(*change.unset)
 
@@ -80,3 +92,38 @@ def _alter(catalog: OlympiaCatalog, name: TableName, change: Alteration) -> None
 
     if change.catalog_set or change.catalog_unset:
         catalog.change(name, keep, name)
+
+
+def _check_columns(schema: Schema, change: Alteration) -> None:
+    """Refuse what cannot be done to the columns, each by its name, before PyIceberg does in its own words."""
+    there = set(schema.column_names)
+    for column in (*change.drop, *change.rename):
+        if column not in there:
+            raise InvalidOption(f"the table has no column {quoted(column)}", hint=_meant(column, schema.column_names))
+    there -= {*change.drop, *change.rename}
+    for old, new in change.rename.items():
+        parent, dot, _ = old.rpartition(".")
+        _check_free(f"{parent}{dot}{new}", there)
+    for added in change.add:
+        _check_free(added.name, there)
+        if added.required:
+            raise InvalidOption(
+                f"the column {quoted(added.name)} cannot be not null: the rows that are there have no value in it",
+                hint="leave out not null",
+            )
+
+
+def _check_free(name: str, there: set[str]) -> None:
+    if name in there:
+        raise InvalidOption(f"the table has a column {quoted(name)} already", hint="choose another name")
+    there.add(name)
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    """What to do about a name that is not there: what was probably meant, or what there is."""
+    known = list(known)
+    found = nearest(name, known)
+    if found is not None:
+        return f"did you mean {quoted(found)}?"
+    more = ", …" if len(known) > _SHOWN else ""
+    return f"there are {', '.join(map(quoted, known[:_SHOWN]))}{more}" if known else "there are none"

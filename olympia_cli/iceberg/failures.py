@@ -6,6 +6,7 @@ it wrote; after the second it must not. What is about the store, or about damage
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -120,7 +121,9 @@ def _ours(error: Exception) -> OlympiaError | None:
         case exceptions.NotInstalledError():
             return IcebergMissing(text)
         case FileNotFoundError():
-            return PathMissing(text, hint="check the data of tables", command=("fsck", "--level", "data"))
+            named = re.search("'([^']+)'", text)
+            what = f"a file of the table is missing: {named[1] if named else text}"
+            return PathMissing(what, hint="check the data of tables", command=("fsck", "--level", "data"))
         case PermissionError():
             return StorageDenied(text)
         case OSError():

@@ -17,7 +17,18 @@ import pyarrow.parquet
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
-from olympia_cli.errors import InvalidOption
+from olympia_cli.errors import InvalidOption, command_words, quoted
+from olympia_cli.iceberg.identifiers import table_name
+from olympia_cli.names import nearest, quote_part
+
+_TYPES = {
+    pyarrow.int32(): "int",
+    pyarrow.int64(): "long",
+    pyarrow.float64(): "double",
+    pyarrow.bool_(): "boolean",
+    pyarrow.date32(): "date",
+}
+"""The column to add for values of a file; others are best looked at as text."""
 
 
 def read_files(paths: Sequence[str], table: Table) -> pyarrow.Table:
@@ -25,7 +36,8 @@ def read_files(paths: Sequence[str], table: Table) -> pyarrow.Table:
     lacks is a mistake."""
     # not with the ids of Iceberg's columns: they would be written into the files of another table
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
-    return pyarrow.concat_tables([_as(schema, _read(path, schema), path) for path in paths])
+    name = str(table_name(table.name()))
+    return pyarrow.concat_tables([_as(schema, _read(path, schema, name), path, name) for path in paths])
 
 
 def first_rows(table: Table, count: int) -> Iterator[dict[str, Any]]:
@@ -54,11 +66,13 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def _read(path: str, schema: pyarrow.Schema) -> pyarrow.Table:
+def _read(path: str, schema: pyarrow.Schema, table: str) -> pyarrow.Table:
+    if not os.path.isfile(path):
+        what = f"{quoted(path)} is a folder" if os.path.isdir(path) else f"there is no file {quoted(path)}"
+        raise InvalidOption(what, hint="give Parquet or csv files")
+    is_csv = path.lower().endswith((".csv", ".csv.gz"))
     try:
-        if not os.path.exists(path):
-            raise InvalidOption(f"there is no file {path!a}", hint="give Parquet or csv files")
-        if path.lower().endswith((".csv", ".csv.gz")):
+        if is_csv:
             # nothing is no value; all else, "NA" too, is what it says
             options = pyarrow.csv.ConvertOptions(
                 column_types={field.name: field.type for field in schema},
@@ -68,13 +82,36 @@ def _read(path: str, schema: pyarrow.Schema) -> pyarrow.Table:
             )
             return pyarrow.csv.read_csv(path, convert_options=options)
         return pyarrow.parquet.read_table(path, partitioning=None)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise InvalidOption(f"{path!a} cannot be read: {_line(error)}", hint="give Parquet or csv files") from None
+    except OSError as error:
+        raise InvalidOption(
+            f"{quoted(path)} cannot be read: {_line(error)}", hint="give Parquet or csv files"
+        ) from None
+    except pyarrow.ArrowException as error:
+        if not is_csv:
+            hint = "give Parquet files, and csv files whose names end in .csv"
+            raise InvalidOption(f"{quoted(path)} cannot be read as Parquet", hint=hint) from error
+        raise _unfit(f"{quoted(path)} cannot be read: {_line(error)}", table) from None
 
 
-def _as(schema: pyarrow.Schema, rows: pyarrow.Table, path: str) -> pyarrow.Table:
+def _unfit(what: str, table: str) -> InvalidOption:
+    """For rows that are not the table's: what the table's are."""
+    return InvalidOption(
+        what, hint="see its columns", command=command_words("table", "show", "--schema", names=[table])
+    )
+
+
+def _unknown_column(path: str, rows: pyarrow.Table, column: str, schema: pyarrow.Schema, table: str) -> InvalidOption:
+    what = f"{quoted(path)} has a column {quoted(column)} that the table lacks"
+    if (meant := nearest(column, [name for name in schema.names if name not in rows.column_names])) is not None:
+        return InvalidOption(what, hint=f"did you mean {quoted(meant)}?")
+    type = _TYPES.get(rows.schema.field(column).type, "string")
+    words = command_words("table", "alter", "--add-column", f"{quote_part(column)} {type}", names=[table])
+    return InvalidOption(what, hint="leave it out, or add it to the table first", command=words)
+
+
+def _as(schema: pyarrow.Schema, rows: pyarrow.Table, path: str, table: str) -> pyarrow.Table:
     if more := [name for name in rows.column_names if name not in schema.names]:
-        raise InvalidOption(f"{path!a} has a column {more[0]!a} that the table lacks", hint="add it to the table first")
+        raise _unknown_column(path, rows, more[0], schema, table)
     columns = []
     for field in schema:
         if field.name in rows.column_names:
@@ -82,15 +119,14 @@ def _as(schema: pyarrow.Schema, rows: pyarrow.Table, path: str) -> pyarrow.Table
         elif field.nullable:
             column = pyarrow.nulls(rows.num_rows, field.type)
         else:
-            raise InvalidOption(f"{path!a} lacks the column {field.name!a}, which must have a value", hint="")
+            raise _unfit(f"{quoted(path)} lacks the column {quoted(field.name)}, which must have a value", table)
         if not field.nullable and column.null_count:
-            raise InvalidOption(f"{path!a} has rows without {field.name!a}, which must have a value", hint="")
+            raise _unfit(f"{quoted(path)} has rows without {quoted(field.name)}, which must have a value", table)
         try:
             columns.append(column.cast(field.type))
         except pyarrow.ArrowException as error:
-            raise InvalidOption(
-                f"the column {field.name!a} of {path!a} does not fit: {_line(error)}", hint=""
-            ) from None
+            what = f"the column {quoted(field.name)} of {quoted(path)} does not fit: {_line(error)}"
+            raise _unfit(what, table) from None
     return pyarrow.Table.from_arrays(columns, schema=schema)
 
 

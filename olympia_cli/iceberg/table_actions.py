@@ -7,7 +7,8 @@
 | a snapshot on the main branch that appends | TABLE_INSERT, with its data files |
 | one that deletes | TABLE_DELETE, with the data files that went and the delete files that came |
 | one that overwrites or replaces | TABLE_UPDATE, with both |
-| anything else: properties, partitioning, sort order, branches, renamed columns | TABLE_ALTER |
+| columns that have another name now | TABLE_ALTER, with both names |
+| anything else: properties, partitioning, sort order, branches | TABLE_ALTER |
 
 A commit of Iceberg that does several of these has several actions, in this order.
 """
@@ -35,6 +36,7 @@ from olympia_cli.errors import OlympiaError
 from olympia_cli.format.pb.actions_pb2 import (
     ActionType,
     AlterDef,
+    RenamedColumn,
     TableAlterAddColumnsDef,
     TableAlterRemoveColumnsDef,
     TableDeleteDef,
@@ -65,13 +67,14 @@ def actions_of(
     its data alone. `read` opens manifests; without it no action names files."""
     snapshots = list(_snapshots_on_main(after, updates))
     actions = [] if before is None else list(_column_actions(before.schema(), after.schema()))
-    schema_told = bool(actions)
+    renamed = [] if before is None else list(_renamed(before.schema(), after.schema()))
+    schema_told = bool(actions or renamed)
     actions += [_data_action(snapshot, read) for snapshot in snapshots]
     told = {snapshot.snapshot_id for snapshot in snapshots}
     if before is not None and (
-        not actions or any(not _is_told(update, told, schema_told, before, after) for update in updates)
+        renamed or not actions or any(not _is_told(update, told, schema_told, before, after) for update in updates)
     ):
-        actions.append(TableAction(T.TABLE_ALTER))
+        actions.append(_action(T.TABLE_ALTER, AlterDef(renamed_columns=renamed)))
     return actions
 
 
@@ -95,6 +98,14 @@ def _column_actions(before: Schema, after: Schema) -> Iterator[TableAction]:
         yield _action(T.TABLE_ALTER_ADD_COLUMNS, TableAlterAddColumnsDef(column_names=added))
     if removed := _topmost([name for field, name in old.items() if field not in new]):
         yield _action(T.TABLE_ALTER_REMOVE_COLUMNS, TableAlterRemoveColumnsDef(column_names=removed))
+
+
+def _renamed(before: Schema, after: Schema) -> Iterator[RenamedColumn]:
+    """Columns that have another name of their own; what lies in them moves along."""
+    old, new = index_name_by_id(before), index_name_by_id(after)
+    for field, name in old.items():
+        if field in new and before.find_field(field).name != after.find_field(field).name:
+            yield RenamedColumn(from_name=name, to_name=new[field])
 
 
 def _topmost(names: list[str]) -> list[str]:

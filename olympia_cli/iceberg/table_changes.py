@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from pyiceberg.catalog import MetastoreCatalog
-from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError
+from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError, ValidationError
 from pyiceberg.io import PY_IO_IMPL, FileIO
 from pyiceberg.serializers import Compressor, FromInputFile
 from pyiceberg.table.locations import load_location_provider
@@ -34,7 +34,7 @@ from pyiceberg.typedef import Properties
 from olympia_cli.catalog.commit import Author, Committed, FileWriter, commit
 from olympia_cli.catalog.distributed import DistributedTransaction
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.errors import CommitUnknown, InvalidLocation, OlympiaError, OutcomeUnknown, PathTaken
+from olympia_cli.errors import CommitUnknown, Damaged, InvalidLocation, OlympiaError, OutcomeUnknown, PathTaken
 from olympia_cli.iceberg.identifiers import dotted
 from olympia_cli.iceberg.locations import LOCAL, place_of
 from olympia_cli.iceberg.table_actions import actions_of
@@ -258,7 +258,12 @@ def encode_metadata(metadata: TableMetadata, location: str) -> bytes:
 
 def read_metadata(open_io: OpenIO, location: str) -> TableMetadata:
     """The metadata at a location."""
-    return FromInputFile.table_metadata(open_io({}, location).new_input(location))
+    try:
+        return FromInputFile.table_metadata(open_io({}, location).new_input(location))
+    except (ValidationError, ValueError):
+        raise Damaged(
+            "F602", location, "it is not the metadata of an Iceberg table", hint="check the location"
+        ) from None
 
 
 def _updated(current: TableState | None, updates: Sequence[TableUpdate]) -> TableMetadata:

@@ -6,20 +6,26 @@ One that was changed here, or that is another table of the same name, is left as
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.errors import InvalidLocation, InvalidName, OlympiaError
+from olympia_cli.errors import InvalidLocation, InvalidName, InvalidOption, OlympiaError, PathMissing, command_words
 from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.iceberg.locations import Place, place_of
 from olympia_cli.names import NamespaceName, TableName
 from olympia_cli.ops.verify_metadata import parse_metadata
 from olympia_cli.storage.open import open_store, scheme_of
 
-_METADATA = re.compile(r"(?P<table>.+)/metadata/(?:v(?P<v>\d+)|(?P<n>\d+)-[^/]*)(?:\.gz)?\.metadata\.json(?:\.gz)?")
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+_METADATA = re.compile(
+    r"(?P<table>.+)/metadata/(?:v(?P<v>\d+)|(?P<n>\d+)(?:-[^/]*)?)(?:\.gz)?\.metadata\.json(?:\.gz)?"
+)
 
 # of a table that nothing was ever written to
 _EMPTY = {"total-data-files": "0", "total-records": "0"}
@@ -59,9 +65,7 @@ class Imported:
 
 def from_catalog(name: str, properties: Mapping[str, str]) -> Iterator[FoundTable | LeftOut]:
     """The tables of a catalog that PyIceberg knows by name, or by these properties."""
-    from pyiceberg.catalog import load_catalog
-
-    catalog = load_catalog(name, **properties)
+    catalog = _load_catalog(name, properties)
     waiting = sorted(catalog.list_namespaces())
     while waiting:
         namespace = waiting.pop(0)
@@ -82,6 +86,27 @@ def from_catalog(name: str, properties: Mapping[str, str]) -> Iterator[FoundTabl
         waiting += [inner for inner in catalog.list_namespaces(namespace) if len(inner) > len(namespace)]
 
 
+def _load_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.utils.config import Config
+
+    try:
+        return load_catalog(name, **properties)
+    except ValueError as error:
+        if properties or Config().get_catalog_config(name):
+            # what follows is advice about options that this program does not have
+            text = " ".join(str(error).split()).partition(", please ")[0]
+            raise InvalidOption(
+                f"PyIceberg cannot open the catalog {name!a}: {text}", hint="check its properties"
+            ) from error
+        reason = f"PyIceberg knows no catalog {name!a}"
+        if os.path.isdir(name):
+            command = command_words("import", "iceberg", names=[os.path.join(".", name)])
+            raise InvalidOption(reason, hint="a folder is written with a slash", command=command) from error
+        hint = "name it in .pyiceberg.yaml, or give its properties with --property; a folder is written with a slash"
+        raise InvalidOption(reason, hint=hint) from error
+
+
 def below(
     prefix: str, options: Mapping[str, object] | None, files: TableFiles, namespace: str | None = None
 ) -> Iterator[FoundTable | LeftOut]:
@@ -95,6 +120,10 @@ def below(
             highest, paths = newest.get(found["table"], (-1, []))
             if number >= highest:
                 newest[found["table"]] = (number, [*paths, file.path] if number == highest else [file.path])
+    if not newest:
+        raise PathMissing(
+            f"no table's metadata is below {prefix}", hint="name a place with TABLE/metadata/….metadata.json below it"
+        )
     base = store.uri if scheme_of(prefix) == "file" else prefix.rstrip("/")
     named: list[FoundTable] = []
     for folder, (number, paths) in sorted(newest.items()):

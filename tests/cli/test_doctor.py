@@ -60,6 +60,9 @@ class TestFolder:
         (damageable.folder / "ops" / "last-fsck.json").write_text(json.dumps({"damaged": True, "level": "full"}))
         done = run("-c", damageable.uri, "doctor", "--json")
         assert (done.exit_code, done.json["verdict"]) == (51, "damaged")
+        assert [one["text"] for one in done.json["checks"] if one["check"] == "catalog" and one["state"] == "ok"] == [
+            "version 7"
+        ]
         type_next(run, done).ok()
         run("-c", damageable.uri, "doctor").ok()
 

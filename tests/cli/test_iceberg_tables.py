@@ -11,6 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from olympia_cli.iceberg import OlympiaCatalog
+from tests.cli.test_hints import suggested
 
 COLUMNS = "id long not null, name string, at timestamptz, price decimal(10, 2)"
 ROWS = "id,name,at,price\n1,NA,2026-01-01T12:00:00Z,1.50\n2,,2026-01-02T00:00:00+02:00,\n"
@@ -138,6 +139,7 @@ class TestAppend:
             ("id,name\n,ann\n", "must have a value"),
             ("name\nann\n", "lacks the column 'id'"),
             ("id,more\n1,2\n", "'more' that the table lacks"),
+            ("id,nmae\n1,2\n", "did you mean 'name'?"),
             ("id\nx\n", "cannot be read"),
             ("", "cannot be read"),
         ],
@@ -152,6 +154,35 @@ class TestAppend:
         lake("table", "append", "ns.t", "junk.parquet").failed(2, "cannot be read")
         lake("table", "append", "ns.t", "none.parquet").failed(2, "no file")
         lake("table", "append", "ns.none", "rows.csv").failed(10, "no table ns.none")
+        (tmp_path / "folder").mkdir()
+        lake("table", "append", "ns.t", "folder").failed(2, "is a folder")
+
+    def test_what_is_advised_for_rows_that_do_not_fit(self, lake, olympia, tmp_path):
+        (tmp_path / "bad.csv").write_text("id,price\n1,cheap\n")
+        columns = olympia(*suggested(lake("table", "append", "ns.t", "bad.csv").failed(2).stderr)).ok()
+        assert "price\tdecimal(10, 2)" in columns.stdout
+        (tmp_path / "wide.csv").write_text("id,weight\n1,2.5\n")
+        olympia(*suggested(lake("table", "append", "ns.t", "wide.csv").failed(2).stderr)).ok()
+        lake("table", "append", "ns.t", "wide.csv").ok()
+        assert loaded(tmp_path).scan().to_arrow()["weight"].to_pylist() == [2.5]
+
+    def test_no_rows_make_no_version(self, lake, tmp_path):
+        (tmp_path / "none.csv").write_text("id\n")
+        assert lake("table", "append", "ns.t", "none.csv", "--json").ok().json == {
+            "version": 2,
+            "actions": [],
+            "rows": 0,
+        }
+
+    def test_a_table_that_is_not_there_or_is_none(self, lake, olympia, tmp_path):
+        lake("table", "append", "ns.tt", "rows.csv").failed(10, "did you mean ns.t?")
+        olympia(*suggested(lake("table", "append", "ns.zzz", "rows.csv").failed(10).stderr)).ok()
+        lake("table", "register", "ns.far", "--metadata-location", str(tmp_path / "far.json")).ok()
+        gone = lake("table", "append", "ns.far", "rows.csv").failed(10, f"missing: {tmp_path}/far.json")
+        assert olympia(*suggested(gone.stderr)).exit_code == 50
+        for text in ("{}", "junk", '{"format-version": 2}'):
+            (tmp_path / "far.json").write_text(text)
+            lake("table", "append", "ns.far", "rows.csv").failed(40, "not the metadata of an Iceberg table")
 
 
 class TestHead:
@@ -200,21 +231,52 @@ class TestAlter:
         assert lake("table", "show", "ns.t", "--json").json["properties"] == {}
 
     @pytest.mark.parametrize(
-        "words",
+        ("words", "said"),
         [
-            ["--add-column", "id int"],
-            ["--add-column", "a int, b int"],
-            ["--add-column", "must int not null"],
-            ["--drop-column", "none"],
-            ["--rename-column", "none=x"],
-            ["--rename-column", "none"],
-            ["--unset-iceberg", "none"],
-            ["--add-column", "a int", "--metadata-location", "/x"],
+            (["--add-column", "id int"], "has a column 'id' already"),
+            (["--add-column", "a int, b int"], "not one column"),
+            (["--add-column", "a"], "write 'name type'"),
+            (["--add-column", "must int not null"], "leave out not null"),
+            (["--drop-column", "nmae"], "did you mean 'name'?"),
+            (["--drop-column", "zzz"], "there are 'id', 'name', 'at', 'price'"),
+            (["--rename-column", "Name=x"], "did you mean 'name'?"),
+            (["--rename-column", "name=id"], "has a column 'id' already"),
+            (["--rename-column", "none"], "is not OLD=NEW"),
+            (["--unset-iceberg", "none"], "no property 'none'"),
+            (["--add-column", "a int", "--metadata-location", "/x"], "use one"),
         ],
     )
-    def test_what_does_not_fit_changes_nothing(self, lake, words):
-        lake("table", "alter", "ns.t", *words, "--set", "a=b").failed(2)
+    def test_what_does_not_fit_changes_nothing(self, lake, words, said):
+        lake("table", "alter", "ns.t", *words, "--set", "a=b").failed(2, said)
         assert lake("log", "-n", "1", "--json").json["versions"][0]["version"] == 2
+
+    def test_the_log_has_both_names_of_a_column(self, lake):
+        lake("table", "alter", "ns.t", "--rename-column", "at=then", "--add-column", "more long").ok()
+        actions = lake("log", "-n", "1", "--json").json["versions"][0]["actions"]
+        assert [(one["type"], one["detail"].get("renamed_columns")) for one in actions] == [
+            ("TABLE_ALTER_ADD_COLUMNS", None),
+            ("TABLE_ALTER", [{"from": "at", "to": "then"}]),
+        ]
+        assert "~ table ns.t  column at → then; " in lake("log", "-n", "1").stdout
+
+    def test_a_property_is_in_one_of_two_places(self, lake, olympia, tmp_path):
+        """Where the other one was meant, the command for it is said, and does it."""
+        key = "write.format.default"
+        done = lake("table", "alter", "ns.t", "--set", f"{key}=orc").ok()
+        olympia(*suggested(done.stderr)).ok()
+        shown = lake("table", "show", "ns.t", "--schema").ok().lines
+        assert [line for line in shown if key in line] == [f"properties.{key}\torc", f"iceberg.properties.{key}\torc"]
+        assert lake("table", "alter", "ns.t", "--unset", key).ok().stderr == ""
+        done = lake("table", "alter", "ns.t", "--unset", key).ok()
+        assert "nothing to do" in done.stdout
+        olympia(*suggested(done.stderr)).ok()
+        assert loaded(tmp_path).properties == {}
+        assert lake("table", "alter", "ns.t", "--unset", key).ok().stderr == ""
+
+    def test_what_is_there_already_makes_no_version(self, lake):
+        lake("table", "alter", "ns.t", "--set-iceberg", "a=1").ok()
+        assert "nothing to do" in lake("table", "alter", "ns.t", "--set-iceberg", "a=1").ok().stdout
+        assert lake("log", "-n", "1", "--json").json["versions"][0]["version"] == 3
 
     def test_a_table_whose_metadata_is_not_opened(self, lake):
         """As ever: what the catalog itself keeps of a table needs nothing of its files."""

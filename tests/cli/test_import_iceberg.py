@@ -7,6 +7,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from olympia_cli.iceberg import OlympiaCatalog
+from tests.cli.test_hints import suggested
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 
@@ -92,7 +93,10 @@ def test_a_dry_run_does_nothing(bring, olympia):
 
 def test_a_catalog_that_is_not_known(olympia):
     olympia("init", "lake", "-q").ok()
-    olympia("-c", "lake", "import", "iceberg", "nobody").failed(2, "URI missing")
+    told = olympia("-c", "lake", "import", "iceberg", "nobody").failed(2, "PyIceberg knows no catalog 'nobody'")
+    assert "--uri" not in told.stderr
+    half = olympia("-c", "lake", "import", "iceberg", "nobody", "--property", "type=sql").failed(2, "URI missing")
+    assert "--uri" not in half.stderr
     olympia("-c", "lake", "import", "iceberg", "nobody", "--into", "x").failed(2, "--into is for a prefix")
 
 
@@ -129,5 +133,15 @@ class TestBelowAPrefix:
 
     def test_a_prefix_with_nothing_below_it(self, olympia, tmp_path):
         olympia("init", "lake", "-q").ok()
-        done = olympia("-c", "lake", "import", "iceberg", f"{tmp_path}/none", "--json").ok().json
-        assert (done["tables"], done["version"]) == ([], 0)
+        (tmp_path / "empty").mkdir()
+        for place in ("none", "empty"):
+            olympia("-c", "lake", "import", "iceberg", f"./{place}").failed(10, f"below ./{place}")
+
+    def test_a_folder_whose_name_looks_like_that_of_a_catalog(self, olympia, source, tmp_path):
+        """The advice is typed. The metadata may be called by its number alone."""
+        olympia("init", "lake", "-q").ok()
+        [only] = (tmp_path / "old" / "b" / "u" / "metadata").glob("*.json")
+        only.rename(only.parent / "00000.metadata.json")
+        told = olympia("-c", "lake", "import", "iceberg", "old").failed(2, "written with a slash")
+        done = olympia(*suggested(told.stderr), "--json").ok().json
+        assert [one["name"] for one in done["tables"]] == ["a.empty", "a.t", "b.u"]

@@ -93,7 +93,7 @@ class TestPage:
         found = olympia("log", "sales.lines", "--html", "x.html", "--json").ok().json
         assert found == {"html": "x.html", "count": 3}
         assert Tags((tmp_path / "x.html").read_text()).ids == ["v5", "v2", "v1"]
-        assert olympia("log", "nope", "--html", "x.html").ok().stderr.endswith("no version matches\n")
+        assert olympia("log", "--by", "nobody", "--html", "x.html").ok().stderr.endswith("no version matches\n")
 
     def test_values_are_data_and_nothing_comes_from_elsewhere(self, olympia, sample, tmp_path):
         evil = '<script>alert("x")</script><img/src=http://evil>\u202e'

@@ -88,7 +88,7 @@ def test_a_patch_goes_on_past_a_definition_that_is_missing(run, folder):
 
 
 def test_a_log_of_nothing_says_so(run, folder):
-    done = run("-c", folder, "log", "nosuch.t").ok()
+    done = run("-c", folder, "log", "--action", "VIEW_DROP").ok()
     assert (done.stdout, done.stderr) == ("", "no version matches\n")
 
 

@@ -17,6 +17,7 @@ from olympia_cli.iceberg.describe import DEEPEST, describe_metadata, type_text
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.look.listing import last_changes
 from tests.cli.conftest import Run
+from tests.helpers.json_schema import check
 from tests.helpers.names import location, ns, table, view
 from tests.helpers.stores import CountingStore
 
@@ -116,6 +117,10 @@ class TestSchema:
 
     def test_as_json(self, real):
         shown = real("table", "show", "sales.real", "--schema", "--json").ok().json
+        check(shown, "table-show")
+        known = real("schema", "table", "show").ok().json["properties"]
+        assert set(shown) <= set(known), "what programs may rely on is all of it"
+        assert set(shown["iceberg"]) <= set(known["iceberg"]["properties"])
         plain = real("table", "show", "sales.real", "--json").ok().json
         assert {key: shown[key] for key in plain} == plain
         assert shown["schema"]["fields"] == [

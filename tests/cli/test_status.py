@@ -19,7 +19,8 @@ from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import LATEST, root_path
 from olympia_cli.names import NamespaceName
-from tests.cli.conftest import Run, Sample, command_line
+from tests.cli.conftest import Run, Sample, command_line, run_here
+from tests.cli.test_hints import suggested
 from tests.cli.test_terminal import look
 from tests.helpers import prometheus
 from tests.helpers.big_catalog import add_versions
@@ -84,6 +85,19 @@ class TestVerdict:
         assert (done.json["verdict"], done.json["damaged"]) == ("damaged", True)
         assert done.json["last_fsck"]["damaged"] is False
         assert done.json["reasons"][0]["command"][3:] == ["fsck", "--level", "full", "--all-versions"]
+
+    def test_a_look_that_goes_less_far_says_what_clears_what_a_deeper_one_found(self, watched):
+        """An acknowledgement, too: it is the level at which all of it is known that clears it."""
+        path = watched.lose_definition()
+        watched.olympia("ns", "drop", "a.b", "--cascade").ok()
+        path.unlink()
+        watched.olympia("fsck", "--level", "full", "--all-versions")
+        for words in ([], ["--all-versions", "--acknowledge"]):
+            done = watched.olympia("fsck", *words).ok()
+            assert watched.look() == ("damaged", 50)
+            assert suggested(done.stderr)[2:] == ["fsck", "--level", "full", "--all-versions"]
+        run_here(*suggested(done.stderr)).ok()
+        assert watched.look() == ("sound", 0)
 
     def test_a_version_that_was_named_and_is_gone(self, watched):
         (watched.sample.folder / "ops").mkdir()
@@ -299,7 +313,8 @@ class TestScreen:
         seen = look("-c", watched.sample.uri, "status")
         assert seen.exit_code == 40
         assert seen.lines[0].startswith("\x1b[1;31mUNREADABLE\x1b[0m  ")
-        assert seen.plain[2] == f"    next  olympia -c {watched.sample.uri} fsck"
+        assert seen.plain[1] == f"    next  olympia -c {watched.sample.uri} fsck"
+        assert seen.screen.count(root_path(7)) == 1, "what is wrong is told once"
         assert watched.olympia("fsck").exit_code == 50
 
 

@@ -11,6 +11,8 @@ import pytest
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.names import parse_moment, time_text
 from olympia_cli.storage.local import LocalStore
+from tests.cli.conftest import run_here
+from tests.cli.test_hints import suggested
 from tests.helpers.clock import DAY, HOUR, FakeClock
 from tests.helpers.names import ns
 
@@ -65,13 +67,29 @@ class TestLog:
             (["sales.orders_2025"], [7, 1]),
             (['"a.b"."t.1"'], [2, 1]),
             (['"a.b"'], [2, 1]),
-            (["nope"], []),
             (["sales.lines", "--action", "TABLE_DROP"], [5]),
         ],
         ids=lambda value: " ".join(value) if value and isinstance(value[0], str) else "",
     )
     def test_filters(self, olympia, args, expected):
         assert versions(olympia("log", *args, "--json")) == expected
+
+    @pytest.mark.parametrize("name", ["nope", "sales.nope", "nope.t", "sales.order_2025"])
+    def test_a_name_that_no_version_knows(self, olympia, name):
+        """What is advised is there."""
+        failed = olympia("log", name).failed(10)
+        assert failed.stdout == ""
+        if "did you mean" in failed.stderr:
+            olympia("log", failed.stderr.rpartition("mean ")[2].strip("?\n")).ok()
+        else:
+            run_here(*suggested(failed.stderr)).ok()
+
+    def test_a_name_that_some_version_knows(self, olympia):
+        olympia("table", "drop", "sales.lines").ok()
+        olympia("log", "sales.lines").ok()
+        olympia("log", "sales.orders").ok()
+        done = olympia("log", "sales.lines", "--until", "v1", "--action", "TABLE_DROP").ok()
+        assert (done.stdout, done.stderr) == ("", "no version matches\n")
 
     def test_of_a_version_that_is_wanted_for_an_object_only_its_actions_are_shown(self, olympia):
         [found] = [one for one in olympia("log", "sales.lines", "--json").ok().json["versions"] if one["version"] == 2]

@@ -65,13 +65,14 @@ def _describe(session: Session, found: Checkup) -> dict[str, Any]:
 
 
 def _next(found: Checkup) -> tuple[tuple[str, ...], str]:
-    """The one command that comes next: what is wrong first, then what is due."""
+    """The one command that comes next: damage first, then what keeps the program from working, then what is due."""
+    if found.status is not None and found.status.damage:
+        return found.status.damage[0].words, found.status.damage[0].text
     if found.error is not None:
         words = {10: ("init",), 40: ("fsck",)}.get(found.error.exit_code, ("config", "show"))
         return words, f"{found.error.message}: {found.error.hint}" if found.error.hint else found.error.message
     if found.status is not None:
-        reasons = [*found.status.damage, *found.status.attention]
-        for reason in reasons or ([found.due] if found.due is not None else []):
+        for reason in found.status.attention or ([found.due] if found.due is not None else []):
             return reason.words, reason.text
     return ("status",), "all is well"
 

@@ -115,7 +115,7 @@ def run(
     Both engines find the same, but that the listing at the level of structure is the local one's. So are --since-last,
     --max-duration, --repair and --salvage.
     """
-    from olympia_cli.cli.fsck_advice import next_commands, say_next, with_commands
+    from olympia_cli.cli.fsck_advice import next_commands, say_next, say_standing, with_commands
     from olympia_cli.cli.fsck_render import print_report
     from olympia_cli.cli.fsck_repair import check_options, exit_code, repair_shown, salvage_shown
     from olympia_cli.cli.params import Output, parse_seconds
@@ -162,7 +162,7 @@ def run(
         from olympia_cli.cli.fsck_repair import acknowledge as note_as_known
 
         found = note_as_known(session, found, dry_run=dry_run, message=message)
-    note_fsck(session.store, found, clock, all_versions, latest=at is None)
+    standing = note_fsck(session.store, found, clock, all_versions, latest=at is None)
     looked = _options(chosen, at, all_versions)
     mends = repair or salvage is not None
     asked = report is not None or session.output is Output.JSON or not mends
@@ -186,6 +186,8 @@ def run(
     if found.level is Level.STRUCTURE and found.definitions == "no" and not found.read_only:
         session.say(f"definitions were not looked for: {session.command('fsck --level full')} reads them")
     say_next(session, commands)
+    if not found.damaged:
+        say_standing(session, standing)
     if not found.complete:
         again = "" if found.damaged else f": go on with {session.command('fsck --since-last')}"
         session.say(f"stopped after {max_duration}, not everything was looked at{again}")

@@ -64,7 +64,7 @@ def run(
 
     With --follow it begins with what is committed from now on, or with the last N versions (-n), or where --since says.
     """
-    from olympia_cli.cli.log_filter import Filter, take
+    from olympia_cli.cli.log_filter import Filter, check_known, take
     from olympia_cli.cli.log_patch import patch_lines
     from olympia_cli.cli.log_render import print_log
     from olympia_cli.errors import InvalidOption
@@ -82,6 +82,7 @@ def run(
         given = {"--until": until, "--html": html, "--graph": graph}
         entries = followed(session, wanted, number, since, interval, [name for name, value in given.items() if value])
     else:
+        check_known(session, wanted)
         # without conditions it is known which roots are needed, and no others are read
         found = log_between(session.catalog, since, until, number if wanted.is_empty else None)
         entries = take(wanted, found, number)

@@ -7,7 +7,7 @@ import typer
 from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_table
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import InTxn, Message, RetryFor, SetProperties, UnsetProperties, parse_properties
+from olympia_cli.cli.params import InTxn, Message, RetryFor, parse_properties, parse_renames
 
 EXAMPLES = [
     "olympia table alter sales.orders --set owner=ann --unset draft",
@@ -19,8 +19,13 @@ EXAMPLES = [
 def run(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.", autocompletion=complete_table)],
-    set: SetProperties = None,
-    unset: UnsetProperties = None,
+    set: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Set a property that the catalog keeps of the table; several times."),
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="Unset one that the catalog keeps; several times.")
+    ] = None,
     metadata_location: Annotated[
         str | None, typer.Option(metavar="URI", help="The new metadata; the present one becomes the previous one.")
     ] = None,
@@ -35,7 +40,9 @@ def run(
     ] = None,
     set_iceberg: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Set a property in the table's own metadata; several times."),
+        typer.Option(
+            metavar="KEY=VALUE", help="Set one in the table's own metadata, which engines read; several times."
+        ),
     ] = None,
     unset_iceberg: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="Unset one in the table's own metadata; several times.")
@@ -46,14 +53,17 @@ def run(
 ) -> None:
     """Change a table's properties, columns or metadata location.
 
-    --set and --unset are about what the catalog says of the table; the table's metadata is not opened for them, nor for
-    --metadata-location. Columns and the properties of --set-iceberg are in the metadata, which is written anew.
+    Properties are in two places. --set and --unset are about those that the catalog keeps of the table, which are for
+    people and this program; its metadata is not opened for them, nor for --metadata-location. --set-iceberg and
+    --unset-iceberg are about those in the table's own metadata, which engines go by: write.format.default, say.
+    Columns are there, too, and it is written anew. `table show --schema` shows both.
     """
+    from olympia_cli.cli.iceberg_tables import say_other_place
     from olympia_cli.cli.params import check_metadata_location
     from olympia_cli.names import parse_table
 
     session, table, properties = Session(ctx), parse_table(name), parse_properties(set)
-    inside, renames = parse_properties(set_iceberg), parse_properties(rename_column)
+    inside, renames = parse_properties(set_iceberg), parse_renames(rename_column)
     if metadata_location is not None:
         check_metadata_location(metadata_location)
     if not (add_column or drop_column or renames or inside or unset_iceberg):
@@ -65,6 +75,7 @@ def run(
             retry_for=retry_for,
         )
         render.changed(session, done, f"altered table {table}")
+        say_other_place(session, table, properties, unset or (), done, txn)
         return
     if metadata_location is not None:
         from olympia_cli.errors import InvalidOption
@@ -72,7 +83,7 @@ def run(
         raise InvalidOption("--metadata-location replaces the metadata that the other options change", hint="use one")
     from olympia_cli.cli.iceberg_tables import changed, iceberg_catalog
 
-    with iceberg_catalog(session, txn=txn, message=message, retry_for=retry_for) as catalog:
+    with iceberg_catalog(session, table, txn=txn, message=message, retry_for=retry_for) as catalog:
         from olympia_cli.iceberg.alter import Alteration, alter, parse_column
 
         alter(

@@ -6,7 +6,7 @@ import typer
 
 from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_table
-from olympia_cli.cli.context import Session
+from olympia_cli.cli.context import Changed, Session
 from olympia_cli.cli.params import InTxn, Message, RetryFor
 
 EXAMPLES = [
@@ -33,12 +33,13 @@ def run(
     from olympia_cli.names import parse_table
 
     session, table = Session(ctx), parse_table(name)
-    with iceberg_catalog(session, txn=txn, message=message, retry_for=retry_for) as catalog:
+    with iceberg_catalog(session, table, txn=txn, message=message, retry_for=retry_for) as catalog:
         from olympia_cli.iceberg.identifiers import identifier_of
         from olympia_cli.iceberg.rows import read_files
 
         target = catalog.load_table(identifier_of(table))
         rows = read_files(files, target)
-        target.append(rows)
-        done = changed(catalog, txn)
+        if rows.num_rows:
+            target.append(rows)
+        done = changed(catalog, txn) if rows.num_rows else Changed(catalog.version, txn, ())
         render.changed(session, done, f"appended {plural(rows.num_rows, 'row')} to table {table}", rows=rows.num_rows)

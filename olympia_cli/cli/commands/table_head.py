@@ -31,7 +31,7 @@ def run(
     from olympia_cli.names import parse_table
 
     session, table = Session(ctx), parse_table(name)
-    with iceberg_catalog(session, at=at, txn=txn) as catalog:
+    with iceberg_catalog(session, table, at=at, txn=txn) as catalog:
         from olympia_cli.iceberg.identifiers import identifier_of
         from olympia_cli.iceberg.rows import first_rows
 

@@ -179,18 +179,28 @@ class TableSelectContext(_message.Message):
     def __init__(self, namespaceName: _Optional[str] = ..., tableName: _Optional[str] = ..., select_context: _Optional[_Union[TableSelectDef, _Mapping]] = ...) -> None: ...
 
 class AlterDef(_message.Message):
-    __slots__ = ("set_properties", "unset_properties", "fields", "expected_metadata_location", "unnamed_files")
+    __slots__ = ("set_properties", "unset_properties", "fields", "expected_metadata_location", "unnamed_files", "renamed_columns")
     SET_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     UNSET_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_METADATA_LOCATION_FIELD_NUMBER: _ClassVar[int]
     UNNAMED_FILES_FIELD_NUMBER: _ClassVar[int]
+    RENAMED_COLUMNS_FIELD_NUMBER: _ClassVar[int]
     set_properties: _containers.RepeatedScalarFieldContainer[str]
     unset_properties: _containers.RepeatedScalarFieldContainer[str]
     fields: _containers.RepeatedScalarFieldContainer[str]
     expected_metadata_location: str
     unnamed_files: int
-    def __init__(self, set_properties: _Optional[_Iterable[str]] = ..., unset_properties: _Optional[_Iterable[str]] = ..., fields: _Optional[_Iterable[str]] = ..., expected_metadata_location: _Optional[str] = ..., unnamed_files: _Optional[int] = ...) -> None: ...
+    renamed_columns: _containers.RepeatedCompositeFieldContainer[RenamedColumn]
+    def __init__(self, set_properties: _Optional[_Iterable[str]] = ..., unset_properties: _Optional[_Iterable[str]] = ..., fields: _Optional[_Iterable[str]] = ..., expected_metadata_location: _Optional[str] = ..., unnamed_files: _Optional[int] = ..., renamed_columns: _Optional[_Iterable[_Union[RenamedColumn, _Mapping]]] = ...) -> None: ...
+
+class RenamedColumn(_message.Message):
+    __slots__ = ("from_name", "to_name")
+    FROM_NAME_FIELD_NUMBER: _ClassVar[int]
+    TO_NAME_FIELD_NUMBER: _ClassVar[int]
+    from_name: str
+    to_name: str
+    def __init__(self, from_name: _Optional[str] = ..., to_name: _Optional[str] = ...) -> None: ...
 
 class RenameDef(_message.Message):
     __slots__ = ("new_namespace_name", "new_name")

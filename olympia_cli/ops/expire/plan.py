@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import check_writable
+from olympia_cli.catalog.known_damage import damaged_versions
 from olympia_cli.catalog.quarantine import QuarantineMark, purged_before, read_purging, read_quarantine
 from olympia_cli.catalog.references import behind_gap
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
@@ -62,6 +63,8 @@ class Planner:
         self._written = self._list_roots()
         self.oldest = self._oldest()
         self.purged = min(purged_before(self.definition), self.oldest)
+        self.damaged = damaged_versions(self.definition, self.purged, self.head.version - 1)
+        """Versions that are kept or can be brought back, and are known to be damaged."""
         self.reach = surveyor.reach(self.store, NodeRules.of(self.head), definitions=definitions, progress=progress)
         self._holders = Holders(self.head, self.now, self.store_now)
 
@@ -83,6 +86,7 @@ class Planner:
                 young=survey.count(FileFate.YOUNG),
                 unknown=survey.count(FileFate.UNKNOWN),
                 unknown_paths=survey.unknown_paths(),
+                damaged=tuple(sorted(version for version in self.damaged if version >= oldest)),
             )
             return ExpirePlan(self.head.version, mark, self._purge(survey))
 
@@ -135,6 +139,7 @@ class Planner:
             live_transactions=frozenset(self._holders.live_ids),
             store_now_millis=self.store_now,
             grace_millis=self.floors.grace_millis,
+            damaged=max(self.damaged, default=-1),
         )
 
     def needed(self, paths: Iterable[str]) -> Iterator[str]:

@@ -126,12 +126,11 @@ class Versions:
             self._waiting.popleft()
         return self._head.version
 
-    def kept(self) -> Iterator[tuple[int, str, bytes]]:
-        """Version, path and bytes of the roots that stay, the oldest first; Damaged when one is missing."""
+    def kept(self) -> Iterator[tuple[int, str, bytes | StoreError]]:
+        """Version, path and bytes of the roots that stay, the oldest first, or why one cannot be read."""
         while self._waiting:
-            yield _whole(*self._waiting.popleft())
-        for number, path, data in self._stream:
-            yield _whole(number, path, data)
+            yield self._waiting.popleft()
+        yield from self._stream
         yield self._head.version, self._head.file.path, self._head.file.data
 
     def pasts(self) -> Iterator[Past]:
@@ -157,14 +156,6 @@ class Versions:
         # what can be read and is not listed is younger than the listing, which may lag
         unlisted = MAX_MILLIS if self._written else 0
         return Past(version, superseded_at, ttl, self._written.get(successor, unlisted))
-
-
-def _whole(version: int, path: str, data: bytes | StoreError) -> tuple[int, str, bytes]:
-    if isinstance(data, PathMissing):
-        raise Damaged("F101", path, f"version {version} is missing")
-    if isinstance(data, Exception):
-        raise data
-    return version, path, data
 
 
 @dataclass(frozen=True, slots=True)

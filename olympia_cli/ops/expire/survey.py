@@ -8,10 +8,11 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from olympia_cli.errors import Damaged, PathMissing
+from olympia_cli.errors import Damaged, PathMissing, StoreError
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import FileKind, check_pointer, file_kind, parse_root_path, root_path
 from olympia_cli.ops.expire.files import Going, in_order
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 SHOWN = 20
 """So many of the files are named that the format does not know."""
 
-KeptRoots = Iterable[tuple[int, str, bytes]]
-"""Version, path and bytes of the roots that stay, the oldest first."""
+KeptRoots = Iterable[tuple[int, str, bytes | StoreError]]
+"""Version, path and bytes of the roots that stay, the oldest first, or why one cannot be read."""
 
+_LOOK = ("fsck", "--level", "full", "--all-versions")
 _FOLDERS = {FileKind.ROOT: "vn/", FileKind.TRANSACTION: "dtxn/"}
 
 
@@ -173,10 +175,17 @@ class KnownFiles:
 
 
 def follow_kept(planner: Planner, roots: KeptRoots) -> list[tuple[int, int]]:
-    """Read all that the versions that stay, live transactions and sharing exports need; when each version was made."""
+    """Read all that the versions that stay, live transactions and sharing exports need; when each version was made.
+
+    A version that is known to be damaged is not followed: the sweep knows that it may reach anything.
+    """
     planner.progress.phase("reading what is kept")
     created: list[tuple[int, int]] = []
-    planner.reach.add(_noting(roots, created))
+    try:
+        planner.reach.add(_noting(planner, roots, created))
+    except Damaged as error:
+        hint = "see what is damaged; what is older than the latest version is not in the way once it is acknowledged"
+        raise Damaged(error.code, error.path, error.reason, hint=hint, command=_LOOK) from error
     for pin in planner.pins():
         try:
             planner.reach.add([(pin.path, _read(planner, pin.path))])
@@ -189,13 +198,29 @@ def follow_kept(planner: Planner, roots: KeptRoots) -> list[tuple[int, int]]:
 
 def follow_resting(planner: Planner, versions: range) -> set[bytes]:
     """Read what versions need that stay in quarantine; digests of what nothing that stays reaches."""
-    return {path_digest(path) for new in planner.reach.each(_resting_roots(planner, versions)) for path in new}
+    try:
+        return {path_digest(path) for new in planner.reach.each(_resting_roots(planner, versions)) for path in new}
+    except Damaged as error:
+        hint = "a version in quarantine needs it, which is in the way until that has rested; see when"
+        raise Damaged(error.code, error.path, error.reason, hint=hint, command=("expire", "ls")) from error
 
 
-def _noting(roots: KeptRoots, created: list[tuple[int, int]]) -> Iterator[tuple[str, bytes]]:
+def _noting(planner: Planner, roots: KeptRoots, created: list[tuple[int, int]]) -> Iterator[tuple[str, bytes]]:
     for version, path, data in roots:
-        created.append((version, decode_root(data, path).created_at_millis))
-        yield path, data
+        if version in planner.damaged:
+            # it stays, and when it was made is for people alone: where its root cannot be read, when the one before was
+            with suppress(Damaged):
+                made = decode_root(data if isinstance(data, bytes) else b"", path).created_at_millis
+                created.append((version, made))
+                continue
+            created.append((version, created[-1][1] if created else 0))
+        elif isinstance(data, PathMissing):
+            raise Damaged("F101", path, f"version {version} is missing")
+        elif isinstance(data, Exception):
+            raise data
+        else:
+            created.append((version, decode_root(data, path).created_at_millis))
+            yield path, data
 
 
 def _read(planner: Planner, path: str) -> bytes:
@@ -206,7 +231,8 @@ def _read(planner: Planner, path: str) -> bytes:
 
 
 def _resting_roots(planner: Planner, versions: range) -> Iterator[tuple[str, bytes]]:
-    for path, data in planner.store.read_many(root_path(version) for version in versions):
+    whole = (version for version in versions if version not in planner.damaged)
+    for path, data in planner.store.read_many(root_path(version) for version in whole):
         if isinstance(data, PathMissing):
             raise Damaged("F101", path, f"version {parse_root_path(path)}, which is in quarantine, is missing")
         if isinstance(data, Exception):

@@ -64,6 +64,8 @@ class Sweep:
     """Whether an earlier purge has deleted some of what these manifests name."""
     kinds: tuple[FileKind, ...] = ()
     """What is listed; nothing here is all there is."""
+    damaged: int = -1
+    """The newest version that is known to be damaged: nobody knows which nodes and definitions it reaches."""
 
     @property
     def resting_versions(self) -> range:
@@ -96,17 +98,21 @@ class Sweep:
         """Whether something needs a file that is to be deleted: what stays, or what can be brought back."""
         if file.kind is FileKind.TRANSACTION:
             return self._is_alive(file.path)
-        return file.reached or file.recallable
+        return file.reached or file.recallable or self._may_reach(file, self.purged if self.leaving else self.oldest)
 
     def _is_dead(self, file: FileFacts, version: int | None) -> bool:
         """Whether a file is of no use to what stays."""
         if file.kind in (FileKind.NODE, FileKind.DEFINITION):
-            return not file.reached
+            return not (file.reached or self._may_reach(file, self.oldest))
         if file.kind is FileKind.ROOT:
             return version is not None and version < self.oldest
         if file.kind is FileKind.TRANSACTION:
             return not self._is_alive(file.path)
         return file.kind is FileKind.TEMPORARY
+
+    def _may_reach(self, file: FileFacts, first: int) -> bool:
+        """Whether a version from `first` on is damaged so that it may reach the file, and nobody can tell."""
+        return self.damaged >= first and file.kind in (FileKind.NODE, FileKind.DEFINITION)
 
     def _is_alive(self, path: str) -> bool:
         """Whether it is a file of a transaction that lives."""

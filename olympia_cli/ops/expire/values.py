@@ -33,6 +33,8 @@ class MarkPlan:
     """Files that nothing reaches and that are too young to say so for sure."""
     unknown: int
     unknown_paths: tuple[str, ...]
+    damaged: tuple[int, ...] = ()
+    """Versions that stay and are known to be damaged: as they may reach anything, no node or definition goes."""
 
     @property
     def expired(self) -> range:
@@ -103,6 +105,7 @@ class ExpirePlan:
             "purged": self.purge.describe(),
             "young_files": mark.young,
             "unknown_files": {"count": mark.unknown, "paths": list(mark.unknown_paths)},
+            "damaged_versions": list(mark.damaged),
         }
 
     def summary(self) -> dict[str, Any]:

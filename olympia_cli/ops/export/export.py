@@ -262,8 +262,9 @@ class _Copying:
             _check_kept(note.version, self.catalog.snapshot())
             if error.path in newer:
                 raise newer[error.path].error(error.path)
-            hint = "nothing was recorded; export a version that is whole"
-            raise Damaged(error.code, error.path, error.message, hint=hint)
+            found = Damaged(error.code, error.path, error.message)
+            found.advice = "nothing was recorded; export a version that is whole, and see what is damaged in this one"
+            raise found
         if note.definition is None:
             return files.copied
         data = own_definition_file(self.snapshot, note.definition)

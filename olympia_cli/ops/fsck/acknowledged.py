@@ -11,10 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.snapshot import ACKNOWLEDGED, expired_before
+from olympia_cli.catalog.known_damage import KnownDamage, read_acknowledged
+from olympia_cli.catalog.quarantine import purged_before
+from olympia_cli.catalog.snapshot import ACKNOWLEDGED
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.fsck.findings import Finding, Severity
-from olympia_cli.ops.fsck.versions import Ranges, merge
+from olympia_cli.ops.fsck.versions import merge
 
 MOST = 1000
 """So many findings are held: every version reads them."""
@@ -22,9 +24,6 @@ MOST = 1000
 _GAP = "F101"
 _OF_ALL = frozenset({_GAP, "F102", "F103"})
 """What is wrong with history as a whole, and so with its latest version."""
-
-Known = dict[tuple[str, str], Ranges]
-"""The versions that are known to be hit, by code and path."""
 
 
 def of_the_past(finding: Finding, latest: int | None, oldest: int | None) -> bool:
@@ -34,18 +33,6 @@ def of_the_past(finding: Finding, latest: int | None, oldest: int | None) -> boo
         return False
     at_the_end = finding.code == _GAP and oldest is not None and finding.versions[0][0] <= oldest
     return (at_the_end or finding.code not in _OF_ALL) and finding.versions[-1][1] < latest
-
-
-def read_acknowledged(definition: CatalogDef) -> Known:
-    """What a catalog says is known. A list that cannot be read counts as none: then more is told, not less."""
-    known: Known = {}
-    try:
-        for entry in json.loads(definition.properties.get(ACKNOWLEDGED, "[]")):
-            spans = merge((int(first), int(last)) for first, last in entry["versions"])
-            known[str(entry["code"]), str(entry["path"])] = spans
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return {}
-    return known
 
 
 def recognised(
@@ -61,8 +48,8 @@ def recognised(
     ]
 
 
-def _covers(known: Known, finding: Finding) -> bool:
-    spans = known.get((finding.code, finding.path), ())
+def _covers(known: KnownDamage, finding: Finding) -> bool:
+    spans = merge(known.get((finding.code, finding.path), ()))
     return merge([*spans, *finding.versions]) == spans
 
 
@@ -72,13 +59,13 @@ def acknowledge(
     """Commit that these findings are known; the version, or None when there is nothing to commit."""
     transaction = catalog.begin()
     definition = transaction.base.definition
-    known, oldest = read_acknowledged(definition), expired_before(definition)
-    # what expired is no longer found
-    known = {key: spans for key, spans in known.items() if spans and spans[-1][1] >= oldest}
+    known, purged = read_acknowledged(definition), purged_before(definition)
+    # what is gone for good is no longer found; an undo of an expire brings back the rest
+    known = {key: spans for key, spans in known.items() if any(last >= purged for _, last in spans)}
     for finding in findings:
         key = (finding.code, finding.path)
         if key in known or len(known) < MOST:
-            known[key] = merge([*known.get(key, ()), *finding.versions])
+            known[key] = list(merge([*known.get(key, ()), *finding.versions]))
     text = json.dumps(
         [{"code": code, "path": path, "versions": spans} for (code, path), spans in sorted(known.items())],
         separators=(",", ":"),

@@ -83,10 +83,11 @@ class FsckRun:
         return tuple(words)
 
 
-def note_fsck(store: Store, report: Report, clock: Clock, all_versions: bool, latest: bool = True) -> None:
-    """Leave word of a run. `latest` is False when --at said which version it was to be about."""
+def note_fsck(store: Store, report: Report, clock: Clock, all_versions: bool, latest: bool = True) -> list[FsckRun]:
+    """Leave word of a run. `latest` is False when --at said which version it was to be about. What is given back are
+    the earlier runs whose damage stands all the same: this one did not look as far."""
     if report.read_only or report.version is None:
-        return
+        return []
     run = FsckRun(
         finished_at=time_text(clock.now_millis()),
         level=str(report.level),
@@ -102,6 +103,7 @@ def note_fsck(store: Store, report: Report, clock: Clock, all_versions: bool, la
     earlier = [one for one in fsck_runs(read_note(store, LAST_FSCK)) if _counts(one) and not run.covers(one)]
     runs = [*earlier[-MAX_RUNS + 1 :], run]
     leave_note(store, LAST_FSCK, clock, {**asdict(run), "runs": [asdict(one) for one in runs]})
+    return [one for one in earlier if one.damaged and (one.latest or (one.version or 0) >= (report.oldest or 0))]
 
 
 def fsck_runs(record: Mapping[str, Any] | None) -> list[FsckRun]:

@@ -67,6 +67,8 @@ def action_detail(action: Action) -> dict[str, Any]:
         ):
             if values:
                 detail[key] = list(values)
+        if change.renamed_columns:
+            detail["renamed_columns"] = [{"from": one.from_name, "to": one.to_name} for one in change.renamed_columns]
         detail |= _table_detail(action, change.unnamed_files)
     elif action.type in RENAMES:
         new = renamed(action)

@@ -111,3 +111,20 @@ def test_it_can_be_sent_elsewhere():
     facts = FileFacts(NODE, FileKind.NODE, OLD, leaving=True)
     sweep, file = pickle.loads(pickle.dumps((SWEEP, facts)))
     assert sweep.fate(file) is SWEEP.fate(facts)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "fresh", "leaving"),
+    [
+        (4, FileFate.QUARANTINED, FileFate.PURGED),
+        (5, FileFate.QUARANTINED, FileFate.RESCUED),
+        (7, FileFate.QUARANTINED, FileFate.RESCUED),
+        (8, FileFate.STAYS, FileFate.RESCUED),
+    ],
+)
+def test_a_version_that_is_known_to_be_damaged_may_reach_any_node(damaged: int, fresh: FileFate, leaving: FileFate):
+    """One that is purged needs nothing, one at rest what can be brought back, one that stays what is there."""
+    sweep = replace(SWEEP, damaged=damaged)
+    assert fate(NODE, sweep=sweep) is fresh
+    assert fate(NODE, sweep=sweep, leaving=True) is leaving
+    assert fate(root_path(4), sweep=sweep, leaving=True) is FileFate.PURGED

@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.known_damage import read_acknowledged
 from olympia_cli.catalog.snapshot import ACKNOWLEDGED
 from olympia_cli.errors import InvalidOption
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType
-from olympia_cli.ops.fsck.acknowledged import acknowledge, of_the_past, read_acknowledged
+from olympia_cli.ops.fsck.acknowledged import acknowledge, of_the_past
 from olympia_cli.ops.fsck.fsck import Level, Report, fsck
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.clock import FakeClock
 from tests.helpers.damage import set_property
-from tests.helpers.expire import mark
+from tests.helpers.expire import mark, purge
 from tests.helpers.names import location, ns, table
 
 CLOCK = FakeClock()
@@ -127,15 +128,21 @@ def test_a_rollback_keeps_what_is_known(store):
     assert not everything(store).damaged
 
 
-def test_what_has_expired_is_forgotten(store):
+def test_what_is_purged_is_forgotten_and_what_an_undo_brings_back_is_not(store):
+    def known() -> set[str]:
+        return {path for _, path in read_acknowledged(Catalog(store).snapshot().definition)}
+
     store.overwrite(root_path(1), b"")
     store.overwrite(root_path(4), b"")
     note(store)
     mark(Catalog(store, CLOCK), 3)
     store.overwrite(root_path(5), b"")
     note(store)
-    known = read_acknowledged(Catalog(store).snapshot().definition)
-    assert known == {("F202", root_path(4)): ((4, 4),), ("F202", root_path(5)): ((5, 5),)}
+    assert known() == {root_path(1), root_path(4), root_path(5)}
+    purge(Catalog(store, CLOCK), 3)
+    store.overwrite(root_path(6), b"")
+    note(store)
+    assert known() == {root_path(4), root_path(5), root_path(6)}
 
 
 @pytest.mark.parametrize("value", ["", "junk", "{}", "[1]", '[{"code":1}]', "[" * 10_000, '[{"code":"F202","path":3}]'])

@@ -1,0 +1,34 @@
+"""Damage of older versions that somebody acknowledged, as the catalog's definition holds it."""
+
+from __future__ import annotations
+
+import json
+
+from olympia_cli.catalog.snapshot import ACKNOWLEDGED
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
+
+KnownDamage = dict[tuple[str, str], list[tuple[int, int]]]
+"""The versions that are known to be hit, first and last of each range, by fsck's code and the path of the file."""
+
+_IN_THE_WAY = ("F1", "F2", "F3")
+"""How the codes begin of what keeps a walk from seeing all that a version reaches: roots, nodes and definitions."""
+
+
+def read_acknowledged(definition: CatalogDef) -> KnownDamage:
+    """What a catalog says is known. A list that cannot be read counts as none: then more is told, not less."""
+    known: KnownDamage = {}
+    try:
+        for entry in json.loads(definition.properties.get(ACKNOWLEDGED, "[]")):
+            spans = [(int(first), int(last)) for first, last in entry["versions"]]
+            known[str(entry["code"]), str(entry["path"])] = spans
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return {}
+    return known
+
+
+def damaged_versions(definition: CatalogDef, first: int, last: int) -> frozenset[int]:
+    """Those from one version to another of which it is known that they cannot be read whole."""
+    spans = (
+        span for (code, _), hit in read_acknowledged(definition).items() if code.startswith(_IN_THE_WAY) for span in hit
+    )
+    return frozenset(version for start, end in spans for version in range(max(start, first), min(end, last) + 1))

@@ -1,0 +1,117 @@
+"""An expire goes on past versions that are known to be damaged, and deletes nothing that they may reach."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from olympia_cli.catalog.known_damage import damaged_versions
+from olympia_cli.catalog.snapshot import ACKNOWLEDGED, Snapshot
+from olympia_cli.catalog.versions import read_root
+from olympia_cli.errors import Damaged
+from olympia_cli.format.paths import FileKind, file_kind, root_path
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.ops.expire.expire import undo
+from olympia_cli.ops.expire.simulate import simulate
+from olympia_cli.ops.fsck.acknowledged import acknowledge, of_the_past
+from olympia_cli.ops.fsck.fsck import Level, fsck
+from tests.helpers.check import check_catalog
+from tests.helpers.clock import DAY
+from tests.helpers.damage import spoil
+from tests.helpers.expire_place import Place, filled
+
+HIT = 9
+
+
+def trees(place: Place) -> set[str]:
+    """The nodes and definitions that are there."""
+    return {file.path for file in place.store.list() if file_kind(file.path) in (FileKind.NODE, FileKind.DEFINITION)}
+
+
+def reached(place: Place, version: int) -> set[str]:
+    snapshot = Snapshot(place.store, read_root(place.store, version))
+    level, found = [str(child) for child in snapshot.root.node.children if child], set()
+    while level:
+        found |= set(level)
+        level = [str(child) for node in snapshot.reader.nodes(level) for child in node.children if child]
+    return found
+
+
+def spoiled(how: str = "missing") -> Place:
+    """Versions 0 to 13; of version 9 a node is lost that no later one has."""
+    place = filled(12)
+    lost = reached(place, HIT) - reached(place, HIT + 1)
+    spoil(place.store, sorted(lost)[0], how)
+    return place
+
+
+def acknowledged(place: Place) -> Place:
+    report = fsck(place.store, level=Level.FULL, all_versions=True, clock=place.clock)
+    past = [found for found in report.findings if of_the_past(found, report.latest, report.oldest)]
+    assert acknowledge(place.catalog, past) is not None
+    place.clock.advance(2 * DAY)
+    return place
+
+
+def test_damage_that_nobody_knows_of_stops_it_and_the_advice_is_a_look_at_all_versions():
+    with pytest.raises(Damaged) as stopped:
+        spoiled().plan(keep_last=5)
+    assert stopped.value.command == ("fsck", "--level", "full", "--all-versions")
+
+
+@pytest.mark.parametrize("how", ["missing", "truncated"])
+def test_while_a_damaged_version_stays_roots_go_and_all_that_it_may_reach_stays(how):
+    place = acknowledged(spoiled(how))
+    before = trees(place)
+    plan = place.plan(keep_last=6)
+    assert plan.mark.damaged == (HIT,)
+    assert HIT in [kept.version for kept in plan.mark.kept]
+    assert {file.kind for file in plan.mark.files} == {"root"}
+    place.mark(keep_last=6)
+    place.clock.advance(2 * DAY)
+    place.purge()
+    assert before <= trees(place)
+    assert place.roots[0] == plan.mark.oldest
+
+
+def test_once_the_damaged_version_rests_its_files_do_and_no_purge_takes_what_it_may_reach():
+    place = acknowledged(spoiled())
+    place.mark(keep_last=8)
+    place.clock.advance(2 * DAY)
+    before = trees(place)
+    # the first mark leaves while the second, with the damaged version, comes to rest
+    plan = place.plan(keep_last=2)
+    assert plan.mark.damaged == ()
+    assert any(file.kind == "node" for file in plan.mark.files)
+    place.mark(keep_last=2)
+    place.purge()
+    assert before <= trees(place)
+    undo(place.catalog)
+    assert place.head.definition.properties["olympia.expire.oldest"] <= str(HIT)
+    place.mark(keep_last=2)
+    place.clock.advance(2 * DAY)
+    place.purge()
+    assert not before <= trees(place)
+    check_catalog(place.store)
+
+
+def test_a_root_that_is_known_to_be_unreadable_stays_in_the_list_of_what_is_kept():
+    place = filled(12)
+    spoil(place.store, root_path(HIT), "empty")
+    plan = acknowledged(place).plan(keep_last=6)
+    assert [kept.version for kept in plan.mark.kept] == [9, 10, 11, 12, 13, 14]
+
+
+def test_which_versions_cannot_be_followed():
+    """A log or a table's own file that cannot be read is no obstacle; a list that says too much is cut."""
+    known = [("F205", [[3, 4]]), ("F401", [[6, 6]]), ("F601", [[7, 7]]), ("F301", [[9, 10**9]])]
+    text = json.dumps([{"code": code, "path": f"x/{code}", "versions": versions} for code, versions in known])
+    definition = CatalogDef(properties={ACKNOWLEDGED: text})
+    assert damaged_versions(definition, 4, 11) == {4, 9, 10, 11}
+
+
+def test_policies_are_compared_past_it():
+    place = acknowledged(spoiled())
+    outcomes = simulate(place.planner(), place.policy(keep_last=6))
+    assert outcomes[0].files == outcomes[0].versions, "roots alone"
