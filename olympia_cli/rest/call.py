@@ -51,23 +51,29 @@ class Call:
     @property
     def namespace(self) -> str:
         """The namespace in the path, which the caller may see."""
-        parts = unquote(self.parts["namespace"], errors="surrogateescape").split(SEPARATOR)
-        return self.check_namespace(parts, missing=True)
+        return self._namespace("NoSuchNamespaceException")
 
     @property
     def table(self) -> TableName:
-        return _name(TableName, self.namespace, self._part("table"), "NoSuchTableException")
+        missing = "NoSuchTableException"
+        return _name(TableName, self._namespace(missing), self._part("table"), missing)
 
     @property
     def view(self) -> ViewName:
-        return _name(ViewName, self.namespace, self._part("view"), "NoSuchViewException")
+        missing = "NoSuchViewException"
+        return _name(ViewName, self._namespace(missing), self._part("view"), missing)
+
+    def _namespace(self, missing: str) -> str:
+        # of a namespace that cannot be nothing is found: a client that asks for the table ns.t.files is looking for
+        # what it makes of ns.t itself
+        return self.check_namespace(self._part("namespace").split(SEPARATOR), missing)
 
     def _part(self, name: str) -> str:
         return unquote(self.parts[name], errors="surrogateescape")
 
-    def check_namespace(self, parts: object, *, missing: bool = False) -> str:
-        """A namespace as a list of its levels, of which this catalog has one. `missing`: one that cannot be is not
-        found; otherwise it is a bad request."""
+    def check_namespace(self, parts: object, missing: str = "") -> str:
+        """A namespace as a list of its levels, of which this catalog has one. One that cannot be is a bad request, or
+        where something is looked for `missing`, the type of what is not found."""
         if not isinstance(parts, list) or not parts or not all(isinstance(part, str) for part in parts):
             raise bad_request("a namespace is a list of names")
         shown = ".".join(parts)
@@ -77,7 +83,7 @@ class Call:
             name = NamespaceName(parts[0]).namespace
         except InvalidName as error:
             if missing:
-                raise Failure(404, "NoSuchNamespaceException", error.message) from None
+                raise Failure(404, missing, error.message) from None
             raise bad_request(str(error)) from None
         if not self.caller.may_see(name):
             raise forbidden(f"the token is not for the namespace {name!a}")
