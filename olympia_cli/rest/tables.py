@@ -174,12 +174,14 @@ def _commit(document: dict[str, Any], name: TableName) -> Commit:
 
 
 def drop(call: Call) -> Response:
-    """Files stay, also where a purge is asked for: versions that are kept name them."""
+    """Files stay, also where a purge is asked for: versions that are kept name them. Java's library asks for one with
+    each drop, so the drop is done all the same."""
     name = call.table
     purge = call.query.get("purgeRequested", "false").lower()
     if purge not in ("true", "false"):
         raise bad_request("purgeRequested is true or false")
-    ServedCatalog.of_call(call, f"drop table {name}").drop_table((name.namespace, name.name))
+    what = f"drop table {name}" + (", whose files stay: a purge is not done" if purge == "true" else "")
+    ServedCatalog.of_call(call, what).drop_table((name.namespace, name.name))
     return nothing()
 
 
