@@ -55,6 +55,8 @@ class Call:
 
     @property
     def table(self) -> TableName:
+        # of a table in a namespace that cannot be it is the table that is missing: Spark asks for `s.t.files` as a
+        # table first, and goes on to the files of `s.t` only then
         missing = "NoSuchTableException"
         return _name(TableName, self._namespace(missing), self._part("table"), missing)
 
@@ -64,16 +66,14 @@ class Call:
         return _name(ViewName, self._namespace(missing), self._part("view"), missing)
 
     def _namespace(self, missing: str) -> str:
-        # of a namespace that cannot be nothing is found: a client that asks for the table ns.t.files is looking for
-        # what it makes of ns.t itself
         return self.check_namespace(self._part("namespace").split(SEPARATOR), missing)
 
     def _part(self, name: str) -> str:
         return unquote(self.parts[name], errors="surrogateescape")
 
-    def check_namespace(self, parts: object, missing: str = "") -> str:
+    def check_namespace(self, parts: object, missing: str | None = None) -> str:
         """A namespace as a list of its levels, of which this catalog has one. One that cannot be is a bad request, or
-        where something is looked for `missing`, the type of what is not found."""
+        what is `missing`."""
         if not isinstance(parts, list) or not parts or not all(isinstance(part, str) for part in parts):
             raise bad_request("a namespace is a list of names")
         shown = ".".join(parts)
@@ -82,7 +82,7 @@ class Call:
                 raise InvalidName(f"namespaces have one level in this catalog, and {shown!a} has {len(parts)}", hint="")
             name = NamespaceName(parts[0]).namespace
         except InvalidName as error:
-            if missing:
+            if missing is not None:
                 raise Failure(404, missing, error.message) from None
             raise bad_request(str(error)) from None
         if not self.caller.may_see(name):
