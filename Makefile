@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 DEVELOPMENT := $(VENV)/.installed-dev
 export PYTHON
 
-.PHONY: demo test test-browser test-pyiceberg-0.9 mutants soak fuzz lint style types format histories benchmark proto docs clean
+.PHONY: demo test test-browser test-pyiceberg-0.9 mutants soak fuzz lint style types format histories benchmark proto docs clean test-rck
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -37,6 +37,11 @@ test-pyiceberg-0.9:
 test-browser: $(DEVELOPMENT)
 	tools/ensure-chromium
 	OLYMPIA_TEST_BROWSER=1 $(BIN)/python -m pytest -n 0 tests/browser
+
+# Iceberg's own REST compatibility kit against `olympia serve`; skipped where Maven Central is not reached
+test-rck: $(DEVELOPMENT)
+	tools/ensure-java
+	$(BIN)/python -m tests.kits.rck $(VENV)-rck
 
 # breaks one promise at a time: the tests meant for it must fail. MUTANTS="purge undo" takes those with such names
 mutants: $(DEVELOPMENT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from pyiceberg.catalog import MetastoreCatalog
-from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import FileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
@@ -31,9 +30,10 @@ from olympia_cli.errors import CommitConflict, InvalidName
 from olympia_cli.format.actions import Action
 from olympia_cli.format.paths import DATA
 from olympia_cli.iceberg.failures import translated
+from olympia_cli.iceberg.format_v3 import with_defaults, with_row_ids
 from olympia_cli.iceberg.identifiers import dotted, identifier_of, table_name
 from olympia_cli.iceberg.table_changes import TableChanges, TableState, read_metadata
-from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName
 from olympia_cli.storage.open import scheme_of
 
 if TYPE_CHECKING:
@@ -134,12 +134,6 @@ class CatalogAccess(MetastoreCatalog):
         if self._fixed is not None:
             raise ValueError(f"This catalog is as of version {self._fixed.version}, and nothing is changed through it")
 
-    def _check_no_view(self, transaction: Transaction, name: TableName) -> None:
-        """Iceberg has tables and views under one roof."""
-        with contextlib.suppress(InvalidName):
-            if transaction.exists(ViewName(name.namespace, name.name)):
-                raise TableAlreadyExistsError(f"View with same name already exists: {dotted(name)}")
-
     def _table(self, name: TableName, state: TableState) -> Table:
         io = self._open_io(state.metadata.properties, state.location)
         return Table(identifier_of(name), state.metadata, state.location, io, self)
@@ -170,9 +164,9 @@ class CatalogAccess(MetastoreCatalog):
         place = self._resolve_table_location(location, name.namespace, name.name)
         # PyIceberg takes the format's version out of what it is given
         given = dict(properties)
-        metadata = new_table_metadata(
-            _converted(schema, given), partition_spec, sort_order, location=place, properties=given
-        )
+        columns = _converted(schema, given)
+        metadata = new_table_metadata(columns, partition_spec, sort_order, location=place, properties=given)
+        metadata = with_defaults(with_row_ids(metadata), columns)
         provider = load_location_provider(place, dict(properties))
         staged = TableState(metadata, provider.new_table_metadata_file_location())
         return StagedTable(

@@ -27,7 +27,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.identifiers import dotted, identifier_of, namespace_name, table_name
 from olympia_cli.iceberg.settings import store_options
-from olympia_cli.iceberg.table_changes import TableChanges, TableState, read_metadata
+from olympia_cli.iceberg.table_changes import TableChanges, TableState, check_no_view, read_metadata
 from olympia_cli.iceberg.views import IcebergViews
 from olympia_cli.names import Kind, NamespaceName, Reference, parse_reference
 
@@ -147,7 +147,7 @@ class OlympiaCatalog(IcebergViews):
         name = table_name(staged.name())
 
         def create(changes: TableChanges) -> TableState:
-            self._check_no_view(changes.transaction, name)
+            check_no_view(changes.transaction, name)
             return changes.create(name, staged.metadata, staged.metadata_location)
 
         return self._table(name, self.change(name, create, NamespaceName(name.namespace), name))
@@ -168,7 +168,7 @@ class OlympiaCatalog(IcebergViews):
         metadata = read_metadata(self._open_io, metadata_location)
 
         def register(changes: TableChanges) -> None:
-            self._check_no_view(changes.transaction, name)
+            check_no_view(changes.transaction, name)
             if overwrite and changes.transaction.exists(name):
                 changes.transaction.alter_table(name, metadata_location=metadata_location)
             else:
@@ -194,7 +194,7 @@ class OlympiaCatalog(IcebergViews):
         def rename(changes: TableChanges) -> TableState | None:
             with translated(old):
                 changes.transaction.table(old)
-            self._check_no_view(changes.transaction, new)
+            check_no_view(changes.transaction, new)
             changes.transaction.rename_table(old, new)
             return changes.state(new)
 

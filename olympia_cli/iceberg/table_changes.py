@@ -20,10 +20,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pyiceberg.catalog import MetastoreCatalog
-from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError, ValidationError
+from pyiceberg.exceptions import (
+    CommitStateUnknownException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+    ValidationError,
+)
 from pyiceberg.io import PY_IO_IMPL, FileIO
 from pyiceberg.serializers import Compressor, FromInputFile
 from pyiceberg.table.locations import load_location_provider
@@ -34,15 +39,28 @@ from pyiceberg.typedef import Properties
 from olympia_cli.catalog.commit import Author, Committed, FileWriter, commit
 from olympia_cli.catalog.distributed import DistributedTransaction
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.errors import CommitUnknown, Damaged, InvalidLocation, OlympiaError, OutcomeUnknown, PathTaken
+from olympia_cli.errors import (
+    CommitUnknown,
+    Damaged,
+    InvalidLocation,
+    InvalidName,
+    OlympiaError,
+    OutcomeUnknown,
+    PathTaken,
+)
+from olympia_cli.iceberg.format_v3 import V3, check_known, to_json, upgraded, with_row_ids
 from olympia_cli.iceberg.identifiers import dotted
 from olympia_cli.iceberg.locations import LOCAL, place_of
 from olympia_cli.iceberg.table_actions import actions_of
-from olympia_cli.names import TableName
+from olympia_cli.names import TableName, ViewName
+from olympia_cli.ops.verify_metadata import parse_metadata
 from olympia_cli.storage.open import open_store
 
 OpenIO = Callable[[Properties, str], FileIO]
 """PyIceberg's files for a table's properties and a location."""
+
+Fit = Callable[[TableMetadata | None, Sequence[TableUpdate]], Sequence[TableUpdate]]
+"""Updates as they are meant on a table; None is one that is to be made."""
 
 R = TypeVar("R")
 _WORKERS = 16
@@ -91,17 +109,28 @@ class TableChanges:
         return self._stage(metadata, location)
 
     def update(
-        self, name: TableName, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]
+        self,
+        name: TableName,
+        requirements: Sequence[TableRequirement],
+        updates: Sequence[TableUpdate],
+        fit: Fit | None = None,
     ) -> TableState:
-        """Make updates of a table, or the table, where the requirements are met: CommitFailedException where not."""
+        """Make updates of a table, or the table, where the requirements are met: CommitFailedException where not. `fit`
+        has the last word on the updates, on what the table is then."""
         current = self.state(name)
-        if current is None and not any(isinstance(one, AssertCreate) for one in requirements):
-            raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
+        if current is None:
+            if not any(isinstance(one, AssertCreate) for one in requirements):
+                raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
+            check_no_view(self.transaction, name)
         for requirement in requirements:
             requirement.validate(None if current is None else current.metadata)
+        if fit is not None:
+            updates = fit(None if current is None else current.metadata, updates)
         metadata = _updated(current, updates)
         if current is not None and metadata == current.metadata:
             return current
+        if current is not None and metadata.format_version == V3 and current.location not in self._staged:
+            check_known(_document(self._open_io, current.location), metadata, current.location)
         number = -1 if current is None else MetastoreCatalog._parse_metadata_version(current.location)
         provider = load_location_provider(metadata.location, metadata.properties)
         location = provider.new_table_metadata_file_location(number + 1)
@@ -225,6 +254,13 @@ class TableChanges:
         return f"; if the log does not have it, nothing needs these files: {shown}" if shown else ""
 
 
+def check_no_view(transaction: Transaction, name: TableName) -> None:
+    """Iceberg has tables and views under one roof."""
+    with contextlib.suppress(InvalidName):
+        if transaction.exists(ViewName(name.namespace, name.name)):
+            raise TableAlreadyExistsError(f"View with same name already exists: {dotted(name)}")
+
+
 def _save(running: DistributedTransaction) -> None:
     """Save; a save that stands has the changes, whatever failed after it."""
     before = running.save_number
@@ -252,7 +288,7 @@ def _create(location: str, file: NewFile) -> None:
 
 def encode_metadata(metadata: TableMetadata, location: str) -> bytes:
     """The bytes of a metadata file; its name says whether they are compressed."""
-    data = metadata.model_dump_json(exclude_none=True).encode()
+    data = to_json(metadata).encode()
     return Compressor.get_compressor(location).bytes_compressor()(data)
 
 
@@ -266,11 +302,18 @@ def read_metadata(open_io: OpenIO, location: str) -> TableMetadata:
         ) from None
 
 
+def _document(open_io: OpenIO, location: str) -> dict[str, Any]:
+    """The metadata at a location, with all that is in it."""
+    with open_io({}, location).new_input(location).open() as stream:
+        return parse_metadata(stream.read(), location)
+
+
 def _updated(current: TableState | None, updates: Sequence[TableUpdate]) -> TableMetadata:
-    if current is None:
-        empty = MetastoreCatalog._empty_table_metadata()
-        return update_table_metadata(empty, tuple(updates), enforce_validation=True)
-    return update_table_metadata(current.metadata, tuple(updates), metadata_location=current.location)
+    before = MetastoreCatalog._empty_table_metadata() if current is None else current.metadata
+    base, rest = upgraded(before, updates)
+    location = None if current is None else current.location
+    made = update_table_metadata(base, rest, enforce_validation=current is None, metadata_location=location)
+    return with_row_ids(made, base)
 
 
 def _reader(io: FileIO) -> Callable[[str], bytes]:

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchViewError, TableAlreadyExistsError
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import TableProperties
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
@@ -56,7 +57,8 @@ class IcebergViews(CatalogAccess):
                 "properties": dict(properties),
             }
         )
-        where = f"{place}/metadata/00000-{uuid4()}.metadata.json"
+        folder = str(properties.get(TableProperties.WRITE_METADATA_PATH) or f"{place}/metadata").rstrip("/")
+        where = f"{folder}/00000-{uuid4()}.metadata.json"
         content = metadata.model_dump_json(exclude_none=True, by_alias=True).encode()
 
         def create(changes: TableChanges) -> None:

@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from olympia_cli.rest.access import Access
 from olympia_cli.rest.call import Call
-from olympia_cli.rest.failures import RETRY_AFTER, Failure, bad_request, failure_of, forbidden
+from olympia_cli.rest.failures import RETRY_AFTER, UNKNOWN, Failure, bad_request, failure_of, forbidden
 from olympia_cli.rest.idempotency import Idempotency
 from olympia_cli.rest.prefixes import split_prefix
 from olympia_cli.rest.record import Record
@@ -127,27 +127,28 @@ class Api:
             # a page of another site may have a browser send anything else, and nothing at all
             raise bad_request("a POST must be sent as application/json")
         work = partial(self._work, operation, asked, caller, body)
-        if not operation.writes:
-            return await work()
-        key = f"{asked.method} {asked.scope['path']}?".encode() + asked.scope["query_string"] + b"\n" + body
-        return await self._idempotency.once(caller.name, asked.header("idempotency-key"), key, work)
+        try:
+            async with asyncio.timeout(self._settings.request_timeout):
+                if not operation.writes:
+                    return await work()
+                key = f"{asked.method} {asked.path}?".encode() + asked.scope["query_string"] + b"\n" + body
+                return await self._idempotency.once(caller.name, asked.header("idempotency-key"), key, work)
+        except TimeoutError:
+            # its thread goes on until the store gives up
+            kind = UNKNOWN if operation.commits else "GatewayTimeoutException"
+            raise Failure(504, kind, "the store did not answer in time") from None
 
     async def _work(self, operation: Operation, asked: _Asked, caller: Caller, body: bytes) -> Response:
         request, call = Request(asked.scope), None
         try:
-            async with asyncio.timeout(self._settings.request_timeout):
-                latest = await self.service.latest.snapshot()
-                call = Call(
-                    self.service, asked.prefix, caller, asked.parts, request.query_params, request.headers, body, latest
-                )
-                known = operation.early(call) if operation.early is not None else None
-                if known is not None:
-                    return known
-                return await self.service.latest.run(partial(operation.run, call))
-        except TimeoutError:
-            # its thread goes on until the store gives up
-            kind = "CommitStateUnknownException" if operation.commits else "GatewayTimeoutException"
-            raise Failure(504, kind, "the store did not answer in time") from None
+            latest = await self.service.latest.snapshot()
+            call = Call(
+                self.service, asked.prefix, caller, asked.parts, request.query_params, request.headers, body, latest
+            )
+            known = operation.early(call) if operation.early is not None else None
+            if known is not None:
+                return known
+            return await self.service.latest.run(partial(operation.run, call))
         except Exception as error:
             failure = failure_of(error, commits=operation.commits)
             raise failure if call is None else worded(failure, operation.name, call) from error

@@ -33,6 +33,7 @@ def config(call: Call, endpoints: Iterable[tuple[str, str, bool]]) -> Response:
         # what the definition leaves open
         "olympia.multi-table-commit": "atomic",
         "olympia.time-travel": "prefix at/<version, time or export>",
+        "olympia.purge": "keeps-files",
     }
     return answer(
         {

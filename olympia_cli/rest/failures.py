@@ -14,6 +14,8 @@ from olympia_cli.errors import OlympiaError
 R = TypeVar("R")
 
 RETRY_AFTER = {"Retry-After": "1"}
+UNKNOWN = "CommitStateUnknownException"
+"""Nobody knows whether it was done."""
 
 
 class Failure(Exception):
@@ -69,8 +71,8 @@ _STATUS: dict[type[OlympiaError], tuple[int, str]] = {
     errors.TransactionExpired: (400, "TransactionClosedException"),
     errors.TransactionClosed: (400, "TransactionClosedException"),
     errors.Refused: (403, "ForbiddenException"),
-    errors.CommitUnknown: (500, "CommitStateUnknownException"),
-    errors.OutcomeUnknown: (500, "CommitStateUnknownException"),
+    errors.CommitUnknown: (500, UNKNOWN),
+    errors.OutcomeUnknown: (500, UNKNOWN),
 }
 
 _FOREIGN = {
@@ -83,7 +85,7 @@ _FOREIGN = {
     "ViewAlreadyExistsError": (409, "AlreadyExistsException"),
     "NamespaceNotEmptyError": (409, "NamespaceNotEmptyException"),
     "CommitFailedException": (409, "CommitFailedException"),
-    "CommitStateUnknownException": (500, "CommitStateUnknownException"),
+    UNKNOWN: (500, UNKNOWN),
     "ValidationError": (400, "BadRequestException"),
 }
 """PyIceberg's errors, by name: it is imported where a table is written, and not to read a list."""
@@ -100,7 +102,7 @@ def failure_of(error: Exception, *, commits: bool = False) -> Failure:
         return _known(error.__cause__, commits)
     if type(error).__name__ in _FOREIGN and type(error).__module__.startswith(("pyiceberg", "pydantic")):
         return Failure(*_FOREIGN[type(error).__name__], str(error).partition("\n")[0][:500])
-    kind = "CommitStateUnknownException" if commits else "InternalServerError"
+    kind = UNKNOWN if commits else "InternalServerError"
     return Failure(500, kind, f"a bug: {type(error).__name__}; the server's log has more")
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from starlette.responses import Response
 
 from olympia_cli.catalog.clock import Clock
-from olympia_cli.rest.failures import Failure, bad_request
+from olympia_cli.rest.failures import UNKNOWN, Failure, bad_request
 
 LIFETIME_MILLIS = 30 * 60 * 1000
 LIFETIME = "PT30M"
@@ -29,6 +29,7 @@ class _Kept:
     fingerprint: bytes
     made_at: int
     answer: asyncio.Future[Response]
+    size: int = 0
 
 
 class Idempotency:
@@ -38,6 +39,7 @@ class Idempotency:
         self._clock = clock
         self._kept: dict[tuple[str, str], _Kept] = {}
         self._size = 0
+        self._under_way: set[asyncio.Task[None]] = set()
 
     async def once(
         self, caller: str, key: str | None, request: bytes, work: Callable[[], Awaitable[Response]]
@@ -54,24 +56,26 @@ class Idempotency:
             return await asyncio.shield(kept.answer)
         self._forget(now)
         kept = self._kept[known] = _Kept(fingerprint, now, asyncio.get_running_loop().create_future())
+        # who waits may give up, and come back with the same key: the work goes on, and is not begun again
+        self._under_way.add(task := asyncio.create_task(self._do(known, kept, work)))
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(kept.answer)
+
+    async def _do(self, known: tuple[str, str], kept: _Kept, work: Callable[[], Awaitable[Response]]) -> None:
         try:
             answer = await work()
+            kept.answer.set_result(answer)
         except BaseException as error:
-            if isinstance(error, Failure) and error.status < 500:
-                self._end(kept, error.response())
-            else:
-                # what is not known to have ended may be tried again
+            kept.answer.set_exception(error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
+            # who waits for it gets it; that nobody does is no mistake
+            kept.answer.exception()
+            # what may have been done is not tried again: it would find itself in its way
+            if not isinstance(error, Failure) or (error.status >= 500 and error.type != UNKNOWN):
                 self._kept.pop(known, None)
-                kept.answer.set_exception(error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
-                # who waits for it gets it; that nobody does is no mistake
-                kept.answer.exception()
-            raise
-        self._end(kept, answer)
-        return answer
-
-    def _end(self, kept: _Kept, answer: Response) -> None:
-        kept.answer.set_result(answer)
-        self._size += len(answer.body)
+                return
+            answer = error.response()
+        kept.size = len(answer.body)
+        self._size += kept.size
 
     def _forget(self, now: int) -> None:
         for key, kept in list(self._kept.items()):
@@ -81,7 +85,7 @@ class Idempotency:
             # one that is under way stays, whatever there is
             if kept.answer.done():
                 del self._kept[key]
-                self._size -= len(kept.answer.result().body)
+                self._size -= kept.size
 
 
 def _checked(key: str) -> str:

@@ -29,6 +29,7 @@ from olympia_cli.names import ObjectName, TableName
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.failures import Failure, forbidden, parsed
 from olympia_cli.rest.locations import check_location
+from olympia_cli.rest.table_updates import fitted
 
 LOADS_CODE = ("py-io-impl", "py-catalog-impl", TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL)
 """Properties that name a class of Python's. A client must not choose what the server loads."""
@@ -101,7 +102,7 @@ class ServedCatalog(OlympiaCatalog):
             elif isinstance(update, AddSnapshotUpdate) and update.snapshot.manifest_list:
                 # the server opens it, to say in the log which files came and went
                 check_location(update.snapshot.manifest_list, allowed, "the manifest list")
-        state = changes.update(name, requirements, updates)
+        state = changes.update(name, requirements, updates, fitted)
         check_location(state.location, allowed, "the metadata's location")
         return state
 

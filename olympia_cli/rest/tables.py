@@ -8,14 +8,14 @@ from typing import Any
 from pydantic import Field, TypeAdapter
 from pyiceberg.catalog.rest import CreateTableRequest
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from starlette.responses import Response
 
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import TableExists, TableNotFound
-from olympia_cli.iceberg.table_changes import TableChanges, TableState
+from olympia_cli.iceberg.format_v3 import to_json
+from olympia_cli.iceberg.table_changes import TableChanges, TableState, check_no_view
 from olympia_cli.names import Kind, TableName, ViewName
 from olympia_cli.rest.call import Call, View, answer, nothing
 from olympia_cli.rest.failures import Failure, bad_request, parsed
@@ -79,8 +79,10 @@ def create(call: Call) -> Response:
     served.load_namespace_properties((name.namespace,))
     if served.table_exists(identifier):
         raise TableExists(f"the table {name} exists already", hint="")
+    if served.view_exists(identifier):
+        raise Failure(409, "AlreadyExistsException", f"View with same name already exists: {name}")
     metadata = served._create_staged_table(*given).metadata
-    return Response(table_answer(None, _shown(metadata)), media_type="application/json")
+    return Response(table_answer(None, to_json(metadata)), media_type="application/json")
 
 
 def load_known(call: Call) -> Response | None:
@@ -172,12 +174,14 @@ def _commit(document: dict[str, Any], name: TableName) -> Commit:
 
 
 def drop(call: Call) -> Response:
-    """Files stay, also where a purge is asked for: versions that are kept name them."""
+    """Files stay, also where a purge is asked for: versions that are kept name them. Java's library asks for one with
+    each drop, so the drop is done all the same."""
     name = call.table
     purge = call.query.get("purgeRequested", "false").lower()
     if purge not in ("true", "false"):
         raise bad_request("purgeRequested is true or false")
-    ServedCatalog.of_call(call, f"drop table {name}").drop_table((name.namespace, name.name))
+    what = f"drop table {name}" + (", whose files stay: a purge is not done" if purge == "true" else "")
+    ServedCatalog.of_call(call, what).drop_table((name.namespace, name.name))
     return nothing()
 
 
@@ -187,7 +191,7 @@ def rename(call: Call) -> Response:
 
     def change(changes: TableChanges) -> None:
         changes.transaction.table(old)
-        served._check_no_view(changes.transaction, new)
+        check_no_view(changes.transaction, new)
         changes.transaction.rename_table(old, new)
 
     served = ServedCatalog.of_call(call, f"rename table {old} to {new}")
@@ -210,8 +214,9 @@ def register(call: Call) -> Response:
     except Failure as failure:
         raise bad_request(failure.message) from None
     check_location(str(metadata.get("location")), allowed, "the table's location")
-    table = served.register_table((name.namespace, name.name), location, overwrite or False)
-    return _table(call, TableState(table.metadata, table.metadata_location))
+    served.register_table((name.namespace, name.name), location, overwrite or False)
+    # as the file has it: PyIceberg leaves out what it does not know
+    return _loaded(location, False, call.service.table_body(location))
 
 
 def credentials(call: Call) -> Response:
@@ -227,13 +232,8 @@ def report_metrics(call: Call) -> Response:
 
 
 def _table(call: Call, state: TableState) -> Response:
-    body = call.service.keep_body(state.location, _shown(state.metadata))
+    body = call.service.keep_body(state.location, to_json(state.metadata))
     return _loaded(state.location, False, body)
-
-
-def _shown(metadata: TableMetadata) -> str:
-    # a field that says null is one too many for the library in Java
-    return metadata.model_dump_json(exclude_none=True)
 
 
 def _loaded(location: str, only_refs: bool, body: bytes) -> Response:

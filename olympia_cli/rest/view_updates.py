@@ -34,6 +34,20 @@ def update_view(metadata: Json, updates: Sequence[Json], now_millis: int) -> Jso
     return state.view
 
 
+def check_dialects(version: Json) -> None:
+    """A version of a view says one thing in each dialect of SQL."""
+    seen: set[str] = set()
+    for one in version.get("representations") or ():
+        dialect = str(one.get("dialect")).lower() if isinstance(one, dict) else ""
+        if dialect in seen:
+            raise Failure(
+                400,
+                "IllegalArgumentException",
+                f"Invalid view version: Cannot add multiple queries for dialect {dialect}",
+            )
+        seen.add(dialect)
+
+
 class _State:
     def __init__(self, view: Json, now_millis: int) -> None:
         self.view = view
@@ -73,6 +87,7 @@ def _add_version(state: _State, update: Json) -> None:
     version = update.get("view-version")
     if not isinstance(version, dict) or not isinstance(version.get("representations"), list):
         raise bad_request("add-view-version has no version")
+    check_dialects(version)
     versions: list[Json] = list(state.view["versions"])
     schema = state.last_schema if version.get("schema-id") == LAST else version.get("schema-id")
     if schema is None or not any(one.get("schema-id", 0) == schema for one in state.view["schemas"]):

@@ -21,7 +21,9 @@ from olympia_cli.rest.failures import Failure, bad_request, parsed
 from olympia_cli.rest.locations import check_location
 from olympia_cli.rest.served import ServedCatalog, check_properties
 from olympia_cli.rest.tables import listed
-from olympia_cli.rest.view_updates import check_requirements, update_view
+from olympia_cli.rest.view_updates import check_dialects, check_requirements, update_view
+
+_METADATA_PATH = "write.metadata.path"
 
 
 class _CreateView(CreateViewRequest):
@@ -52,6 +54,7 @@ def create(call: Call) -> Response:
     )
     version.setdefault("timestamp-ms", call.service.catalog.clock.now_millis())
     version.setdefault("summary", {})
+    check_dialects(version)
     metadata = {
         "view-uuid": str(uuid4()),
         "format-version": 1,
@@ -131,7 +134,9 @@ def replace(call: Call) -> Response:
         current = json.loads(staged) if staged is not None else _read(call, definition.iceberg_metadata_location)
         check_requirements(current, requirements)
         metadata = update_view(current, updates, call.service.catalog.clock.now_millis())
-        here = None if allowed is None else [*allowed, str(current.get("location"))]
+        # what the view has already is not up to this caller
+        present = (current.get("location"), (current.get("properties") or {}).get(_METADATA_PATH))
+        here = None if allowed is None else [*allowed, *(str(one) for one in present if one)]
         check_properties(metadata["properties"], here)
         location = _metadata_location(metadata)
         check_location(location, here, "the view's location")
@@ -146,7 +151,8 @@ def replace(call: Call) -> Response:
 
 
 def _metadata_location(metadata: dict[str, Any]) -> str:
-    return f"{str(metadata['location']).rstrip('/')}/metadata/{uuid4()}.metadata.json"
+    folder = metadata["properties"].get(_METADATA_PATH) or f"{str(metadata['location']).rstrip('/')}/metadata"
+    return f"{folder.rstrip('/')}/{uuid4()}.metadata.json"
 
 
 def _definition(call: Call, name: ViewName) -> ViewDef:

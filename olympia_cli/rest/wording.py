@@ -44,6 +44,9 @@ def worded(failure: Failure, operation: str, call: Call) -> Failure:
             message = f"{failure.type.removeprefix('NoSuch').removesuffix('Exception')} does not exist: {names.missing}"
         case "AlreadyExistsException" if not names.taken:
             message = f"Namespace already exists: {names.namespace}"
+        case "AlreadyExistsException" if operation.startswith("rename"):
+            there = "View" if message.startswith("View") else "Table" if message.startswith("Table") else kind
+            message = f"Cannot rename {names.missing} to {names.taken}. {there} already exists"
         case "AlreadyExistsException" if not message.startswith("View with same name"):
             other = kind == "View" and message.startswith(("Table ", "the table "))
             message = f"{'Table with same name' if other else kind} already exists: {names.taken}"

@@ -66,6 +66,8 @@ def test_tables_and_views_share_their_names(ns: OlympiaCatalog, version: Any) ->
     with pytest.raises(TableAlreadyExistsError, match="View with same name"):
         ns.create_table("ns.v", SCHEMA)
     with pytest.raises(TableAlreadyExistsError, match="View with same name"):
+        ns.create_table_transaction("ns.v", SCHEMA).commit_transaction()
+    with pytest.raises(TableAlreadyExistsError, match="View with same name"):
         ns.rename_table("ns.t", "ns.v")
     with pytest.raises(ViewAlreadyExistsError):
         ns.create_view("ns.v", SCHEMA, version)

@@ -55,6 +55,39 @@ def test_what_failed_for_a_while_is_done_again():
     asyncio.run(main())
 
 
+def test_what_nobody_knows_the_end_of_is_not_done_again():
+    """A commit that stands would find itself in its way, and the client would delete what it wrote."""
+
+    async def main() -> None:
+        kept, one = Idempotency(FakeClock()), key()
+        work = Work(Failure(500, "CommitStateUnknownException", "who knows"), Response(b"a"))
+        for _ in range(2):
+            with pytest.raises(Failure, match="who knows"):
+                await kept.once("ann", one, b"r", work)
+        assert work.done == 1
+
+    asyncio.run(main())
+
+
+def test_who_gave_up_waiting_and_comes_back_gets_the_answer_of_the_first_time():
+    async def main() -> None:
+        kept, one, go, done = Idempotency(FakeClock()), key(), asyncio.Event(), []
+
+        async def work() -> Response:
+            done.append(1)
+            await go.wait()
+            return Response(b"a")
+
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await kept.once("ann", one, b"r", work)
+        go.set()
+        assert (await kept.once("ann", one, b"r", work)).body == b"a"
+        assert done == [1]
+
+    asyncio.run(main())
+
+
 def test_a_key_is_the_callers_own_and_has_an_end():
     async def main() -> None:
         clock = FakeClock()
@@ -78,6 +111,6 @@ def test_memory_has_a_bound(monkeypatch):
             with pytest.raises(Failure):
                 await kept.once("ann", key(), b"r", Work(Failure(409, "AlreadyExistsException", "x")))
             assert len(kept._kept) <= 10
-            assert kept._size == sum(len(one.answer.result().body) for one in kept._kept.values()) <= 1700
+            assert kept._size == sum(one.size for one in kept._kept.values()) <= 1700
 
     asyncio.run(main())

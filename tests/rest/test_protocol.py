@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -281,6 +282,45 @@ def test_metadata_that_is_gone_is_not_hidden_by_what_was_read_before(served):
     assert message(answer) == f"Failed to open input stream for file: {location}"
     os.rename(f"{location}.away", location)
     assert served.http.get(path).status_code == 200
+
+
+class Slow(WrappedStore):
+    """A root is created when it may be."""
+
+    may = threading.Event()
+
+    def create(self, path: str, data: bytes) -> None:
+        if path.startswith("vn/"):
+            self.may.wait(60)
+        super().create(path, data)
+
+
+def test_a_request_that_took_too_long_is_done_once_and_its_key_brings_the_answer():
+    store = Slow(MemoryStore())
+    store.may.set()
+    with serving(store, request_timeout=0.5) as found:
+        store.may.clear()
+        body, headers = {"namespace": ["n"]}, {"Idempotency-Key": str(uuid.uuid4())}
+        late = found.post("/v1/namespaces", body, **headers)
+        assert (late.status_code, late.json()["error"]["type"]) == (504, "GatewayTimeoutException")
+        assert found.lines()[-1]["error"].startswith("GatewayTimeoutException")
+        store.may.set()
+        # the version is there, or will be; the same key waits for it
+        while (answer := found.post("/v1/namespaces", body, **headers)).status_code == 504:
+            pass
+        assert (answer.status_code, answer.json()["namespace"]) == (200, ["n"])
+        assert found.version == 1
+
+
+def test_a_key_holds_where_it_was_used(served):
+    """Two transactions have the same paths behind their prefixes."""
+    body, headers = {"namespace": ["inside"]}, {"Idempotency-Key": str(uuid.uuid4())}
+    one, two = (served.post("/v1/transactions", {}).json()["prefix"] for _ in range(2))
+    assert served.post(f"/v1/{one}/namespaces", body, **headers).status_code == 200
+    answer = served.post(f"/v1/{two}/namespaces", body, **headers)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (422, "UnprocessableEntityException")
+    for prefix in (one, two):
+        assert served.post(f"/v1/{prefix}/abort", {}).status_code == 204
 
 
 class Unreliable(WrappedStore):

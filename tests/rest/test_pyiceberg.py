@@ -22,6 +22,7 @@ from pyiceberg.table.update import AssertRefSnapshotId
 from pyiceberg.types import LongType, NestedField, StringType
 from pyiceberg.view.metadata import SQLViewRepresentation, ViewVersion
 
+from olympia_cli.format.actions import commit_info
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.serving import Served, serving
@@ -94,8 +95,11 @@ def test_a_table_is_made_written_read_altered_renamed_and_dropped(served, client
     back = client.register_table("s.t", location)
     assert back.scan().to_arrow().num_rows == 1
     client.purge_table("s.t")
-    # versions that are kept name its files
-    assert served.catalog.snapshot().version > 0
+    # versions that are kept name its files, and who looks finds that they were to go
+    info = commit_info(served.catalog.snapshot().actions())
+    assert info is not None
+    assert info.message == "drop table s.t, whose files stay: a purge is not done"
+    assert served.http.get("/v1/config").json()["defaults"]["olympia.purge"] == "keeps-files"
     assert client.register_table("s.t", location).scan().to_arrow().num_rows == 1
     client.drop_table("s.t")
 

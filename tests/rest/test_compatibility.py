@@ -1,0 +1,241 @@
+"""What Iceberg's library in Java makes of commits, and expects of answers: its compatibility kit looks for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from olympia_cli.storage.local import LocalStore
+from tests.helpers.serving import Served, serving
+from tests.rest.test_protocol import REPRESENTATION, SCHEMA
+
+TABLES = "/v1/namespaces/s/tables"
+MORE = {"id": 2, "name": "more", "required": False, "type": "string"}
+OTHER = {"id": 2, "name": "other", "required": False, "type": "date"}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(LocalStore(tmp_path_factory.mktemp("served"))) as found:
+        found.post("/v1/namespaces", {"namespace": ["s"]})
+        yield found
+
+
+def made(served: Served, name: str, **more: Any) -> dict[str, Any]:
+    answer = served.post(TABLES, {"name": name, "schema": SCHEMA, **more})
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json()["metadata"])
+
+
+def committed(served: Served, name: str, *updates: dict[str, Any], **requirement: Any) -> dict[str, Any]:
+    body = {"requirements": [requirement] if requirement else [], "updates": updates}
+    answer = served.post(f"{TABLES}/{name}", body)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json()["metadata"])
+
+
+def schema(*fields: dict[str, Any], id: int = 1) -> list[dict[str, Any]]:
+    added = {**SCHEMA, "schema-id": id, "fields": [*SCHEMA["fields"], *fields]}
+    return [{"action": "add-schema", "schema": added}, {"action": "set-current-schema", "schema-id": -1}]
+
+
+def test_a_schema_whose_number_is_taken_gets_the_next_one(served):
+    made(served, "schemas")
+    committed(served, "schemas", *schema(MORE))
+    metadata = committed(served, "schemas", *schema(OTHER))
+    assert [one["schema-id"] for one in metadata["schemas"]] == [0, 1, 2]
+    assert metadata["current-schema-id"] == 2
+    assert metadata["schemas"][2]["fields"][-1]["name"] == "other"
+    # one that it has already is that one
+    again = committed(served, "schemas", *schema(MORE, id=9))
+    assert (len(again["schemas"]), again["current-schema-id"]) == (3, 1)
+
+
+def test_a_snapshot_names_the_schema_that_came_with_it(served):
+    made(served, "together")
+    committed(served, "together", *schema(MORE))
+    snapshot = {
+        "snapshot-id": 1,
+        "timestamp-ms": 1_900_000_000_000,
+        "sequence-number": 1,
+        "manifest-list": "/nowhere/list.avro",
+        "summary": {"operation": "append"},
+        "schema-id": 1,
+    }
+    metadata = committed(served, "together", *schema(OTHER), {"action": "add-snapshot", "snapshot": snapshot})
+    assert metadata["snapshots"][0]["schema-id"] == 2
+
+
+def test_a_partitioning_and_an_order_whose_numbers_are_taken(served):
+    made(served, "specs")
+
+    def spec(name: str) -> list[dict[str, Any]]:
+        fields = [{"source-id": 1, "field-id": 1000, "transform": "bucket[4]", "name": name}]
+        return [
+            {"action": "add-spec", "spec": {"spec-id": 1, "fields": fields}},
+            {"action": "set-default-spec", "spec-id": -1},
+        ]
+
+    def order(direction: str) -> list[dict[str, Any]]:
+        nulls = "nulls-first" if direction == "asc" else "nulls-last"
+        fields = [{"source-id": 1, "transform": "identity", "direction": direction, "null-order": nulls}]
+        return [
+            {"action": "add-sort-order", "sort-order": {"order-id": 1, "fields": fields}},
+            {"action": "set-default-sort-order", "sort-order-id": -1},
+        ]
+
+    committed(served, "specs", *spec("a"), *order("asc"))
+    metadata = committed(served, "specs", *spec("b"), *order("desc"))
+    assert (metadata["default-spec-id"], [one["spec-id"] for one in metadata["partition-specs"]]) == (2, [0, 1, 2])
+    orders = [one["order-id"] for one in metadata["sort-orders"]]
+    assert (metadata["default-sort-order-id"], orders) == (2, [0, 1, 2])
+    back = committed(served, "specs", *spec("a"), *order("asc"))
+    assert (back["default-spec-id"], back["default-sort-order-id"], len(back["sort-orders"])) == (1, 1, 3)
+
+
+def test_what_is_gone_is_removed_and_makes_no_version(served):
+    made(served, "removals", properties={"a": "b"})
+    metadata = committed(served, "removals", {"action": "remove-properties", "removals": ["a", "none"]})
+    assert "a" not in metadata["properties"]
+    before = served.version
+    committed(
+        served,
+        "removals",
+        {"action": "remove-properties", "removals": ["none"]},
+        {"action": "remove-snapshots", "snapshot-ids": [7]},
+        {"action": "remove-statistics", "snapshot-id": 7},
+        {"action": "remove-partition-statistics", "snapshot-id": 7},
+    )
+    assert served.version == before
+
+
+def snapshot(id: int, sequence: int, parent: int | None, branch: str, **more: Any) -> list[dict[str, Any]]:
+    added: dict[str, Any] = {
+        "snapshot-id": id,
+        "timestamp-ms": 1_900_000_000_000 + id,
+        "sequence-number": sequence,
+        "manifest-list": "/nowhere/list.avro",
+        "summary": {"operation": "append"},
+        "schema-id": 0,
+        **({} if parent is None else {"parent-snapshot-id": parent}),
+        **more,
+    }
+    ref = {"action": "set-snapshot-ref", "ref-name": branch, "type": "branch", "snapshot-id": id}
+    return [{"action": "add-snapshot", "snapshot": added}, ref]
+
+
+def test_who_was_overtaken_on_another_branch_may_try_again(served):
+    """The requirements are met, and the snapshot's number is not the next one any more: that is a conflict."""
+    made(served, "branches")
+    committed(served, "branches", *snapshot(1, 1, None, "main"))
+    committed(served, "branches", *snapshot(2, 2, 1, "one"))
+    late = served.post(f"{TABLES}/branches", {"requirements": [], "updates": snapshot(3, 2, 1, "two")})
+    assert (late.status_code, late.json()["error"]["type"]) == (409, "CommitFailedException")
+    committed(served, "branches", *snapshot(3, 3, 1, "two"))
+
+
+def test_a_table_of_format_3(served):
+    """PyIceberg does not write them; engines do, through here."""
+    given = {**SCHEMA, "fields": [{**SCHEMA["fields"][0], "initial-default": 34, "write-default": 35}]}
+    inner = {"id": 3, "name": "d", "required": False, "type": "date", "initial-default": "2020-01-01"}
+    place = {"id": 2, "name": "s", "required": False, "type": {"type": "struct", "fields": [inner]}}
+    given["fields"].append(place)
+    fresh = made(served, "three", schema=given, properties={"format-version": "3"})
+    assert (fresh["format-version"], fresh["next-row-id"]) == (3, 0)
+    assert fresh["schemas"][0]["fields"] == given["fields"]
+    rows = {"first-row-id": 0, "added-rows": 5}
+    assert committed(served, "three", *snapshot(1, 1, None, "main", **rows))["next-row-id"] == 5
+    late = served.post(f"{TABLES}/three", {"requirements": [], "updates": snapshot(2, 2, 1, "main", **rows)})
+    assert (late.status_code, late.json()["error"]["type"]) == (409, "CommitFailedException")
+    assert committed(served, "three", {"action": "set-properties", "updates": {"a": "b"}})["next-row-id"] == 5
+    assert served.http.get(f"{TABLES}/three").json()["metadata"]["schemas"][0]["fields"] == given["fields"]
+
+
+def test_a_table_becomes_one_of_format_3(served):
+    before = made(served, "older")
+    after = committed(served, "older", {"action": "upgrade-format-version", "format-version": 3})
+    assert (after["format-version"], after["next-row-id"], len(after["metadata-log"])) == (3, 0, 1)
+    assert after["last-updated-ms"] > before["last-updated-ms"]
+    down = {"requirements": [], "updates": [{"action": "upgrade-format-version", "format-version": 2}]}
+    assert served.post(f"{TABLES}/older", down).status_code == 400
+    beyond = {"requirements": [], "updates": [{"action": "upgrade-format-version", "format-version": 4}]}
+    assert served.post(f"{TABLES}/older", beyond).status_code == 400
+
+
+def test_what_a_commit_would_lose_is_not_committed_over(served):
+    made(served, "secret", properties={"format-version": "3"})
+    loaded = served.http.get(f"{TABLES}/secret").json()
+    location = loaded["metadata-location"].replace("00000-", "00001-")
+    document = {**loaded["metadata"], "encryption-keys": [{"key-id": "k", "encrypted-key-metadata": "eA=="}]}
+    with open(location, "w") as file:
+        json.dump(document, file)
+    body = {"name": "keys", "metadata-location": location}
+    registered = served.post("/v1/namespaces/s/register", body)
+    assert registered.json()["metadata"]["encryption-keys"] == document["encryption-keys"]
+    update = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"a": "b"}}]}
+    answer = served.post(f"{TABLES}/keys", update)
+    assert (answer.status_code, "encryption-keys" in answer.json()["error"]["message"]) == (400, True)
+    assert served.http.get(f"{TABLES}/keys").json()["metadata"]["encryption-keys"] == document["encryption-keys"]
+
+
+def view(served: Served, name: str, *dialects: str, **more: Any) -> Any:
+    said = [{**REPRESENTATION, "dialect": dialect} for dialect in dialects or ("spark",)]
+    version = {"version-id": 1, "schema-id": 0, "timestamp-ms": 1, "default-namespace": ["s"], "representations": said}
+    return served.post("/v1/namespaces/s/views", {"name": name, "schema": SCHEMA, "view-version": version, **more})
+
+
+def test_tables_and_views_share_their_names_in_transactions_too(served):
+    staged = {"name": "both", "schema": SCHEMA, "stage-create": True}
+    assert served.post(TABLES, staged).status_code == 200
+    assert view(served, "both").status_code == 200
+    answer = served.post(TABLES, staged)
+    assert answer.json()["error"]["message"] == "View with same name already exists: s.both"
+    body = {"requirements": [{"type": "assert-create"}], "updates": [{"action": "assign-uuid", "uuid": "x"}]}
+    answer = served.post(f"{TABLES}/both", {**body, "updates": []})
+    assert (answer.status_code, answer.json()["error"]["type"]) == (409, "AlreadyExistsException")
+    assert answer.json()["error"]["message"] == "View with same name already exists: s.both"
+
+
+def test_a_rename_says_what_is_in_the_way(served):
+    made(served, "here")
+    made(served, "there")
+    view(served, "seen")
+    view(served, "seen2")
+
+    def said(kind: str, old: str, new: str) -> str:
+        source, destination = ({"namespace": ["s"], "name": name} for name in (old, new))
+        answer = served.post(f"/v1/{kind}/rename", {"source": source, "destination": destination})
+        assert answer.status_code == 409
+        return str(answer.json()["error"]["message"])
+
+    assert said("tables", "here", "there") == "Cannot rename s.here to s.there. Table already exists"
+    assert said("tables", "here", "seen") == "Cannot rename s.here to s.seen. View already exists"
+    assert said("views", "seen", "seen2") == "Cannot rename s.seen to s.seen2. View already exists"
+    assert said("views", "seen", "here") == "Cannot rename s.seen to s.here. Table already exists"
+
+
+def test_a_view_says_one_thing_in_each_dialect(served):
+    answer = view(served, "twice", "trino", "TRINO")
+    assert (answer.status_code, answer.json()["error"]["type"]) == (400, "IllegalArgumentException")
+    assert answer.json()["error"]["message"] == "Invalid view version: Cannot add multiple queries for dialect trino"
+    assert view(served, "twice", "trino", "spark").status_code == 200
+
+
+def test_the_metadata_of_a_view_is_where_it_says(served):
+    folder = f"{served.catalog.store.uri}/data/elsewhere"
+    made = view(served, "moved", properties={"write.metadata.path": f"{folder}/"}).json()
+    assert made["metadata-location"].startswith(f"{folder}/")
+    update = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"a": "b"}}]}
+    replaced = served.post("/v1/namespaces/s/views/moved", update).json()
+    assert replaced["metadata-location"].startswith(f"{folder}/")
+
+
+def test_a_table_below_a_table_is_not_found(served):
+    """The library in Java asks for the table ns.t.files, and makes it from ns.t when that is not found."""
+    for kind, what in (("tables", "Table"), ("views", "View")):
+        answer = served.http.get(f"/v1/namespaces/s%1Fhere/{kind}/files")
+        assert (answer.status_code, answer.json()["error"]["type"]) == (404, f"NoSuch{what}Exception")
+        assert answer.json()["error"]["message"] == f"{what} does not exist: s.here.files"
