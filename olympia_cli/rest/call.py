@@ -51,23 +51,29 @@ class Call:
     @property
     def namespace(self) -> str:
         """The namespace in the path, which the caller may see."""
-        parts = unquote(self.parts["namespace"], errors="surrogateescape").split(SEPARATOR)
-        return self.check_namespace(parts, missing=True)
+        return self._namespace("NoSuchNamespaceException")
 
     @property
     def table(self) -> TableName:
-        return _name(TableName, self.namespace, self._part("table"), "NoSuchTableException")
+        # of a table in a namespace that cannot be it is the table that is missing: Spark asks for `s.t.files` as a
+        # table first, and goes on to the files of `s.t` only then
+        missing = "NoSuchTableException"
+        return _name(TableName, self._namespace(missing), self._part("table"), missing)
 
     @property
     def view(self) -> ViewName:
-        return _name(ViewName, self.namespace, self._part("view"), "NoSuchViewException")
+        missing = "NoSuchViewException"
+        return _name(ViewName, self._namespace(missing), self._part("view"), missing)
+
+    def _namespace(self, missing: str) -> str:
+        return self.check_namespace(self._part("namespace").split(SEPARATOR), missing)
 
     def _part(self, name: str) -> str:
         return unquote(self.parts[name], errors="surrogateescape")
 
-    def check_namespace(self, parts: object, *, missing: bool = False) -> str:
-        """A namespace as a list of its levels, of which this catalog has one. `missing`: one that cannot be is not
-        found; otherwise it is a bad request."""
+    def check_namespace(self, parts: object, missing: str | None = None) -> str:
+        """A namespace as a list of its levels, of which this catalog has one. One that cannot be is a bad request, or
+        what is `missing`."""
         if not isinstance(parts, list) or not parts or not all(isinstance(part, str) for part in parts):
             raise bad_request("a namespace is a list of names")
         shown = ".".join(parts)
@@ -76,8 +82,8 @@ class Call:
                 raise InvalidName(f"namespaces have one level in this catalog, and {shown!a} has {len(parts)}", hint="")
             name = NamespaceName(parts[0]).namespace
         except InvalidName as error:
-            if missing:
-                raise Failure(404, "NoSuchNamespaceException", error.message) from None
+            if missing is not None:
+                raise Failure(404, missing, error.message) from None
             raise bad_request(str(error)) from None
         if not self.caller.may_see(name):
             raise forbidden(f"the token is not for the namespace {name!a}")

@@ -21,7 +21,7 @@ def list_all(call: Call) -> Response:
     with call.reading() as view:
         if parent:
             # there is one level, so nothing is below a namespace that exists
-            _exists(view, NamespaceName(call.check_namespace(parent.split(SEPARATOR), missing=True)))
+            _exists(view, NamespaceName(call.check_namespace(parent.split(SEPARATOR), "NoSuchNamespaceException")))
             return answer({"namespaces": []})
         found, token = page(call.query, lambda after: _names(call, view, after), lambda name: name)
     return answer({"namespaces": [[name] for name in found], "next-page-token": token})
