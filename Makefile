@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 DEVELOPMENT := $(VENV)/.installed-dev
 export PYTHON
 
-.PHONY: demo test test-browser test-pyiceberg-0.9 mutants soak fuzz lint style types format histories benchmark proto docs clean test-rck
+.PHONY: demo test test-browser test-pyiceberg-0.9 mutants soak fuzz lint style types format histories benchmark proto docs clean test-rck test-engines
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -42,6 +42,18 @@ test-browser: $(DEVELOPMENT)
 test-rck: $(DEVELOPMENT)
 	tools/ensure-java
 	$(BIN)/python -m tests.kits.rck $(VENV)-rck
+
+# Iceberg's own runtime in Spark as a client of `olympia serve`, in an environment of its own: it is for another Spark
+# than the one that the package is tested with
+ENGINES := $(VENV)-engines
+ENGINES_JARS := org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0 org.apache.iceberg:iceberg-aws-bundle:1.10.0
+test-engines:
+	tools/ensure-java
+	tools/ensure-venv $(ENGINES)
+	grep -vE '^(pyspark|py4j)=' constraints.txt | $(ENGINES)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--no-input -c /dev/stdin -e '.[serve]' 'pyspark>=4.0,<4.1' aiohttp httpx pytest pytest-xdist
+	tools/ensure-jars $(ENGINES)/jars $(ENGINES_JARS)
+	OLYMPIA_TEST_ENGINES=$(ENGINES)/jars $(ENGINES)/bin/python -m pytest -n 0 tests/engines
 
 # breaks one promise at a time: the tests meant for it must fail. MUTANTS="purge undo" takes those with such names
 mutants: $(DEVELOPMENT)

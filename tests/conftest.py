@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-# a browser is a program to install: `make test-browser` has one
-collect_ignore = [] if os.environ.get("OLYMPIA_TEST_BROWSER") else ["browser"]
+# a browser is a program to install, and engines are some hundred megabytes: `make test-browser` and `make test-engines`
+# have them
+_WITH = {"browser": "OLYMPIA_TEST_BROWSER", "engines": "OLYMPIA_TEST_ENGINES"}
+collect_ignore = [folder for folder, variable in _WITH.items() if not os.environ.get(variable)]
 
 WITHOUT_SPARK = ("failures", "options", "parts", "session")
 """Of `tests/spark`: they need no Spark, and would only make the longest process longer."""

@@ -11,11 +11,13 @@ from functools import lru_cache
 from typing import Any
 
 from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.table.metadata import TableMetadata
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import OlympiaError, PathMissing, StorageFailed
 from olympia_cli.iceberg.files import TableFiles
+from olympia_cli.iceberg.format_v3 import to_json
 from olympia_cli.iceberg.locations import LOCAL, place_of
 from olympia_cli.iceberg.settings import io_properties
 from olympia_cli.names import TableName
@@ -29,6 +31,7 @@ from olympia_cli.rest.settings import Settings
 from olympia_cli.storage.open import BUCKET_SCHEMES, open_store, scheme_of
 
 NAMES_KEPT = 10_000
+GC_ENABLED = "gc.enabled"
 
 
 class Service:
@@ -98,15 +101,26 @@ class Service:
         if body is None:
             metadata = self.read_metadata(location)
             shown = _with_snapshots_of_refs(metadata) if only_refs else metadata
-            body = table_answer(location, json.dumps(shown, separators=(",", ":")))
+            body = table_answer(location, json.dumps(self._kept(shown), separators=(",", ":")))
             self.bodies.put((location, only_refs), body)
         return body
 
-    def keep_body(self, location: str, metadata: str) -> bytes:
+    def keep_body(self, location: str, metadata: TableMetadata) -> bytes:
         """The same for metadata that was just written."""
-        body = table_answer(location, metadata)
+        body = table_answer(location, self.shown(metadata))
         self.bodies.put((location, False), body)
         return body
+
+    def shown(self, metadata: TableMetadata) -> str:
+        """Metadata as clients are shown it."""
+        text = to_json(metadata)
+        return json.dumps(self._kept(json.loads(text)), separators=(",", ":")) if self.settings.keep_files else text
+
+    def _kept(self, metadata: dict[str, Any]) -> dict[str, Any]:
+        """By Iceberg's own word for it, engines neither expire snapshots nor purge a table that says nothing else."""
+        if not self.settings.keep_files:
+            return metadata
+        return {**metadata, "properties": {GC_ENABLED: "false", **(metadata.get("properties") or {})}}
 
     def read_metadata(self, location: str) -> dict[str, Any]:
         """What a metadata file says. One that is missing or damaged is nobody's mistake who asks for the table."""

@@ -25,6 +25,8 @@ class Settings:
     read_only: bool = False
     locations: tuple[str, ...] = ()
     """Where tables may be. If none is given: where the catalog makes them by itself; without tokens, anywhere."""
+    keep_files: bool = False
+    """Whether clients are told to delete no files of tables."""
     client_properties: Mapping[str, str] = field(default_factory=dict)
     max_body_bytes: int = 16 * MIB
     max_requests: int = 64

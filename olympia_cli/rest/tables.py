@@ -9,12 +9,11 @@ from pydantic import Field, TypeAdapter
 from pyiceberg.catalog.rest import CreateTableRequest
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.table.update import RemoveSnapshotsUpdate, TableRequirement, TableUpdate
 from starlette.responses import Response
 
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import TableExists, TableNotFound
-from olympia_cli.iceberg.format_v3 import to_json
 from olympia_cli.iceberg.table_changes import TableChanges, TableState, check_no_view
 from olympia_cli.names import Kind, TableName, ViewName
 from olympia_cli.rest.call import Call, View, answer, nothing
@@ -82,7 +81,7 @@ def create(call: Call) -> Response:
     if served.view_exists(identifier):
         raise Failure(409, "AlreadyExistsException", f"View with same name already exists: {name}")
     metadata = served._create_staged_table(*given).metadata
-    return Response(table_answer(None, to_json(metadata)), media_type="application/json")
+    return Response(table_answer(None, call.service.shown(metadata)), media_type="application/json")
 
 
 def load_known(call: Call) -> Response | None:
@@ -136,8 +135,8 @@ def exists(call: Call) -> Response:
 
 def commit(call: Call) -> Response:
     """One table."""
-    name, requirements, updates = _commit(call.document(), call.table)
-    served = ServedCatalog.of_call(call, f"commit to {name}")
+    name, requirements, updates = change = _commit(call.document(), call.table)
+    served = ServedCatalog.of_call(call, _said([change]))
 
     return _table(call, served.change(None, lambda changes: served.update(changes, name, requirements, updates)))
 
@@ -152,8 +151,7 @@ def commit_all(call: Call) -> Response:
         if not isinstance(entry, dict):
             raise bad_request("table-changes is not a list of changes")
         commits.append(_commit(entry, call.table_identifier(entry.get("identifier"))))
-    shown = ", ".join(str(name) for name, _, _ in commits[:10]) + (", …" if len(commits) > 10 else "")
-    served = ServedCatalog.of_call(call, f"commit to {shown}")
+    served = ServedCatalog.of_call(call, _said(commits))
 
     def change(changes: TableChanges) -> None:
         for name, requirements, updates in commits:
@@ -161,6 +159,14 @@ def commit_all(call: Call) -> Response:
 
     served.change(None, change)
     return nothing()
+
+
+def _said(commits: list[Commit]) -> str:
+    """For the log. Whoever misses files of an older version finds there when they went."""
+    shown = ", ".join(str(name) for name, _, _ in commits[:10]) + (", …" if len(commits) > 10 else "")
+    updates = (update for _, _, updates in commits for update in updates)
+    expired = sum(len(update.snapshot_ids) for update in updates if isinstance(update, RemoveSnapshotsUpdate))
+    return f"commit to {shown}" + (f": {expired} snapshots expired, whose files engines delete" if expired else "")
 
 
 def _commit(document: dict[str, Any], name: TableName) -> Commit:
@@ -232,8 +238,7 @@ def report_metrics(call: Call) -> Response:
 
 
 def _table(call: Call, state: TableState) -> Response:
-    body = call.service.keep_body(state.location, to_json(state.metadata))
-    return _loaded(state.location, False, body)
+    return _loaded(state.location, False, call.service.keep_body(state.location, state.metadata))
 
 
 def _loaded(location: str, only_refs: bool, body: bytes) -> Response:

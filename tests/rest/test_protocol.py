@@ -185,6 +185,24 @@ def test_registering_again_takes_the_place_only_where_that_is_wanted(served):
     assert loaded["metadata-location"] == second != first
 
 
+def test_engines_are_told_to_keep_the_files_of_tables_that_say_nothing_else(tmp_path):
+    with serving(LocalStore(tmp_path), keep_files=True) as found:
+        found.post("/v1/namespaces", {"namespace": ["s"]})
+        path = "/v1/namespaces/s/tables/t"
+        staged = make(found, "t", **{"stage-create": True})
+        made = make(found, "t", properties={"a": "b"})
+        again = found.http.get(path).json()
+        refs = found.http.get(path, params={"snapshots": "refs"}).json()
+        for shown in (made, again, refs):
+            assert shown["metadata"]["properties"] == {"a": "b", "gc.enabled": "false"}
+        assert staged["metadata"]["properties"] == {"gc.enabled": "false"}
+        with open(made["metadata-location"]) as file:
+            assert json.load(file)["properties"] == {"a": "b"}, "the table itself does not say it"
+        body = properties_commit(made["metadata"]["table-uuid"], **{"gc.enabled": "true"})
+        assert found.post(path, body).json()["metadata"]["properties"] == {"a": "b", "gc.enabled": "true"}
+        assert found.http.get(path).json()["metadata"]["properties"]["gc.enabled"] == "true"
+
+
 def test_who_did_what_is_in_the_log_of_the_catalog(served):
     make(served, "signed")
     info = commit_info(served.catalog.snapshot().actions())

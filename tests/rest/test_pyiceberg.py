@@ -68,6 +68,18 @@ def test_namespaces(client):
         client.list_namespaces("a")
 
 
+def test_the_log_says_when_snapshots_were_expired(served, client):
+    """Engines delete their files, which older versions name."""
+    table = client.create_table("s.expired", SCHEMA)
+    table.append(ROWS)
+    table.append(ROWS)
+    table.maintenance.expire_snapshots().by_id(table.snapshots()[0].snapshot_id).commit()
+    info = commit_info(served.catalog.snapshot().actions())
+    assert info.message == "commit to s.expired: 1 snapshots expired, whose files engines delete"
+    assert client.load_table("s.expired").scan().to_arrow().num_rows == 6
+    client.drop_table("s.expired")
+
+
 def test_a_table_is_made_written_read_altered_renamed_and_dropped(served, client):
     table = client.create_table("s.t", SCHEMA, properties={"k": "v"})
     assert types(served) == ["TABLE_CREATE"]

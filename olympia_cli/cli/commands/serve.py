@@ -36,6 +36,9 @@ def run(
             help="Where tables may be; may be given several times. Otherwise where the catalog makes them by itself.",
         ),
     ] = None,
+    keep_files: Annotated[
+        bool, typer.Option("--keep-files", help="Tell engines to delete no files: older versions of tables need them.")
+    ] = False,
     client_property: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="What clients are told to use unless they know better."),
@@ -74,6 +77,7 @@ def run(
         tls_key=tls_key,
         read_only=read_only,
         locations=tuple(location or ()),
+        keep_files=keep_files,
         client_properties=parse_properties(client_property),
         max_body_bytes=max_body * MIB,
         max_requests=max_requests,

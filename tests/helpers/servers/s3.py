@@ -60,6 +60,8 @@ class StrictS3(Server):
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await body_of(request)
+        if "x-amz-decoded-content-length" in request.headers:
+            body = _unchunked(body)
         if self.latency:
             await asyncio.sleep(self.latency)
         bucket, _, key = unquote(request.rel_url.raw_path).lstrip("/").partition("/")
@@ -90,8 +92,6 @@ class StrictS3(Server):
                 return self._multipart(operation, bucket, key, body, request)
 
     def _store(self, objects: dict[str, StoredObject], key: str, data: bytes, request: web.BaseRequest) -> web.Response:
-        if "aws-chunked" in request.headers.get("Content-Encoding", ""):
-            return _error(501, "NotImplemented", "chunked bodies are not read here", request)
         if self._taken(objects, key, request):
             return _taken(request)
         objects[key] = StoredObject(data)
@@ -143,6 +143,20 @@ class StrictS3(Server):
             f"<CompleteMultipartUploadResult><Bucket>{bucket}</Bucket><Key>{escape(key)}</Key>"
             f"<ETag>{escape(objects[key].etag)}</ETag></CompleteMultipartUploadResult>"
         )
+
+
+def _unchunked(body: bytes) -> bytes:
+    """What the chunks of a body hold, as the SDK for Java sends them: each has its size, and perhaps a signature,
+    before it. What follows the last one, the empty one, is not looked at."""
+    parts, at = [], 0
+    while True:
+        head, _, _ = body[at:].partition(b"\r\n")
+        size = int(head.partition(b";")[0], 16)
+        if not size:
+            return b"".join(parts)
+        at += len(head) + 2
+        parts.append(body[at : at + size])
+        at += size + 2
 
 
 def _operation(request: web.BaseRequest, key: str) -> str:
