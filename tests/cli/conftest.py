@@ -24,6 +24,7 @@ from olympia_cli.cli.app import app
 from olympia_cli.cli.lazy import LazyCommand
 from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.storage.local import LocalStore
+from tests.helpers import warm
 from tests.helpers.check import check_catalog
 from tests.helpers.names import location, ns, table, view
 from tests.helpers.places import quiet_environment
@@ -139,8 +140,9 @@ def program(tmp_path: Path) -> Run:
     def start(
         *args: str | bytes | Path, input: str | bytes | None = None, env: Mapping[str, str] | None = None, **more: Any
     ) -> Ran:
+        warmed = [sys.executable, "-I", "-S", warm.__file__, warm.serving()] if warm.can_run(env or {}) else None
         done = subprocess.run(
-            [*command_line(), *args],
+            [*(warmed or command_line()), *args],
             input=input.encode() if isinstance(input, str) else input if input is not None else b"",
             capture_output=True,
             env={**os.environ, **(env or {})},

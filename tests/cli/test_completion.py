@@ -36,6 +36,7 @@ from olympia_cli.cli.shell_words import Line, Quote, Word, escaped, read_line
 from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.names import NamespaceName, TableName, ViewName
 from olympia_cli.storage.open import open_store
+from tests.helpers import warm
 
 EVIL = [
     "$(>PWNED)",
@@ -396,11 +397,11 @@ def bin(tmp_path: Path) -> Path:
     """A folder with an `olympia` that completes, and that otherwise only notes its arguments."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    (folder / "main.py").write_text(MAIN)
     program = folder / "olympia"
+    completing = f"{sys.executable} -I -S {warm.__file__} {warm.serving()}"
     program.write_text(
         "#!/bin/sh\n"
-        f'if [ "$1" = __complete ]; then PYTHONPATH={os.getcwd()} exec {sys.executable} {folder}/main.py "$@"; fi\n'
+        f'if [ "$1" = __complete ]; then exec {completing} "$@"; fi\n'
         f"printf '%s\\0' \"$@\" > {tmp_path}/arguments.new && mv {tmp_path}/arguments.new {tmp_path}/arguments\n"
     )
     program.chmod(0o755)

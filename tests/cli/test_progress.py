@@ -44,15 +44,14 @@ sys.exit(main())
 
 
 @pytest.fixture
-def working(tmp_path, monkeypatch):
+def working(tmp_path):
     """Run a command that works for a while, on a terminal."""
 
     def start(*args: str, total: str = "1234567", middle: str = "pass", before: str = "pass", **more) -> Seen:
         script = tmp_path / "work.py"
         script.write_text(WORK.format(total=total, middle=middle, before=before))
-        monkeypatch.setattr(test_terminal, "command_line", lambda: [sys.executable, str(script)])
         env = {"PYTHONPATH": os.fspath(Path(__file__).parents[2]), **more.pop("env", {})}
-        return look("status", *args, env=env, **more)
+        return look("status", *args, env=env, command=[sys.executable, str(script)], **more)
 
     return start
 

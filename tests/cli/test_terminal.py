@@ -12,7 +12,7 @@ import struct
 import subprocess
 import termios
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from tests.cli.conftest import Sample, command_line
+from tests.helpers import warm
 from tests.helpers.names import location, ns
 from tests.helpers.names import table as table_name
 
@@ -49,20 +50,27 @@ def look(
     asked: str = "[y/N] ",
     interrupt: str = "",
     stdout: int | None = None,
+    command: Sequence[str] = (),
 ) -> Seen:
-    """Run the program on a terminal; `type` is typed once the program asks, `interrupt` is waited for, then Ctrl-C."""
+    """Run the program, or another that `command` starts, on a terminal; `type` is typed once the program asks,
+    `interrupt` is waited for, then Ctrl-C."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     settings = {**os.environ, "TERM": "xterm-256color", "PAGER": "cat", **(env or {})}
-    process = subprocess.Popen(
-        [*command_line(), *args],
-        stdin=theirs,
-        stdout=theirs if stdout is None else stdout,
-        stderr=theirs,
-        env=settings,
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-    )
+    streams = (theirs, theirs if stdout is None else stdout, theirs)
+    process: subprocess.Popen[bytes] | warm.Started
+    if not command and warm.can_run(env or {}):
+        process = warm.start(args, streams, settings, os.getcwd())
+    else:
+        process = subprocess.Popen(
+            [*(command or command_line()), *args],
+            stdin=streams[0],
+            stdout=streams[1],
+            stderr=streams[2],
+            env=settings,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
     os.close(theirs)
     typed = type.encode() if isinstance(type, str) else type
     screen = b""
@@ -89,7 +97,7 @@ def look(
     os.close(ours)
     try:
         code = process.wait(timeout=5)
-    except subprocess.TimeoutExpired:
+    except (subprocess.TimeoutExpired, TimeoutError):
         process.send_signal(signal.SIGKILL)
         process.wait()
         raise

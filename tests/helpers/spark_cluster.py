@@ -16,8 +16,8 @@ from pathlib import Path
 
 START_SECONDS = 180
 
-# half of what Spark costs on little data is Java compiling well what runs once
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# half of what Spark costs on little data is Java compiling well what runs once, and an eighth that it checks the code
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """Options of Java for tests."""
 
 

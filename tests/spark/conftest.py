@@ -65,6 +65,7 @@ def spark(tmp_path_factory):
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.adaptive.enabled": "false",
+        "spark.sql.lightweightPlanChangeValidation": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.extraJavaOptions": SHORT_LIVED,
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
