@@ -59,9 +59,8 @@ def run(
         words = f"rollback v{target.version}{' --even-if-unknown' if unknown else ''}"
         session.say(f"to do it: {session.command(words)}")
     elif unknown and not even_if_unknown:
-        safer = session.command("fsck --repair --prefer rollback")
-        hint = f"see what it loses with {safer} --dry-run, or add --even-if-unknown"
-        session.confirm_unknown(f"it is not known what a rollback to v{target.version} loses", hint)
+        what, hint = f"it is not known what a rollback to v{target.version} loses", "add --even-if-unknown, or see it"
+        session.confirm_unknown(what, hint, ("fsck", "--repair", "--prefer", "rollback", "--dry-run"))
     else:
         session.confirm(f"Roll back to v{target.version}?", yes)
     if not dry_run:
