@@ -156,7 +156,7 @@ def _gone(version: int, oldest: int, latest: Snapshot) -> VersionNotFound:
     reason = f"version {version} does not exist any more: the oldest is {oldest}"
     mark = resting_mark(latest.definition, version)
     if mark is None:
-        return VersionNotFound(reason, hint="")
+        return VersionNotFound(reason, hint="see which versions there are", command=("log", "--oneline"))
     until = ""
     with suppress(OlympiaError):
         # by the store's clock, which a purge goes by

@@ -51,9 +51,13 @@ def complete(error: OlympiaError, ctx: typer.Context) -> None:
 
 def _where_to_look(error: Damaged, ctx: typer.Context, session: Session) -> tuple[str, ...]:
     """What makes fsck look where the damage is: at a version before the latest, or at all of them."""
+    from olympia_cli.catalog.known_damage import read_acknowledged
     from olympia_cli.format.paths import parse_root_path
 
     latest = session.snapshot()
+    if any(path == error.path for _, path in read_acknowledged(latest.definition)):
+        error.advice, error.command = "that is known; see which other versions there are", ("log", "--oneline")
+        return ()
     version = parse_root_path(error.path)
     if version is None:
         if error.path == latest.root.catalog_def:

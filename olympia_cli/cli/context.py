@@ -186,11 +186,11 @@ class Session:
 
     def warn_of_lost_root(self, latest: Snapshot) -> None:
         """The hint follows the commit, so one that is ahead may mean that a root was lost since."""
-        hint = latest.file.hint
+        hint, look = latest.file.hint, self.command("fsck")
         if hint is not None and hint > latest.version:
-            self.say(f"warning: vn/latest names version {hint}, but the last root is that of version {latest.version}")
+            said = f"vn/latest names version {hint}, but the last root is that of version {latest.version}"
+            self.say(f"warning: {said}: see {look}")
         if not latest.in_place:
-            look = self.command("fsck")
             self.say(f"warning: the root of version {latest.version} does not name the version before it: see {look}")
 
     def resolve(self, reference: str, latest: Snapshot) -> Snapshot:
@@ -345,15 +345,15 @@ class Session:
         if _answer(f"{question} [y/N] ").lower() not in ("y", "yes"):
             raise Refused("nothing was done", hint="")
 
-    def confirm_unknown(self, what: str, hint: str) -> None:
+    def confirm_unknown(self, what: str, hint: str, command: Sequence[str]) -> None:
         """Ask before something is destroyed of which nobody knows how much: a yes typed by habit is not enough."""
         from olympia_cli.errors import Refused
 
         if not sys.stdin.isatty() or not sys.stderr.isatty():
-            raise Refused(what, hint=hint)
+            raise Refused(what, hint=hint, command=command)
         uri = self.location.uri
         if _answer(f"{what}. To go on all the same type where the catalog is, {uri}: ") != uri:
-            raise Refused("nothing was done", hint=hint)
+            raise Refused("nothing was done", hint=hint, command=command)
 
 
 def _answer(question: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -216,6 +217,8 @@ def _show_salvage(session: Session, report: SalvageReport, dry_run: bool) -> Non
     did = "would be" if dry_run else "are"
     lost = plural(len(report.lost), "object")
     session.say(f"{plural(report.objects, 'object')} of {origin} {did} in {report.destination}; {lost} lost")
+    if not dry_run:
+        session.say(f"to look at it: {shlex.join(('olympia', '-c', report.destination, 'status'))}")
 
 
 def acknowledge(session: Session, found: Report, *, dry_run: bool, message: str) -> Report:

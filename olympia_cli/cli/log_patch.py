@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from olympia_cli.catalog.snapshot import Snapshot
@@ -77,6 +78,17 @@ def folded_changes(changes: Iterable[ObjectChange]) -> Iterator[tuple[str, int]]
             alike = []
         alike.append(change)
     yield from _folded(alike)
+
+
+def told_changes(changes: Iterable[ObjectChange]) -> Iterator[tuple[str, int]]:
+    """As above, but what has fields to show is told one by one, with the fields below it."""
+    for has_fields, some in groupby(changes, key=lambda change: bool(change.fields())):
+        if not has_fields:
+            yield from folded_changes(some)
+            continue
+        for change in some:
+            yield change_line(change), 1
+            yield from ((f"    {line}", 0) for line in field_lines(change.fields()))
 
 
 def _alike(change: ObjectChange) -> tuple[str, int, str]:

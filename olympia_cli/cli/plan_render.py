@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.log_patch import folded_changes
+from olympia_cli.cli.log_patch import field_lines, told_changes
 from olympia_cli.ops.look.diff import ObjectChange
 
 SHOWN = 50
 """So many lines of a plan are told one by one."""
 
 
-def say_plan(session: Session, changes: Iterable[ObjectChange], catalog: bool = False) -> int:
-    """Talk of the changes, many alike on one line; how many there are."""
+def say_plan(
+    session: Session, changes: Iterable[ObjectChange], catalog: Mapping[str, tuple[Any, Any]] | None = None
+) -> int:
+    """Talk of the changes, many alike on one line, and of the fields that differ; how many changes there are.
+    `catalog` are the fields of the catalog's own definition that change."""
     lines, count, untold = 0, 0, 0
-    for line, alike in folded_changes(changes):
+    for line, alike in told_changes(changes):
         lines, count = lines + 1, count + alike
         if lines <= SHOWN:
             session.say(f"  {line}")
@@ -25,4 +29,6 @@ def say_plan(session: Session, changes: Iterable[ObjectChange], catalog: bool = 
         session.say(f"  … and {untold:,} more")
     if catalog:
         session.say("  ~ catalog")
+        for line in field_lines(dict(catalog)):
+            session.say(f"      {line}")
     return count

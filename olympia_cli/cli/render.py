@@ -213,7 +213,7 @@ def _write_rows(
         for value in chain(first, values):
             out.write("  ".join(visible(_cell(value.get(column.key))) for column in columns) + "\n")
         return
-    cells = [[visible(_cell(value.get(column.key))) for column in columns] for value in first]
+    cells = [[visible(_for_people(value.get(column.key))) for column in columns] for value in first]
     if session.output is not Output.WIDE:
         cells = [[_short_time(cell) for cell in row] for row in cells]
     rigid = [column.right or _is_whole(row[at] for row in cells) for at, column in enumerate(columns)]
@@ -249,10 +249,11 @@ def _write_blocks(session: Session, out: TextIO, columns: Sequence[Column], rows
 
 
 def _is_whole(cells: Iterable[str]) -> bool:
-    """Whether a column holds what is copied in one piece: times, ids, versions."""
+    """Whether a column holds what is copied in one piece: times, ids, versions, locations."""
     import re
 
-    return all(re.fullmatch(rf"{_TIME}|[0-9a-f]{{8}}-[0-9a-f-]{{27}}|v?[0-9]*", cell) for cell in cells)
+    whole = re.compile(rf"{_TIME}|[0-9a-f]{{8}}-[0-9a-f-]{{27}}|v?[0-9]*|\S*/\S*|\S+\.metadata\.json")
+    return all(whole.fullmatch(cell) for cell in cells)
 
 
 def _short_time(cell: str) -> str:
@@ -279,6 +280,15 @@ def _flat(key: str, value: Any, *, inside: bool = False) -> Iterator[tuple[str, 
             yield from _flat(f"{key}.{inner}", one, inside=True)
     elif inside or (value is not None and value != []):
         yield key, _cell(value)
+
+
+def _for_people(value: Any) -> str:
+    """A cell on a terminal: what is in a small map or list, without the marks of JSON."""
+    if isinstance(value, Mapping) and not any(isinstance(one, Mapping | list) for one in value.values()):
+        return ", ".join(f"{key}={_cell(one)}" for key, one in value.items())
+    if isinstance(value, list) and not any(isinstance(one, Mapping | list) for one in value):
+        return ", ".join(map(_cell, value))
+    return _cell(value)
 
 
 def _cell(value: Any) -> str:

@@ -70,7 +70,8 @@ def plan_revert(transaction: Transaction, first: int, last: int, at: Callable[[i
     try:
         before = at(first - 1)
     except VersionNotFound as error:
-        raise VersionNotFound(f"what was before v{first} is not known any more: {error.message}", hint="") from None
+        reason = f"what was before v{first} is not known any more: {error.message}"
+        raise VersionNotFound(reason, hint=error.advice, command=error.command) from None
     for entry in log(after, first):
         if entry.unreadable:
             raise Damaged("F401", root_path(entry.version, after.file.width), "it is not known what this version did")

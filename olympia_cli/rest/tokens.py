@@ -23,7 +23,7 @@ from typing import Any
 from olympia_cli.errors import InvalidOption
 
 SCOPES = ("read", "write")
-_HINT = "see the guide to serve for what a file of tokens looks like"
+_HINT = "it is TOML: [[token]] with name, sha256 and scopes, as in the guide to serve"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,14 @@ class Tokens:
             return str(error)
         return None
 
+    def _unread(self, error: OSError) -> InvalidOption:
+        return InvalidOption(f"the file of tokens {self._path} cannot be read: {error.strerror}", hint=_HINT)
+
     def _stat(self) -> tuple[int, int]:
         try:
             found = os.stat(self._path)
         except OSError as error:
-            raise InvalidOption(f"the file of tokens cannot be read: {error.strerror}", hint=self._path) from None
+            raise self._unread(error) from None
         return found.st_mtime_ns, found.st_size
 
     def _read(self) -> dict[str, Caller]:
@@ -74,7 +77,7 @@ class Tokens:
             with open(self._path, "rb") as file:
                 content = tomllib.load(file)
         except OSError as error:
-            raise InvalidOption(f"the file of tokens cannot be read: {error.strerror}", hint=self._path) from None
+            raise self._unread(error) from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InvalidOption(f"{self._path} is not TOML: {error}", hint=_HINT) from None
         entries = content.get("token")

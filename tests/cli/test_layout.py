@@ -6,10 +6,13 @@ import contextlib
 import io
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
+from olympia_cli.cli import render
 from olympia_cli.cli.app import app
+from olympia_cli.cli.context import Session
 from tests.cli.conftest import Sample
 from tests.cli.test_terminal import look
 from tests.helpers.names import location, ns, table
@@ -55,6 +58,44 @@ def test_times_and_ids_are_in_one_piece(show, sample, width, args):
     assert any(TIME.search(line) for line in lines)
     if args[0] == "txn":
         assert any(sample.transaction in line for line in lines)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_doctor_fits(show, width):
+    checks, _, versions, following = "\n".join(show("doctor", width=width)).split("\n\n")
+    lines = [*checks.splitlines(), *versions.splitlines(), *following.splitlines()[1:]]
+    assert max(map(len, lines)) <= width
+    assert "pyarrow" in versions
+
+
+def test_a_version_is_not_called_a_time(show):
+    assert show("txn", "ls", width=120)[0].split() == ["TRANSACTION", "STATE", "VERSION", "EXPIRES"]
+
+
+def test_locations_and_what_is_inside_a_cell(sample, monkeypatch):
+    """A location is in one piece, or in lines of its own; a map has no marks of JSON."""
+    session = Session(SimpleNamespace(meta={}, command_path="olympia table files"))
+    columns = [render.Column(key, key.upper()) for key in ("name", "partition", "tags", "location")]
+    row = {
+        "name": "t",
+        "partition": {"day": "2026-01-01", "n": None},
+        "tags": ["a", "b"],
+        "location": "s3://b/" + "x" * 60,
+    }
+    shown = {}
+    for width in (80, 120):
+        monkeypatch.setenv("COLUMNS", str(width))
+        monkeypatch.setenv("OLYMPIA_PAGER", "cat")
+        with contextlib.redirect_stdout(Screen()) as screen:
+            render.records(session, "files", columns, [row])
+        shown[width] = screen.getvalue().splitlines()
+    assert shown[80] == [
+        "NAME       t",
+        "PARTITION  day=2026-01-01, n=",
+        "TAGS       a, b",
+        f"LOCATION   {row['location']}",
+    ]
+    assert shown[120][1].split("  ")[-1] == row["location"]
 
 
 def test_a_table_that_does_not_fit_becomes_lines(show, sample):

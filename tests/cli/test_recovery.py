@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.format.paths import root_path
 from olympia_cli.names import AtVersion, NamespaceName, TableName
 from olympia_cli.storage.local import LocalStore
+from tests.cli.test_hints import suggested
 
 
 @pytest.fixture
@@ -77,6 +79,18 @@ def test_a_root_that_was_lost_is_told(run, folder):
     for words in (["table", "ls"], ["ns", "create", "w"]):
         done = run("-c", folder, *words).ok()
         assert "warning: vn/latest names version 3, but the last root is that of version 2" in done.stderr
+
+
+def test_a_copy_of_a_root_is_no_version_of_the_log_and_the_warning_can_be_pasted(run, folder):
+    last = run("-c", folder, "status", "--json").json["version"]
+    store = LocalStore(str(folder))
+    store.create(root_path(last + 1), store.read(root_path(last - 1)))
+    warned = run("-c", folder, "ns", "ls").ok()
+    assert run(*suggested(warned.stderr)).exit_code == 50
+    newest, before, *_ = run("-c", folder, "log", "--json").ok().json["versions"]
+    assert (newest["version"], newest["actions"]) == (last + 1, [])
+    assert "does not name the version before it" in newest["unreadable"]
+    assert "unreadable" not in before
 
 
 def test_a_patch_goes_on_past_a_definition_that_is_missing(run, folder):

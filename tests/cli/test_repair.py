@@ -10,6 +10,7 @@ import pytest
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.names import AtVersion, NamespaceName, TableName
 from olympia_cli.storage.local import LocalStore
+from tests.cli.test_hints import suggested
 from tests.helpers.check import check_catalog
 
 
@@ -243,8 +244,7 @@ def test_a_rollback_of_which_nobody_knows_what_it_loses_wants_more_than_yes(run,
     refused = run("-c", folder, "rollback", "v3", "--yes").failed(12, "not known", "--even-if-unknown")
     assert but_ops(folder) == was
     # the hint, as it is printed
-    hint = refused.stderr.partition("see what it loses with olympia ")[2].partition(", or")[0].split()
-    planned = run(*hint)
+    planned = run(*suggested(refused.stderr))
     assert "go back to v3" in planned.stderr
     assert "lost" in planned.stderr
     run(*told, "--yes").ok()

@@ -11,7 +11,7 @@ def test_a_version_is_taken_back_and_what_came_after_stays(olympia):
     olympia("table", "drop", "sales.lines").ok()
     olympia("ns", "create", "later").ok()
     plan = olympia("revert", "v8", "--dry-run").ok()
-    assert (plan.stdout, plan.stderr) == ("v9  would take back v8\n", "  + table sales.lines\n")
+    assert (plan.stdout, plan.stderr) == ("v9  would take back v8 in a new version\n", "  + table sales.lines\n")
     olympia("revert", "v8").failed(12, "--yes")
     done = olympia("revert", "v8", "--yes", "-m", "was needed", "--json").ok().json
     assert (done["version"], done["reverts"], done["dry_run"]) == (10, {"first": 8, "last": 8}, False)
@@ -76,3 +76,14 @@ def test_a_long_plan_is_folded(olympia):
     for command in (["revert", "latest"], ["rollback", "latest~1"]):
         said = olympia(*command, "--dry-run").ok().stderr.splitlines()
         assert said[0] == "  - 70 namespaces  n000 … n069"
+
+
+def test_a_plan_says_what_becomes_of_each_field(olympia):
+    olympia("ns", "alter", "sales", "--set", "owner=bob", "--set", "tier=gold").ok()
+    olympia("catalog", "alter", "--set", "olympia.retention.min-versions=5").ok()
+    expected = ["  ~ namespace sales", "      - properties.owner: bob", "      + properties.owner: ann"]
+    expected += ["      - properties.tier: gold", "  ~ catalog", "      - properties.olympia.retention.min-versions: 5"]
+    said = olympia("revert", "v8..v9", "--dry-run").ok()
+    assert said.stderr.splitlines() == expected
+    assert said.stdout == "v9  would take back v8 to v9 in a new version\n"
+    assert olympia("rollback", "v7", "--dry-run").ok().stderr.splitlines()[: len(expected)] == expected

@@ -109,14 +109,17 @@ def _write(session: Session, out: TextIO, values: dict[str, Any]) -> None:
         out.write("\t".join(map(visible, ("next", command, values["next"]["why"]))) + "\n")
     else:
         _draw(session, out, values)
-        out.write(f"\nnext  {visible(command)}\n      {visible(values['next']['why'])}\n")
+        out.write(f"\nnext  {visible(command)}\n")
+        out.writelines(f"      {line}\n" for line in _wrapped(session, visible(values["next"]["why"]), 6))
 
 
 def _draw(session: Session, out: TextIO, values: dict[str, Any]) -> None:
     for one in values["checks"]:
         state = one["state"].ljust(9)
         shown = f"\x1b[{_COLORS[one['state']]}m{state}\x1b[0m" if session.color else state
-        out.write(f"{shown}  {one['check'].ljust(18)}  {visible(one['text'])}\n")
+        first, *rest = _wrapped(session, visible(one["text"]), 31)
+        out.write(f"{shown}  {one['check'].ljust(18)}  {first}\n")
+        out.writelines(f"{' ' * 31}{line}\n" for line in rest)
     out.write("\n")
     width = max((len(one["name"]) for one in values["settings"]), default=0)
     for one in values["settings"]:
@@ -124,4 +127,12 @@ def _draw(session: Session, out: TextIO, values: dict[str, Any]) -> None:
         out.write(f"{visible(one['name']).ljust(width)}  {visible(one['value'] or 'not set')}  ({visible(where)})\n")
     out.write("\n")
     there = ", ".join(f"{name} {version}" for name, version in values["versions"].items() if version is not None)
-    out.write(f"{visible(there)}\n")
+    out.writelines(f"{line}\n" for line in _wrapped(session, visible(there), 0))
+
+
+def _wrapped(session: Session, text: str, indent: int) -> list[str]:
+    """The text in lines that fit beside what stands before it. No word is broken: a path is copied in one piece."""
+    from textwrap import wrap
+
+    room = max(session.width - indent, 20)
+    return wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]

@@ -52,6 +52,8 @@ def run(
     from olympia_cli.cli.log_text import conflict_line
     from olympia_cli.cli.plan_render import say_plan
     from olympia_cli.errors import InvalidOption, RevertConflict
+    from olympia_cli.format.pb.objects_pb2 import CatalogDef
+    from olympia_cli.ops.look.diff import changed_fields
     from olympia_cli.ops.revert import apply_revert, plan_revert
 
     start, dots, end = reference.partition("..")
@@ -71,9 +73,11 @@ def run(
         for one in conflict.conflicts:
             session.say(f"  {conflict_line(one)}")
         raise
+    before = CatalogDef()
+    before.CopyFrom(transaction.draft.catalog)
     apply_revert(transaction, plan)
     actions = tuple(transaction.actions[staged:])
-    say_plan(session, plan.changes, plan.changes_catalog)
+    say_plan(session, plan.changes, changed_fields(before, transaction.draft.catalog))
     versions = f"v{first}" if first == last else f"v{first} to v{last}"
     done = Changed(base.version if found is None else None, txn, actions)
     if not dry_run and found is not None:
@@ -82,5 +86,5 @@ def run(
         session.confirm(f"Take back {versions}?", yes)
         committed = session.catalog.commit(transaction, message, retry_for=seconds, atomic=atomic)
         done = Changed(committed.version, None, committed.actions)
-    text = f"{'would take' if dry_run else 'took'} back {versions}"
+    text = f"would take back {versions} in a new version" if dry_run else f"took back {versions}"
     render.changed(session, done, text, reverts={"first": first, "last": last}, dry_run=dry_run)

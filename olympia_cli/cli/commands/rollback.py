@@ -33,11 +33,12 @@ def run(
     Where the latest version is damaged, what a rollback changes may not be known. Then --yes is not enough: `fsck
     --repair --prefer rollback` goes back as well, and says what it loses.
     """
+    from olympia_cli.catalog.protection import keep_protection
     from olympia_cli.cli.escape import plural
     from olympia_cli.cli.plan_render import say_plan
     from olympia_cli.errors import Damaged
     from olympia_cli.names import parse_reference
-    from olympia_cli.ops.look.diff import diff
+    from olympia_cli.ops.look.diff import changed_fields, diff
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     transaction = session.catalog.begin()
@@ -46,7 +47,8 @@ def run(
     transaction.roll_back(target.version)
     changes, unknown = 0, ""
     try:
-        changes = say_plan(session, diff(current, target))
+        after = keep_protection(target.definition, current.definition)
+        changes = say_plan(session, diff(current, target), changed_fields(current.definition, after))
     except Damaged as damaged:
         unknown = damaged.message
         session.say(f"  what would change cannot be shown: {unknown}")
@@ -57,9 +59,8 @@ def run(
         words = f"rollback v{target.version}{' --even-if-unknown' if unknown else ''}"
         session.say(f"to do it: {session.command(words)}")
     elif unknown and not even_if_unknown:
-        safer = session.command("fsck --repair --prefer rollback")
-        hint = f"see what it loses with {safer} --dry-run, or add --even-if-unknown"
-        session.confirm_unknown(f"it is not known what a rollback to v{target.version} loses", hint)
+        what, hint = f"it is not known what a rollback to v{target.version} loses", "add --even-if-unknown, or see it"
+        session.confirm_unknown(what, hint, ("fsck", "--repair", "--prefer", "rollback", "--dry-run"))
     else:
         session.confirm(f"Roll back to v{target.version}?", yes)
     if not dry_run:

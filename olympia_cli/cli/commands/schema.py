@@ -34,7 +34,8 @@ def run(
     """
     from olympia_cli.cli.app import ALIASES
     from olympia_cli.cli.shapes import ON_STDERR, SHAPES, whole_schema
-    from olympia_cli.errors import InvalidOption
+    from olympia_cli.errors import InvalidOption, quoted
+    from olympia_cli.names import nearest
 
     session = Session(ctx)
     if not command:
@@ -52,8 +53,15 @@ def run(
         names = SHAPES[path]
     else:
         members = [one for one in SHAPES if one.startswith(path + " ")]
-        hint = f"there are {', '.join(members)}" if members else "see which there are with olympia schema"
-        raise InvalidOption(f"there is no schema for {path[:60]!a}", hint=hint)
+        meant = nearest(path, [*SHAPES, *ON_STDERR])
+        words: tuple[str, ...] = ()
+        if members:
+            hint = f"there are {', '.join(members)}"
+        elif meant is not None:
+            hint = f"did you mean {meant}?"
+        else:
+            hint, words = "see which there are", ("schema",)
+        raise InvalidOption(f"there is no schema for {quoted(path)}", hint=hint, command=words)
     title = path if path in ON_STDERR else f"olympia {path} --json"
     with session.out(paged=True) as out:
         out.write(render.json_text(session, whole_schema(title, names)) + "\n")

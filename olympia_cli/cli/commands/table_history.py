@@ -24,7 +24,7 @@ def run(
     The table is followed by its id, newest first. One that was dropped is followed from there.
     """
     from olympia_cli.cli.log_text import age, short_location
-    from olympia_cli.errors import TableNotFound
+    from olympia_cli.errors import Damaged, TableNotFound
     from olympia_cli.names import TableName, parse_table
     from olympia_cli.ops.look.history import describe_revision, history
 
@@ -32,7 +32,12 @@ def run(
     table = parse_table(name)
     snapshot = session.snapshot(at, table)
     now = session.catalog.clock.now_millis()
-    revisions = list(history(snapshot, table))
+    unread: dict[int, Damaged] = {}
+    revisions = list(history(snapshot, table, unread=unread.__setitem__))
+    if not revisions and unread:
+        raise unread[max(unread)]
+    for version, damaged in unread.items():
+        session.say(f"warning: v{version} cannot be read, and shows as what the next one did: {damaged.message}")
     if not revisions:
         raise TableNotFound(
             f"there has been no table {table} in the versions up to {snapshot.version}",

@@ -17,7 +17,7 @@ def run(ctx: typer.Context) -> None:
     columns = [
         Column("id", "TRANSACTION"),
         Column("state", "STATE"),
-        Column("version", "BEGAN AT", right=True),
+        Column("version", "VERSION", right=True),
         Column("expires_at", "EXPIRES"),
         Column("began_at", "BEGAN", wide=True),
         Column("isolation", "ISOLATION", wide=True),

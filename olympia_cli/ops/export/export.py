@@ -259,11 +259,14 @@ class _Copying:
         newer = {mark.path: mark.flaw for mark in examined.graph.marks if mark.flaw.newer}
         for error in errors_of(verdict):
             # an expire deletes files of versions that no longer count
-            _check_kept(note.version, self.catalog.snapshot())
+            latest = self.catalog.snapshot()
+            _check_kept(note.version, latest)
             if error.path in newer:
                 raise newer[error.path].error(error.path)
             found = Damaged(error.code, error.path, error.message)
             found.advice = "nothing was recorded; export a version that is whole, and see what is damaged in this one"
+            if note.version != latest.version:
+                found.command = (*found.command, "--at", f"v{note.version}")
             raise found
         if note.definition is None:
             return files.copied

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -37,13 +37,21 @@ class Revision:
     fields: dict[str, tuple[Any, Any]]
 
 
-def history(latest: Snapshot, name: ObjectName, back_to: int = 0) -> Iterator[Revision]:
+def history(
+    latest: Snapshot,
+    name: ObjectName,
+    back_to: int = 0,
+    unread: Callable[[int, Damaged], None] = lambda version, damaged: None,
+) -> Iterator[Revision]:
     """The object's revisions, newest first, back to its creation, to the oldest version or to the one that is given.
 
-    An object that is not there any more is followed from the version that dropped it.
+    An object that is not there any more is followed from the version that dropped it. What a version did that cannot
+    be read shows as what the next one did; `unread` is told why.
     """
     current: ObjectName | None = name
-    newer: CatalogObject[ObjectDefinition] | None = latest.get(name)
+    newer: CatalogObject[ObjectDefinition] | None = None
+    with contextlib.suppress(Damaged):
+        newer = latest.get(name)
     newer_entry: LogEntry | None = None
     id = newer.id if newer is not None else None
     entries = log(latest, max(back_to, oldest_version(latest)))
@@ -53,8 +61,13 @@ def history(latest: Snapshot, name: ObjectName, back_to: int = 0) -> Iterator[Re
             _read_ahead([entry.snapshot for entry in window if entry.snapshot is not None], current)
         for entry in window:
             if entry.snapshot is None:
-                continue  # what it did shows as what the next version did
-            older = entry.snapshot.get(current) if current is not None else None
+                continue
+            try:
+                older = entry.snapshot.get(current) if current is not None else None
+            except Damaged as damaged:
+                unread(entry.version, damaged)
+                current = None if current is None else _before(current, entry.changes)
+                continue
             if older is not None and id is not None and older.id != id:
                 older = None
             if older is not None and id is None:

@@ -140,6 +140,9 @@ def read_entry(data: bytes | Damaged, file: RootFile, near: Snapshot) -> LogEntr
         if isinstance(data, Damaged):
             raise data
         snapshot = Snapshot(near.store, replace(file, data=data), near)
+        if not snapshot.in_place:
+            # a copy says what another version did
+            raise snapshot.out_of_place()
         actions = snapshot.actions()
         return LogEntry(file.version, snapshot, actions, rollback_target(actions), None)
     except Damaged as damaged:

@@ -52,6 +52,11 @@ def advise(
     damage = [finding for finding in report.findings if finding.is_damage]
     past = [finding for finding in damage if of_the_past(finding, report.latest, report.oldest)]
     advice: list[Advice] = []
+    if past and report.version != report.latest:
+        # whether the latest version has it, too, decides about what to do, and nobody looked
+        depth = () if report.level is Level.STRUCTURE else ("--level", str(report.level))
+        why = f"v{report.version} alone was looked at: this looks at all versions, and says what to do"
+        return [Advice(("fsck", *depth, "--all-versions"), 0, why)]
     if past and len(past) == len(damage):
         why = f"v{report.latest} is whole; what is damaged before it stays in history, and raises no more alarm"
         advice.append(Advice(("fsck", *looked, "--acknowledge"), 0, why))

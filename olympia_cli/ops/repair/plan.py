@@ -94,7 +94,10 @@ class SalvageReport:
     @property
     def complete(self) -> bool:
         """Whether all that the newest version held is there, for sure."""
-        return not (self.lost or self.lost_ranges or self.missing_versions or self.doubtful)
+        newest = -1 if self.from_version is None else self.from_version
+        return not (
+            self.lost or self.lost_ranges or self.doubtful or any(one > newest for one in self.missing_versions)
+        )
 
 
 def describe_plan(plan: RepairPlan) -> dict[str, Any]:

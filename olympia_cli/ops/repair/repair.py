@@ -245,8 +245,8 @@ class _Mending:
         returns = {codec.decode(key, "") for key in entries if key not in now} - set(content.lost)
         reverts |= set(content.stale)
         unsure = tuple(replace(lost, after=None, before=None, as_of=target) for lost in content.lost_ranges[:1])
-        text = f"go back to v{target}, the last sound version: {len(loses):,} objects are lost, "
-        text += f"{len(reverts):,} are as it has them"
+        told = (_objects(len(loses), "lost"), _objects(len(reverts), f"as v{target} has {{}}"))
+        text = f"go back to v{target}, the last sound version: {', '.join(filter(None, told)) or 'no object changes'}"
         lost, older = tuple(sorted(loses, key=name_order)), tuple(sorted(reverts, key=name_order))
         back = tuple(sorted(returns, key=name_order))
         return RepairStep("rollback", text, lost, older, unsure, tuple(content.damage), back)
@@ -282,6 +282,14 @@ class _Mending:
         """When the newest version that can be read was created: times never decrease."""
         roots = (self.files.root(version).root for version in reversed(self.versions))
         return next((root.created_at_millis for root in roots if root is not None), 0)
+
+
+def _objects(count: int, what: str) -> str:
+    """`1 object is lost`, `3 objects are lost`; nothing of none."""
+    if not count:
+        return ""
+    one = count == 1
+    return f"{count:,} {'object is' if one else 'objects are'} {what.format('it' if one else 'them')}"
 
 
 def _summary(damage: Sequence[str]) -> str:
