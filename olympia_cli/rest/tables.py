@@ -21,7 +21,7 @@ from olympia_cli.rest.call import Call, View, answer, nothing
 from olympia_cli.rest.failures import Failure, bad_request, parsed
 from olympia_cli.rest.locations import check_location
 from olympia_cli.rest.paging import page
-from olympia_cli.rest.served import ServedCatalog, check_properties
+from olympia_cli.rest.served import ServedCatalog, check_properties, check_registered
 from olympia_cli.rest.service import etag_of, table_answer
 
 _REQUIREMENTS: TypeAdapter[tuple[TableRequirement, ...]] = TypeAdapter(tuple[TableRequirement, ...])
@@ -213,7 +213,7 @@ def register(call: Call) -> Response:
         metadata = call.service.read_metadata(location)
     except Failure as failure:
         raise bad_request(failure.message) from None
-    check_location(str(metadata.get("location")), allowed, "the table's location")
+    check_registered(metadata, allowed, "the table's location")
     served.register_table((name.namespace, name.name), location, overwrite or False)
     # as the file has it: PyIceberg leaves out what it does not know
     return _loaded(location, False, call.service.table_body(location))
