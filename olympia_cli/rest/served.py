@@ -29,7 +29,7 @@ from olympia_cli.names import ObjectName, TableName
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.failures import Failure, bad_request, forbidden, parsed
 from olympia_cli.rest.locations import check_location
-from olympia_cli.rest.table_updates import fitted
+from olympia_cli.rest.table_updates import check_added, fitted
 
 LOADS_CODE = ("py-io-impl", "py-catalog-impl", TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL)
 """Properties that name a class of Python's. A client must not choose what the server loads."""
@@ -103,6 +103,7 @@ class ServedCatalog(OlympiaCatalog):
                 # the server opens it, to say in the log which files came and went
                 check_location(update.snapshot.manifest_list, allowed, "the manifest list")
         state = changes.update(name, requirements, updates, fitted)
+        check_added(state.metadata, updates)
         check_location(state.location, allowed, "the metadata's location")
         return state
 
