@@ -63,12 +63,16 @@ def open_snapshot(
     is another version, whose files need not be read again. `beyond` asks for the root of so many versions after the
     latest, too, which is none of them."""
 
+    guessed: list[Snapshot] = []
+
     def wanted(file: RootFile) -> Sequence[str]:
         version = reference.version if isinstance(reference, AtVersion) else file.version
         if isinstance(reference, Latest):
             version -= reference.back
         try:
-            paths = Snapshot(store, file, near).next_paths(names if version == file.version else ())
+            guess = Snapshot(store, file, near)
+            guessed.append(guess)
+            paths = guess.next_paths(names if version == file.version else ())
         except OlympiaError:
             # a root that is damaged, or a name that no object can have: told when the version is really looked at
             return ()
@@ -78,7 +82,8 @@ def open_snapshot(
 
     file = read_latest(store, wanted)
     try:
-        latest = _in_history(Snapshot(store, file, near))
+        # what was guessed is nearly always what it is, and a root is decoded once
+        latest = _in_history(Snapshot(store, file, guessed[-1] if guessed else near))
     except Damaged:
         if reference == Latest():
             raise

@@ -31,12 +31,13 @@ def iceberg_catalog(
     need_pyiceberg()
     from olympia_cli.iceberg.catalog import OlympiaCatalog
     from olympia_cli.iceberg.failures import told_as_ours
-    from olympia_cli.iceberg.settings import io_properties
+    from olympia_cli.iceberg.settings import ONE_SDK, io_properties
 
     if at is not None and txn is not None:
         raise InvalidOption("--at and --txn do not go together", hint="a transaction has a version of its own")
     location = session.location
-    catalog = OlympiaCatalog.of(session.catalog, **io_properties(location.uri, location.options))
+    settings = {**io_properties(location.uri, location.options), ONE_SDK: "true"}
+    catalog = OlympiaCatalog.of(session.catalog, **settings)
     try:
         with told_as_ours():
             if txn is not None:

@@ -32,6 +32,7 @@ from olympia_cli.format.paths import DATA
 from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.format_v3 import with_defaults, with_row_ids
 from olympia_cli.iceberg.identifiers import dotted, identifier_of, table_name
+from olympia_cli.iceberg.settings import ONE_SDK, same_sdk
 from olympia_cli.iceberg.table_changes import TableChanges, TableState, read_metadata
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName
 from olympia_cli.storage.open import scheme_of
@@ -140,6 +141,8 @@ class CatalogAccess(MetastoreCatalog):
 
     def _open_io(self, properties: Properties, location: str) -> FileIO:
         """PyIceberg's files; those with the same settings are shared, and with them their connections."""
+        if ONE_SDK in self.properties:
+            properties = {**same_sdk(location), **properties}
         key = (location.partition("://")[0], *sorted(properties.items()))
         io = self._ios.get(key)
         if io is None:

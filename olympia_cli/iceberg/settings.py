@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from olympia_cli.storage.open import scheme_of
+from olympia_cli.storage.open import BUCKET_SCHEMES, scheme_of
+
+PY_IO_IMPL = "py-io-impl"
 
 _OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "s3": {
@@ -23,6 +25,9 @@ _OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     },
 }
 TIMEOUT = "olympia.timeout"
+ONE_SDK = "olympia.one-sdk"
+"""Tables in buckets are opened with the SDKs that the catalog is opened with. PyIceberg prefers others, which look
+elsewhere for what they are not told: an endpoint in the environment, for one."""
 
 
 def store_options(uri: str, properties: Mapping[str, str]) -> dict[str, object]:
@@ -35,6 +40,11 @@ def store_options(uri: str, properties: Mapping[str, str]) -> dict[str, object]:
     if TIMEOUT in properties and options:
         options["timeout"] = properties[TIMEOUT]
     return options
+
+
+def same_sdk(location: str) -> dict[str, str]:
+    """What has PyIceberg open a location with the SDK that this catalog's stores use."""
+    return {PY_IO_IMPL: "pyiceberg.io.fsspec.FsspecFileIO"} if scheme_of(location) in BUCKET_SCHEMES else {}
 
 
 def io_properties(uri: str, options: Mapping[str, object]) -> dict[str, str]:

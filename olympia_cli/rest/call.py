@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import unquote
 
 from starlette.datastructures import QueryParams
@@ -103,9 +103,12 @@ class Call:
     def document(self) -> dict[str, Any]:
         """The body, which must be a JSON object."""
         try:
-            found = json.loads(self.body)
+            found = json.loads(self.body, parse_int=_number, parse_constant=_no_number)
+            if b"\\u" in self.body:
+                # half a character can be written so, and in no file
+                json.dumps(found, ensure_ascii=False).encode()
         except (ValueError, RecursionError):
-            raise bad_request("the body is not JSON") from None
+            raise bad_request("the body is not JSON, or has numbers or text that no file could hold") from None
         if not isinstance(found, dict):
             raise bad_request("the body is not a JSON object")
         return found
@@ -160,6 +163,19 @@ class Call:
                 if attempt == SAVES - 1:
                     raise
         raise AssertionError("unreachable")
+
+
+def _number(digits: str) -> int:
+    """A whole number that others can read: what is larger would be written into metadata, which is lost then."""
+    number = int(digits)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(digits[:30])
+    return number
+
+
+def _no_number(name: str) -> NoReturn:
+    # NaN and its like are no JSON
+    raise ValueError(name)
 
 
 _TURNS = [threading.Lock() for _ in range(64)]

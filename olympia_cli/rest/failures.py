@@ -121,8 +121,8 @@ def _known(error: OlympiaError, commits: bool) -> Failure:
 
 
 def _first_line(error: Exception) -> str:
-    if type(error).__module__.startswith("pydantic"):
-        found = error.errors()[0]  # type: ignore[attr-defined]
+    if type(error).__module__.startswith("pydantic") and hasattr(error, "errors"):
+        found = error.errors()[0]
         where = ".".join(str(part) for part in found.get("loc", ()))
         return f"the request is malformed: {where}: {found.get('msg', '')}"[:500]
     return f"the request makes no sense: {str(error).partition(chr(10))[0][:500] or type(error).__name__}"

@@ -11,6 +11,8 @@ from olympia_cli.rest.failures import bad_request, forbidden
 
 def check_location(location: str, allowed: Sequence[str] | None, what: str) -> None:
     """Refuse a location that is not below one of those that are allowed; None allows all."""
+    if not location.strip("/"):
+        raise bad_request(f"{what} is none")
     try:
         place = _folder(location)
     except InvalidLocation as error:

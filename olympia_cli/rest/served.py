@@ -4,8 +4,8 @@ requests beside it."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from pyiceberg.exceptions import NoSuchNamespaceError
 from pyiceberg.io import FileIO
@@ -27,9 +27,9 @@ from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.table_changes import TableChanges, TableState
 from olympia_cli.names import ObjectName, TableName
 from olympia_cli.rest.call import Call
-from olympia_cli.rest.failures import Failure, forbidden, parsed
+from olympia_cli.rest.failures import Failure, bad_request, forbidden, parsed
 from olympia_cli.rest.locations import check_location
-from olympia_cli.rest.table_updates import fitted
+from olympia_cli.rest.table_updates import check_added, fitted
 
 LOADS_CODE = ("py-io-impl", "py-catalog-impl", TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL)
 """Properties that name a class of Python's. A client must not choose what the server loads."""
@@ -103,6 +103,7 @@ class ServedCatalog(OlympiaCatalog):
                 # the server opens it, to say in the log which files came and went
                 check_location(update.snapshot.manifest_list, allowed, "the manifest list")
         state = changes.update(name, requirements, updates, fitted)
+        check_added(state.metadata, updates)
         check_location(state.location, allowed, "the metadata's location")
         return state
 
@@ -133,6 +134,15 @@ def check_properties(properties: Properties, allowed: Sequence[str] | None) -> N
     for key in _PATHS:
         if properties.get(key):
             check_location(properties[key], allowed, f"the property {key}")
+
+
+def check_registered(metadata: Mapping[str, Any], allowed: Sequence[str] | None, what: str) -> None:
+    """Refuse metadata of a client's making that names what it may not: what a table has is not asked about again."""
+    check_location(str(metadata.get("location")), allowed, what)
+    properties = metadata.get("properties") or {}
+    if not isinstance(properties, dict) or not all(isinstance(value, str) for value in properties.values()):
+        raise bad_request("the properties of the metadata are not texts")
+    check_properties(properties, allowed)
 
 
 def _told(about: ObjectName | None, do: Callable[[TableChanges], R], changes: TableChanges) -> R:

@@ -19,7 +19,7 @@ from olympia_cli.errors import OlympiaError, PathMissing, StorageFailed
 from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.iceberg.format_v3 import to_json
 from olympia_cli.iceberg.locations import LOCAL, place_of
-from olympia_cli.iceberg.settings import io_properties
+from olympia_cli.iceberg.settings import io_properties, same_sdk
 from olympia_cli.names import TableName
 from olympia_cli.ops.verify_metadata import parse_metadata
 from olympia_cli.rest.cache import ByteCache
@@ -28,7 +28,7 @@ from olympia_cli.rest.files import Files
 from olympia_cli.rest.group_commit import GroupCommit
 from olympia_cli.rest.latest import Latest
 from olympia_cli.rest.settings import Settings
-from olympia_cli.storage.open import BUCKET_SCHEMES, open_store, scheme_of
+from olympia_cli.storage.open import open_store
 
 NAMES_KEPT = 10_000
 GC_ENABLED = "gc.enabled"
@@ -65,9 +65,8 @@ class Service:
         return self._opened.of(location)
 
     def _load_io(self, location: str) -> FileIO:
-        # in buckets with the SDKs that the catalog itself is read with, so that one set of options is enough
-        buckets = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"} if scheme_of(location) in BUCKET_SCHEMES else {}
-        return load_file_io({**self.io_properties, **buckets}, location)
+        # so that one set of options is enough
+        return load_file_io({**self.io_properties, **same_sdk(location)}, location)
 
     # Metadata files never change, so what was made of one is good for ever.
 

@@ -29,11 +29,47 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
     TableUpdate,
 )
+from pyiceberg.types import IcebergType, NestedField
 
-from olympia_cli.rest.failures import Failure
+from olympia_cli.iceberg.format_v3 import V3
+from olympia_cli.rest.failures import Failure, bad_request
 
 LAST = -1
 """In place of a number: the one that was added last."""
+
+
+def check_columns(schema: Schema, before_v3: bool) -> None:
+    """Refuse columns that nobody could read: each has a number of its own, and values for rows that were there before
+    it only in format 3."""
+    seen: set[int] = set()
+    waiting: list[IcebergType] = [schema.as_struct()]
+    while waiting:
+        inside = waiting.pop()
+        # of a struct, a list or a map; other types have none
+        fields: Sequence[NestedField] = getattr(inside, "fields", ()) or [
+            field
+            for name in ("element_field", "key_field", "value_field")
+            if (field := getattr(inside, name, None)) is not None
+        ]
+        for field in fields:
+            if field.field_id in seen:
+                raise bad_request(f"two columns of the schema have the id {field.field_id}")
+            if before_v3 and field.initial_default is not None:
+                raise bad_request(
+                    f"the column {field.name!a} has an initial default, which tables have from format 3 on"
+                )
+            seen.add(field.field_id)
+            waiting.append(field.field_type)
+
+
+def check_added(table: TableMetadata, updates: Sequence[TableUpdate]) -> None:
+    """Refuse partitionings and orders of columns that the table does not have: nobody could load it any more."""
+    schema = table.schema()
+    for update in updates:
+        if isinstance(update, AddPartitionSpecUpdate):
+            update.spec.check_compatible(schema)
+        elif isinstance(update, AddSortOrderUpdate):
+            update.sort_order.check_compatible(schema)
 
 
 def fitted(table: TableMetadata | None, updates: Sequence[TableUpdate]) -> tuple[TableUpdate, ...]:
@@ -79,6 +115,7 @@ class _State:
     def fit(self, update: TableUpdate) -> Sequence[TableUpdate]:
         match update:
             case AddSchemaUpdate():
+                check_columns(update.schema_, self._table is not None and self._table.format_version < V3)
                 number = self._schemas.place(update.schema_.schema_id, _columns(update.schema_))
                 return _numbered(number, lambda id: _with(update, schema_=_with(update.schema_, schema_id=id)))
             case SetCurrentSchemaUpdate():

@@ -20,8 +20,9 @@ from olympia_cli.rest.call import Call, View, answer, nothing
 from olympia_cli.rest.failures import Failure, bad_request, parsed
 from olympia_cli.rest.locations import check_location
 from olympia_cli.rest.paging import page
-from olympia_cli.rest.served import ServedCatalog, check_properties
+from olympia_cli.rest.served import ServedCatalog, check_properties, check_registered
 from olympia_cli.rest.service import etag_of, table_answer
+from olympia_cli.rest.table_updates import check_columns
 
 _REQUIREMENTS: TypeAdapter[tuple[TableRequirement, ...]] = TypeAdapter(tuple[TableRequirement, ...])
 _UPDATES: TypeAdapter[tuple[TableUpdate, ...]] = TypeAdapter(tuple[TableUpdate, ...])
@@ -72,15 +73,16 @@ def create(call: Call) -> Response:
     identifier = (name.namespace, name.name)
     spec, order = request.partition_spec or UNPARTITIONED_PARTITION_SPEC, request.write_order or UNSORTED_SORT_ORDER
     given = (identifier, request.table_schema, request.location, spec, order, request.properties)
+    check_columns(request.table_schema, request.properties.get("format-version", "2") in ("1", "2"))
     if not request.stage_create:
-        table = served.create_table(*given)
+        table = parsed(served.create_table, *given)
         return _table(call, TableState(table.metadata, table.metadata_location))
     served.load_namespace_properties((name.namespace,))
     if served.table_exists(identifier):
         raise TableExists(f"the table {name} exists already", hint="")
     if served.view_exists(identifier):
         raise Failure(409, "AlreadyExistsException", f"View with same name already exists: {name}")
-    metadata = served._create_staged_table(*given).metadata
+    metadata = parsed(served._create_staged_table, *given).metadata
     return Response(table_answer(None, call.service.shown(metadata)), media_type="application/json")
 
 
@@ -219,7 +221,7 @@ def register(call: Call) -> Response:
         metadata = call.service.read_metadata(location)
     except Failure as failure:
         raise bad_request(failure.message) from None
-    check_location(str(metadata.get("location")), allowed, "the table's location")
+    check_registered(metadata, allowed, "the table's location")
     served.register_table((name.namespace, name.name), location, overwrite or False)
     # as the file has it: PyIceberg leaves out what it does not know
     return _loaded(location, False, call.service.table_body(location))

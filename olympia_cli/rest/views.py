@@ -19,7 +19,7 @@ from olympia_cli.names import Kind, ViewName
 from olympia_cli.rest.call import Call, answer, nothing
 from olympia_cli.rest.failures import Failure, bad_request, parsed
 from olympia_cli.rest.locations import check_location
-from olympia_cli.rest.served import ServedCatalog, check_properties
+from olympia_cli.rest.served import ServedCatalog, check_properties, check_registered
 from olympia_cli.rest.tables import listed
 from olympia_cli.rest.view_updates import check_dialects, check_requirements, update_view
 
@@ -111,12 +111,14 @@ def register(call: Call) -> Response:
         raise bad_request("a register has a name and a metadata-location")
     name = ViewName(call.namespace, given)
     served = ServedCatalog.of_call(call, f"register view {name}")
-    check_location(location, served.allowed_locations(name.namespace), "the metadata's location")
+    allowed = served.allowed_locations(name.namespace)
+    check_location(location, allowed, "the metadata's location")
     served.load_namespace_properties((name.namespace,))
     try:
         metadata = _read(call, location)
     except Failure as failure:
         raise bad_request(failure.message) from None
+    check_registered(metadata, allowed, "the view's location")
     served.register_view((name.namespace, name.name), location)
     return _view(location, metadata)
 

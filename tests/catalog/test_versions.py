@@ -438,3 +438,21 @@ class TestExpiredVersions:
         assert catalog.snapshot(AtVersion(2)).version == 2
         with pytest.raises(VersionNotFound):
             catalog.snapshot(AtVersion(0))
+
+
+def test_a_root_is_decoded_once(monkeypatch):
+    """It is looked at twice: to guess what is wanted beside it, and for good."""
+    from olympia_cli.catalog import snapshot
+
+    catalog = Catalog.create(MemoryStore())
+    decoded: list[str] = []
+    decode = snapshot.decode_root
+
+    def counted(data, path, java):
+        decoded.append(path)
+        return decode(data, path, java)
+
+    monkeypatch.setattr(snapshot, "decode_root", counted)
+    assert catalog.snapshot().version == 0
+    assert catalog.begin().base.version == 0
+    assert decoded == [root_path(0)] * 2

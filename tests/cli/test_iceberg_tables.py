@@ -12,6 +12,8 @@ import pytest
 
 from olympia_cli.iceberg import OlympiaCatalog
 from tests.cli.test_hints import suggested
+from tests.helpers.places import BUCKET, quiet_environment
+from tests.helpers.servers.s3 import StrictS3
 
 COLUMNS = "id long not null, name string, at timestamptz, price decimal(10, 2)"
 ROWS = "id,name,at,price\n1,NA,2026-01-01T12:00:00Z,1.50\n2,,2026-01-02T00:00:00+02:00,\n"
@@ -313,6 +315,37 @@ def test_the_catalog_s_own_commands_leave_the_files_of_tables_alone(lake, olympi
     (tmp_path / "other").mkdir()
     (tmp_path / "lake" / "data").rename(tmp_path / "other" / "data")
     olympia("init", "other").failed(11, "not a catalog's")
+
+
+@pytest.mark.parametrize("said", ["in the environment", "in a profile"])
+def test_tables_in_a_bucket(run, config, monkeypatch, tmp_path, said):
+    """Catalog and tables are opened alike, however the endpoint and the keys are known."""
+    quiet_environment(monkeypatch)
+    uri = f"s3://{BUCKET}/lake"
+    with StrictS3() as server:
+        server.create_bucket(BUCKET)
+        names = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
+        for name, value in zip(names, (server.url, "key", "secret", "us-east-1"), strict=True):
+            if said == "in the environment":
+                monkeypatch.setenv(name, value)
+        if said == "in a profile":
+            options = f'endpoint_url = "{server.url}"\nkey = "key"\nsecret = "secret"\nregion = "us-east-1"'
+            config(f'[lake]\ncatalog = "{uri}"\n[lake.storage]\n{options}\n')
+        (tmp_path / "rows.csv").write_text("id,name\n1,a\n2,b\n")
+
+        def lake(*words):
+            where = ("-c", uri) if said == "in the environment" else ("--profile", "lake")
+            return run(*where, *words).ok()
+
+        lake("init")
+        lake("ns", "create", "ns")
+        lake("table", "create", "ns.t", "--schema", "id long, name string")
+        lake("table", "append", "ns.t", "rows.csv")
+        lake("table", "alter", "ns.t", "--add-column", "more string")
+        assert lake("table", "head", "ns.t", "--json").json["rows"][1] == {"id": 2, "name": "b", "more": None}
+        assert "more" in lake("table", "show", "ns.t", "--schema").stdout
+        assert lake("import", "iceberg", f"{uri}/data", "--into", "again", "--json").json["tables"][0]["rows"] == 2
+        assert lake("fsck", "--level", "data", "--json").json["findings"] == []
 
 
 def test_without_pyiceberg_the_extra_is_named(lake, tmp_path):

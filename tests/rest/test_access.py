@@ -6,6 +6,7 @@ import base64
 import datetime
 import hashlib
 import ipaddress
+import json
 import os
 import ssl
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ from olympia_cli.rest.tokens import Tokens
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.serving import Served, serving
-from tests.rest.test_protocol import SCHEMA
+from tests.rest.test_protocol import REPRESENTATION, SCHEMA
 
 
 def entry(name: str, *more: str) -> str:
@@ -147,6 +148,36 @@ def test_a_namespace_with_a_place_of_its_own_takes_its_tables_there(served, tmp_
     assert made.status_code == 200, made.text
     moved = {"updates": {"location": f"{tmp_path}/elsewhere"}}
     assert served.post("/v1/namespaces/sales/properties", moved, **bearer("sales")).status_code == 403
+
+
+@pytest.mark.parametrize("kind", ["table", "view"])
+def test_metadata_of_ones_own_making_leads_nowhere_else(served, tmp_path, kind):
+    """What a table has already is where it may go on: so what is registered must be there, too."""
+    folder = Path(served.catalog.store.uri) / "data/sales"
+    version = {"version-id": 1, "schema-id": 0, "timestamp-ms": 1, "default-namespace": ["sales"]}
+    version["representations"] = [REPRESENTATION]
+    view = {"name": "made", "schema": SCHEMA, "view-version": version}
+    made = {"table": ("tables/t", None), "view": ("views", view)}[kind]
+    path = f"/v1/namespaces/sales/{made[0]}"
+    answer = get(served, path, "sales") if made[1] is None else served.post(path, made[1], **bearer("sales"))
+    sound = answer.json()["metadata"]
+    register = {"table": "register", "view": "register-view"}[kind]
+    before = served.version
+    for number, wrong in enumerate(
+        (
+            {"location": str(tmp_path)},
+            {"properties": {"write.metadata.path": str(tmp_path)}},
+            {"properties": {"write.data.path": "s3://others/x"}},
+            {"properties": {"py-io-impl": "os.path"}},
+        )
+    ):
+        location = folder / f"{kind}-{number}.metadata.json"
+        location.write_text(json.dumps({**sound, **wrong}))
+        body = {"name": f"own_{kind}", "metadata-location": str(location)}
+        answer = served.post(f"/v1/namespaces/sales/{register}", body, **bearer("sales"))
+        assert (answer.status_code, answer.json()["error"]["type"]) == (403, "ForbiddenException"), wrong
+    assert served.version == before
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_token_with_no_location_names_none(served):

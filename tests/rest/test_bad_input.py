@@ -47,6 +47,8 @@ SNAPSHOT = {
     "summary": {"operation": "append"},
     "schema-id": 0,
 }
+SECOND = {"id": 1, "name": "second", "required": False, "type": "int"}
+TERM = {"source-id": 77, "transform": "identity"}
 OUTSIDE = "file:///etc/passwd"
 IDENTIFIER = {"namespace": ["s"], "name": "t"}
 NEW = {"namespace": ["s"], "name": "new"}
@@ -244,6 +246,62 @@ CASES: dict[str, tuple[str, str, object, int, str]] = {
         commit({"action": "add-snapshot", "snapshot": {**SNAPSHOT, "manifest-list": OUTSIDE}}),
         403,
         "ForbiddenException",
+    ),
+    "a table nowhere": ("POST", KNOWN, commit({"action": "set-location", "location": ""}), 400, "BadRequestException"),
+    "a number that no file could hold": (
+        "POST",
+        KNOWN,
+        commit({"action": "add-snapshot", "snapshot": {**SNAPSHOT, "snapshot-id": 2**71, "manifest-list": "{data}/l"}}),
+        400,
+        "BadRequestException",
+    ),
+    "half a character": ("POST", KNOWN, commit(properties(a="\ud800")), 400, "BadRequestException"),
+    "two columns of one number": (
+        "POST",
+        KNOWN,
+        commit({"action": "add-schema", "schema": {**SCHEMA, "fields": [*SCHEMA["fields"], SECOND]}}),
+        400,
+        "BadRequestException",
+    ),
+    "a default before its time": (
+        "POST",
+        T,
+        {"name": "n", "schema": {**SCHEMA, "fields": [{**SCHEMA["fields"][0], "initial-default": 1}]}},
+        400,
+        "BadRequestException",
+    ),
+    "a partitioning by no column": (
+        "POST",
+        KNOWN,
+        commit({"action": "add-spec", "spec": {"spec-id": 1, "fields": [{**TERM, "field-id": 1000, "name": "x"}]}}),
+        400,
+        "BadRequestException",
+    ),
+    "an order by no column": (
+        "POST",
+        KNOWN,
+        commit(
+            {
+                "action": "add-sort-order",
+                "sort-order": {"order-id": 1, "fields": [{**TERM, "direction": "asc", "null-order": "nulls-first"}]},
+            }
+        ),
+        400,
+        "BadRequestException",
+    ),
+    "a format of no number": (
+        "POST",
+        T,
+        {"name": "n", "schema": SCHEMA, "properties": {"format-version": "x"}},
+        400,
+        "BadRequestException",
+    ),
+    "a type of a later format": (
+        "POST",
+        T,
+        {"name": "n", "schema": {**SCHEMA, "fields": [{**SCHEMA["fields"][0], "type": "timestamp_ns"}]}},
+        400,
+        "BadRequestException",
     ),
     "no changes of tables": ("POST", "/v1/transactions/commit", {"table-changes": []}, 400, "BadRequestException"),
     "changes that are text": ("POST", "/v1/transactions/commit", {"table-changes": ["x"]}, 400, "BadRequestException"),
