@@ -25,7 +25,7 @@ def read_files(paths: Sequence[str], table: Table) -> pyarrow.Table:
     lacks is a mistake."""
     # not with the ids of Iceberg's columns: they would be written into the files of another table
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
-    return pyarrow.concat_tables([_as(schema, _read(path, schema), path) for path in paths])
+    return pyarrow.concat_tables([as_columns(schema, _read(path, schema), f"{path!a}") for path in paths])
 
 
 def first_rows(table: Table, count: int) -> Iterator[dict[str, Any]]:
@@ -72,9 +72,10 @@ def _read(path: str, schema: pyarrow.Schema) -> pyarrow.Table:
         raise InvalidOption(f"{path!a} cannot be read: {_line(error)}", hint="give Parquet or csv files") from None
 
 
-def _as(schema: pyarrow.Schema, rows: pyarrow.Table, path: str) -> pyarrow.Table:
+def as_columns(schema: pyarrow.Schema, rows: pyarrow.Table, where: str) -> pyarrow.Table:
+    """Rows with just the columns of a table. `where` they are from is part of what is said of a mistake."""
     if more := [name for name in rows.column_names if name not in schema.names]:
-        raise InvalidOption(f"{path!a} has a column {more[0]!a} that the table lacks", hint="add it to the table first")
+        raise InvalidOption(f"{where} has a column {more[0]!a} that the table lacks", hint="add it to the table first")
     columns = []
     for field in schema:
         if field.name in rows.column_names:
@@ -82,16 +83,22 @@ def _as(schema: pyarrow.Schema, rows: pyarrow.Table, path: str) -> pyarrow.Table
         elif field.nullable:
             column = pyarrow.nulls(rows.num_rows, field.type)
         else:
-            raise InvalidOption(f"{path!a} lacks the column {field.name!a}, which must have a value", hint="")
+            raise InvalidOption(f"{where} lacks the column {field.name!a}, which must have a value", hint="")
         if not field.nullable and column.null_count:
-            raise InvalidOption(f"{path!a} has rows without {field.name!a}, which must have a value", hint="")
+            raise InvalidOption(f"{where} has rows without {field.name!a}, which must have a value", hint="")
         try:
-            columns.append(column.cast(field.type))
-        except pyarrow.ArrowException as error:
-            raise InvalidOption(
-                f"the column {field.name!a} of {path!a} does not fit: {_line(error)}", hint=""
-            ) from None
+            columns.append(_cast(column, field.type))
+        except (pyarrow.ArrowException, ValueError) as error:
+            raise InvalidOption(f"the column {field.name!a} of {where} does not fit: {_line(error)}", hint="") from None
     return pyarrow.Table.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pyarrow.ChunkedArray, wanted: pyarrow.DataType) -> pyarrow.ChunkedArray:
+    if str(wanted) == "extension<arrow.uuid>" and str(column.type) in ("string", "large_string"):
+        # neither csv nor Spark has them
+        values = (None if value is None else uuid.UUID(value).bytes for value in column.to_pylist())
+        return pyarrow.chunked_array([pyarrow.array(list(values), wanted)])
+    return column.cast(wanted)
 
 
 def _line(error: Exception) -> str:
