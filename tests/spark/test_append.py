@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import shutil
 import uuid
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -28,14 +30,16 @@ from pyiceberg.types import (
     TimestamptzType,
     UUIDType,
 )
+from pyspark.sql import types
 
 import olympia_cli.spark
 from olympia_cli import Catalog
-from olympia_cli.errors import InvalidOption, SparkFailed, TableNotFound
+from olympia_cli.errors import ExecutorUnprepared, InvalidOption, SparkFailed, TableNotFound
 from olympia_cli.format.actions import commit_info
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.iceberg import OlympiaCatalog
-from olympia_cli.spark import append
+from olympia_cli.spark import append, proof
+from olympia_cli.spark.appending import begin
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.options import parse_write_options
 from olympia_cli.spark.writer import AppendWriter
@@ -117,9 +121,9 @@ def files(lake: OlympiaCatalog, table: str) -> list[str]:
     return there
 
 
-def types(lake: OlympiaCatalog) -> list[str]:
-    actions = lake.store_catalog.snapshot().actions()
-    return [action.type_name for action in actions if action.type != ActionType.COMMIT_INFO]
+def actions(lake: OlympiaCatalog) -> list[str]:
+    found = lake.store_catalog.snapshot().actions()
+    return [action.type_name for action in found if action.type != ActionType.COMMIT_INFO]
 
 
 def test_rows_are_appended_in_one_commit(spark, lake, registered):
@@ -127,7 +131,7 @@ def test_rows_are_appended_in_one_commit(spark, lake, registered):
     frame = spark.createDataFrame([(number, "ab"[number % 2]) for number in range(10)], "id long, name string")
     save(frame.repartition(3), lake, "n.parts", message="nightly")
     assert lake.version == version + 1
-    assert types(lake) == ["TABLE_INSERT"]
+    assert actions(lake) == ["TABLE_INSERT"]
     assert commit_info(lake.store_catalog.snapshot().actions()).message == "nightly"
     assert rows(lake, "n.parts") == list(range(10))
     assert lake.load_table("n.parts").scan("name = 'a'").to_arrow().num_rows == 5
@@ -222,12 +226,26 @@ def test_what_is_refused(spark, lake, registered):
         append(spark, uri(lake), {})
 
 
+def test_a_process_that_sees_another_place_writes_nothing(lake, monkeypatch):
+    options = parse_write_options({"path": uri(lake), "table": "n.flat"})
+    begun = begin(options, types.StructType([types.StructField("id", types.LongType())]))
+    monkeypatch.setattr(proof, "_seen", set())
+    batch = pa.record_batch({"id": pa.array([1], pa.int64())})
+    assert len(begun.write([batch])) == 1
+    # as where the folder is not mounted
+    shutil.rmtree(begun.destination.folder)
+    monkeypatch.setattr(proof, "_seen", set())
+    with pytest.raises(ExecutorUnprepared, match=r"does not see what is at .*/data/append-"):
+        begun.write([batch])
+    assert files(lake, "n.flat") == []
+
+
 def test_several_tables_in_one_commit(spark, lake):
     version = lake.version
     ids = spark.range(6)
     done = append(spark, uri(lake), {"n.flat": ids, "n.parts": ids.selectExpr("id", "'x' as name")}, message="both")
     assert done == lake.version == version + 1
-    assert types(lake) == ["TABLE_INSERT", "TABLE_INSERT"]
+    assert actions(lake) == ["TABLE_INSERT", "TABLE_INSERT"]
     for table in ("n.flat", "n.parts"):
         assert rows(lake, table) == list(range(6))
         files(lake, table)
