@@ -37,7 +37,7 @@ def read_files(paths: Sequence[str], table: Table) -> pyarrow.Table:
     # not with the ids of Iceberg's columns: they would be written into the files of another table
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
     name = str(table_name(table.name()))
-    return pyarrow.concat_tables([_as(schema, _read(path, schema, name), path, name) for path in paths])
+    return pyarrow.concat_tables([as_columns(schema, _read(path, schema, name), quoted(path), name) for path in paths])
 
 
 def first_rows(table: Table, count: int) -> Iterator[dict[str, Any]]:
@@ -95,23 +95,29 @@ def _read(path: str, schema: pyarrow.Schema, table: str) -> pyarrow.Table:
 
 def _unfit(what: str, table: str) -> InvalidOption:
     """For rows that are not the table's: what the table's are."""
+    if not table:
+        return InvalidOption(what, hint="")
     return InvalidOption(
         what, hint="see its columns", command=command_words("table", "show", "--schema", names=[table])
     )
 
 
-def _unknown_column(path: str, rows: pyarrow.Table, column: str, schema: pyarrow.Schema, table: str) -> InvalidOption:
-    what = f"{quoted(path)} has a column {quoted(column)} that the table lacks"
+def _unknown_column(where: str, rows: pyarrow.Table, column: str, schema: pyarrow.Schema, table: str) -> InvalidOption:
+    what = f"{where} has a column {quoted(column)} that the table lacks"
     if (meant := nearest(column, [name for name in schema.names if name not in rows.column_names])) is not None:
         return InvalidOption(what, hint=f"did you mean {quoted(meant)}?")
+    if not table:
+        return InvalidOption(what, hint="add it to the table first")
     type = _TYPES.get(rows.schema.field(column).type, "string")
     words = command_words("table", "alter", "--add-column", f"{quote_part(column)} {type}", names=[table])
     return InvalidOption(what, hint="leave it out, or add it to the table first", command=words)
 
 
-def _as(schema: pyarrow.Schema, rows: pyarrow.Table, path: str, table: str) -> pyarrow.Table:
+def as_columns(schema: pyarrow.Schema, rows: pyarrow.Table, where: str, table: str = "") -> pyarrow.Table:
+    """Rows with just the columns of a table. `where` they are from is part of what is said of a mistake, and the table's
+    name of the command against it, where there is a command line."""
     if more := [name for name in rows.column_names if name not in schema.names]:
-        raise _unknown_column(path, rows, more[0], schema, table)
+        raise _unknown_column(where, rows, more[0], schema, table)
     columns = []
     for field in schema:
         if field.name in rows.column_names:
@@ -119,15 +125,23 @@ def _as(schema: pyarrow.Schema, rows: pyarrow.Table, path: str, table: str) -> p
         elif field.nullable:
             column = pyarrow.nulls(rows.num_rows, field.type)
         else:
-            raise _unfit(f"{quoted(path)} lacks the column {quoted(field.name)}, which must have a value", table)
+            raise _unfit(f"{where} lacks the column {quoted(field.name)}, which must have a value", table)
         if not field.nullable and column.null_count:
-            raise _unfit(f"{quoted(path)} has rows without {quoted(field.name)}, which must have a value", table)
+            raise _unfit(f"{where} has rows without {quoted(field.name)}, which must have a value", table)
         try:
-            columns.append(column.cast(field.type))
-        except pyarrow.ArrowException as error:
-            what = f"the column {quoted(field.name)} of {quoted(path)} does not fit: {_line(error)}"
+            columns.append(_cast(column, field.type))
+        except (pyarrow.ArrowException, ValueError) as error:
+            what = f"the column {quoted(field.name)} of {where} does not fit: {_line(error)}"
             raise _unfit(what, table) from None
     return pyarrow.Table.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pyarrow.ChunkedArray, wanted: pyarrow.DataType) -> pyarrow.ChunkedArray:
+    if str(wanted) == "extension<arrow.uuid>" and str(column.type) in ("string", "large_string"):
+        # neither csv nor Spark has them
+        values = (None if value is None else uuid.UUID(value).bytes for value in column.to_pylist())
+        return pyarrow.chunked_array([pyarrow.array(list(values), wanted)])
+    return column.cast(wanted)
 
 
 def _line(error: Exception) -> str:

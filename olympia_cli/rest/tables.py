@@ -163,14 +163,6 @@ def commit_all(call: Call) -> Response:
     return nothing()
 
 
-def _said(commits: list[Commit]) -> str:
-    """For the log. Whoever misses files of an older version finds there when they went."""
-    shown = ", ".join(str(name) for name, _, _ in commits[:10]) + (", …" if len(commits) > 10 else "")
-    updates = (update for _, _, updates in commits for update in updates)
-    expired = sum(len(update.snapshot_ids) for update in updates if isinstance(update, RemoveSnapshotsUpdate))
-    return f"commit to {shown}" + (f": {expired} snapshots expired, whose files engines delete" if expired else "")
-
-
 def _commit(document: dict[str, Any], name: TableName) -> Commit:
     given = document.get("identifier")
     if given is not None and given != {"namespace": [name.namespace], "name": name.name}:
@@ -179,6 +171,14 @@ def _commit(document: dict[str, Any], name: TableName) -> Commit:
         raise bad_request("a commit has requirements and updates")
     requirements = parsed(_REQUIREMENTS.validate_python, document["requirements"])
     return name, requirements, parsed(_UPDATES.validate_python, document["updates"])
+
+
+def _said(commits: list[Commit]) -> str:
+    """For the log. Whoever misses files of an older version finds there when they went."""
+    shown = ", ".join(str(name) for name, _, _ in commits[:10]) + (", …" if len(commits) > 10 else "")
+    updates = (update for _, _, updates in commits for update in updates)
+    expired = sum(len(update.snapshot_ids) for update in updates if isinstance(update, RemoveSnapshotsUpdate))
+    return f"commit to {shown}" + (f": {expired} snapshots expired, whose files engines delete" if expired else "")
 
 
 def drop(call: Call) -> Response:

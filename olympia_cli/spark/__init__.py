@@ -7,6 +7,19 @@
 Importing this does not import PySpark.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from olympia_cli.spark.registration import register
 
-__all__ = ["register"]
+if TYPE_CHECKING:
+    from olympia_cli.spark.appending import append
+
+__all__ = ["append", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "append":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from olympia_cli.spark.appending import append
+
+    return append

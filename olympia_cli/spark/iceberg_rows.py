@@ -20,7 +20,7 @@ from olympia_cli.errors import (
     Unsupported,
 )
 from olympia_cli.spark.failures import failures, told
-from olympia_cli.spark.options import ReadOptions
+from olympia_cli.spark.options import ReadOptions, WriteOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,10 +70,14 @@ def find_table(snapshot: Snapshot, asked: ReadOptions) -> IcebergTable:
     location = snapshot.table(asked.table).definition.iceberg_metadata_location
     if not location:
         raise Unsupported(f"the table {asked.table} is not an Iceberg table with metadata", hint="")
+    return IcebergTable(str(asked.table), location, tuple(sorted(file_properties(asked).items())), asked.filter)
+
+
+def file_properties(asked: ReadOptions | WriteOptions) -> dict[str, str]:
+    """PyIceberg's properties for the tables' files: those that were given, and what opens the catalog."""
     known = _SAME.get(asked.catalog.partition("://")[0], {})
     properties = {known[name]: value for name, value in asked.storage if name in known}
-    together = tuple(sorted({**properties, **dict(asked.iceberg)}.items()))
-    return IcebergTable(str(asked.table), location, together, asked.filter)
+    return {**properties, **dict(asked.iceberg)}
 
 
 def load(table: IcebergTable) -> StaticTable:
@@ -186,6 +190,40 @@ def check_columns(schema: Schema, wanted: spark_types.StructType) -> None:
         if one.dataType != expected:
             said = one.dataType.simpleString()
             raise InvalidOption(f"the column {one.name} is not a {said}", hint=f"use {expected.simpleString()}")
+
+
+def check_rows(schema: Schema, given: spark_types.StructType) -> None:
+    """Raise unless rows with these columns can be appended: each is a column of the table, of its type or a narrower
+    one, and none that must have a value is left out. Whether each row has it is seen when it is written."""
+    known = {column.name: column for column in schema.fields}
+    for one in given.fields:
+        if one.name not in known:
+            raise InvalidOption(f"the table has no column {one.name[:60]!a}", hint=f"it has {', '.join(known)}")
+        expected = _spark_type(known[one.name].field_type, one.name, top=True)
+        if not _fits(one.dataType, expected):
+            said = one.dataType.simpleString()
+            raise InvalidOption(
+                f"the column {one.name} is {said}, and the table has {expected.simpleString()}", hint="cast it"
+            )
+    if len(set(given.fieldNames())) < len(given.fields):
+        raise InvalidOption("two columns have one name", hint="rename one of them")
+    for name, column in known.items():
+        if column.required and name not in given.fieldNames():
+            raise InvalidOption(f"the column {name} must have a value, and the data lacks it", hint="add the column")
+
+
+_WIDER = {
+    "int": ("tinyint", "smallint"),
+    "bigint": ("tinyint", "smallint", "int"),
+    "double": ("float",),
+}
+
+
+def _fits(given: spark_types.DataType, expected: spark_types.DataType) -> bool:
+    said, wanted = given.simpleString(), expected.simpleString()
+    if isinstance(given, spark_types.DecimalType) and isinstance(expected, spark_types.DecimalType):
+        return given.scale == expected.scale and given.precision <= expected.precision
+    return said == wanted or said in _WIDER.get(wanted, ())
 
 
 def _spark_type(found: Any, column: str, top: bool = False) -> spark_types.DataType:

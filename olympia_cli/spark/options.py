@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -47,6 +48,8 @@ _OTHERS = (
     "maxversionspertrigger",
     "proof",
 )
+_OF_WRITERS = ("message", "run")
+_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _KNOWN = (
     "catalog, table, version, timestamp, snapshot, since, type, namespace, name, kind, filter, partitions, "
     f"startingVersion, maxVersionsPerTrigger, {STORAGE}*, {ICEBERG}*"
@@ -84,6 +87,19 @@ class ReadOptions:
     max_versions: int | None
     proof: Proof | None = None
     """What whoever reads must see at the catalog; pipelines set it."""
+    storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    iceberg: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Where rows are appended; storage options may hold secrets."""
+
+    catalog: str
+    table: TableName
+    message: str = ""
+    run: str | None = None
+    """The name of this append: one of that name that is in the table already is not made again."""
     storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     iceberg: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
@@ -149,6 +165,41 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         storage=_below(STORAGE, options),
         iceberg=_below(ICEBERG, options),
     )
+
+
+def is_write(given: Mapping[str, str]) -> bool:
+    """Whether these can only be options of a writer. Spark does not say so before it asks for one."""
+    options = {name.lower() for name in given}
+    return bool(options & set(_OF_WRITERS)) or {"table", "path"} <= options
+
+
+def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
+    """The options of a writer. The catalog may be named as what is saved to: `save("s3://lake/catalog")`."""
+    options = {name.lower(): value for name, value in given.items()}
+    for name in options:
+        if name not in ("catalog", "path", "table", *_OF_WRITERS) and not name.startswith((STORAGE, ICEBERG)):
+            known = f"catalog, table, message, run, {STORAGE}*, {ICEBERG}*"
+            raise InvalidOption(f"{name[:60]!a} is not an option of a writer of olympia", hint=f"there are {known}")
+    if "table" not in options:
+        raise InvalidOption("the option table is missing", hint="set it to namespace.table")
+    if "catalog" in options and "path" in options:
+        raise InvalidOption("the catalog is given twice", hint="leave out the option catalog, or what save is given")
+    return WriteOptions(
+        catalog=_catalog(options.get("catalog") or options.get("path", "")),
+        table=parse_table(options["table"]),
+        message=options.get("message", ""),
+        run=check_run(options.get("run")),
+        storage=_below(STORAGE, options),
+        iceberg=_below(ICEBERG, options),
+    )
+
+
+def check_run(run: str | None) -> str | None:
+    """The name of an append, which becomes part of the names of its files."""
+    if run is not None and not _RUN.fullmatch(run):
+        hint = "use letters, digits, dots, dashes and underscores, at most 100 of them"
+        raise InvalidOption(f"{run[:60]!a} cannot name an append", hint=hint)
+    return run
 
 
 def _refuse_unknown(options: Mapping[str, str]) -> None:

@@ -56,6 +56,14 @@ class Proof:
         _seen.add((store.uri, self))
 
 
+def leave(store: Store) -> Proof:
+    """A new file there, for others to look for."""
+    # named as a write in progress: whoever lists a catalog passes over it, and an expire takes it away if it stays
+    path, data = f"{TEMPORARY_PREFIX}{uuid.uuid4()}", uuid.uuid4().bytes
+    store.create(path, data)
+    return Proof(path, _digest(data))
+
+
 class Leaving:
     """The driver's side of a proof, which becomes one where it is sent: the file is left when a task is first told of
     the place. A driver that does all the work itself leaves none."""
@@ -73,17 +81,15 @@ class Leaving:
         if next(iter(store.list()), None) is None:
             # not even the folder is made
             return None
-        # named as a write in progress: whoever lists a catalog passes over it, and an expire takes it away if it stays
-        path, data = f"{TEMPORARY_PREFIX}{uuid.uuid4()}", uuid.uuid4().bytes
         try:
-            store.create(path, data)
+            proof = leave(store)
         except OlympiaError as error:
             found = _standing(store)
             held = "nothing" if found is None else found.path
             self._note(f"no file can be left at {store.uri} ({error.message}): executors are held to {held} instead")
             return found
-        self.left = path
-        return Proof(path, _digest(data))
+        self.left = proof.path
+        return proof
 
     def __reduce__(self) -> tuple[type[Proof], tuple[str, str]] | tuple[Callable[[], None], tuple[()]]:
         return (_nothing, ()) if self.proof is None else (Proof, (self.proof.path, self.proof.digest))

@@ -14,7 +14,13 @@ import json
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.types import (
     BooleanType,
     DataType,
@@ -32,7 +38,7 @@ from olympia_cli.spark import iceberg_rows, tables
 from olympia_cli.spark.batches import batches
 from olympia_cli.spark.failures import failures, told
 from olympia_cli.spark.iceberg_rows import IcebergTable
-from olympia_cli.spark.options import ReadOptions, parse_options, table_options
+from olympia_cli.spark.options import ReadOptions, is_write, parse_options, parse_write_options, table_options
 from olympia_cli.spark.pins import Pin, open_pinned, pin, store_of
 
 if TYPE_CHECKING:
@@ -60,7 +66,7 @@ class OlympiaDataSource(DataSource):
         """Of a table of Spark's own that is being made: what is to be kept of its options."""
         self.pinned: Pin | None = None
         self.iceberg: IcebergTable | None = None
-        if options:
+        if options and not is_write(options):
             self._look_up(options if self.kept is None else self.kept)
 
     def _look_up(self, options: Mapping[str, str]) -> None:
@@ -78,6 +84,8 @@ class OlympiaDataSource(DataSource):
 
     @failures()
     def schema(self) -> StructType:
+        if is_write(self.options):
+            self._look_up(self.options)
         if self.iceberg is not None:
             found = iceberg_rows.spark_schema(iceberg_rows.load(self.iceberg).schema())
         else:
@@ -90,11 +98,17 @@ class OlympiaDataSource(DataSource):
 
     @failures()
     def reader(self, schema: StructType) -> DataSourceReader:
-        if not self.options:
-            self._look_up(_kept_options(schema))
+        if not self.options or is_write(self.options):
+            self._look_up(self.options or _kept_options(schema))
         if self.iceberg is not None:
             return iceberg_rows.IcebergReader(self.iceberg, schema)
         return CatalogReader(self.asked, self.pinned, _columns(self.asked, schema))
+
+    @failures()
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from olympia_cli.spark.writer import AppendWriter
+
+        return AppendWriter.begin(parse_write_options(self.options), schema, overwrite)
 
     @failures()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

@@ -8,7 +8,7 @@ import pytest
 
 from olympia_cli.errors import InvalidLocation, InvalidName, InvalidOption, InvalidReference
 from olympia_cli.names import Ago, AtExport, AtTime, AtVersion, Latest, TableName
-from olympia_cli.spark.options import parse_options, table_options
+from olympia_cli.spark.options import parse_options, parse_write_options, table_options
 
 
 def parse(**options: str):
@@ -107,3 +107,31 @@ def test_a_table_of_sparks_keeps_no_secrets():
         with pytest.raises(InvalidOption, match="anybody can read it: give credentials to the SDKs") as raised:
             table_options({f"option.{name}": "hunter2", **INJECTED})
         assert "hunter2" not in str(raised.value)
+
+
+def test_where_rows_are_written():
+    for given in ({"path": "s3://lake"}, {"catalog": "s3://lake"}):
+        asked = parse_write_options(
+            {**given, "table": "a.b", "Message": "m", "run": "2026-11-17.x", "storage.key": "k"}
+        )
+        assert (asked.catalog, asked.table) == ("s3://lake", TableName("a", "b"))
+        assert (asked.message, asked.run, asked.storage) == ("m", "2026-11-17.x", (("key", "k"),))
+    assert "hunter" not in repr(parse_write_options({"path": "/lake", "table": "a.b", "storage.secret": "hunter2"}))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"path": "/lake", "table": "a.b", "nonsense": "1"}, "'nonsense' is not an option of a writer of olympia"),
+        ({"path": "/lake"}, "the option table is missing"),
+        ({"table": "a.b"}, "the option catalog is missing"),
+        ({"path": "/lake", "catalog": "/lake", "table": "a.b"}, "the catalog is given twice"),
+        ({"path": "/lake", "table": "a.b", "run": "../x"}, "'../x' cannot name an append"),
+        ({"path": "/lake", "table": "a.b", "run": ""}, "'' cannot name an append"),
+        ({"path": "/lake", "table": "a.b", "version": "3"}, "'version' is not an option of a writer"),
+    ],
+)
+def test_options_that_are_none_of_a_writer(options, said):
+    with pytest.raises(InvalidOption) as raised:
+        parse_write_options(options)
+    assert said in str(raised.value)

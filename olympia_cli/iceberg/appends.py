@@ -1,0 +1,246 @@
+"""Rows that many processes write into tables, and one commits.
+
+1 each table gets a folder for the files of this append alone
+2 processes write data files there: `write_rows`
+3 a file is left there that says that a commit is under way, the data files are looked for, and all tables are committed
+  together: THE COMMIT
+4 what the commit does not name is removed from the folders: files of processes that failed, or did the same twice
+
+When nothing was committed the folders are emptied. When nobody knows whether it was, the file of step 3 stays, and as
+long as it is there nobody empties the folder. Nor does anybody when a snapshot of the table names the append.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+from uuid import uuid4
+
+import pyarrow
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import _dataframe_to_data_files, schema_to_pyarrow
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from olympia_cli.errors import CommitConflict, OlympiaError, PathMissing
+from olympia_cli.iceberg.access import ATTEMPTS
+from olympia_cli.iceberg.catalog import OlympiaCatalog
+from olympia_cli.iceberg.catalog_transaction import CatalogTransaction
+from olympia_cli.iceberg.identifiers import identifier_of
+from olympia_cli.iceberg.locations import LOCAL, place_of
+from olympia_cli.iceberg.rows import as_columns
+from olympia_cli.iceberg.settings import store_options
+from olympia_cli.names import TableName
+from olympia_cli.storage.open import open_store
+from olympia_cli.storage.protocol import TEMPORARY_PREFIX, Store
+
+RUN = "olympia.run"
+"""In the summary of a snapshot: the name that somebody gave the append that made it."""
+_APPEND = "olympia.append"
+"""There, too: its folder, which no other append has."""
+_DATA_PATH = "write.data.path"
+_COMMITTING = f"{TEMPORARY_PREFIX}committing"
+_MOST_BYTES = 128 * 2**20
+"""So much of the rows is in the memory of a process before it becomes files, one for each partition."""
+_WORKERS = 16
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A table as it was when the append began, and the folder for its files."""
+
+    name: TableName
+    uuid: str
+    spec_id: int
+    metadata_location: str
+    folder: str
+    run: str | None
+    properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """PyIceberg's, for the files; they may be secrets."""
+
+    @property
+    def id(self) -> str:
+        return self.folder.rpartition("/")[2]
+
+    @property
+    def store(self) -> Store:
+        """The folder itself."""
+        return _store(self.folder, self.properties)
+
+
+@lru_cache(maxsize=16)
+def _store(folder: str, properties: tuple[tuple[str, str], ...]) -> Store:
+    place = place_of(folder)
+    uri = f"/{place.path}" if place.store == LOCAL else f"{place.store}/{place.path}"
+    return open_store(uri, store_options(uri, dict(properties)) or None)
+
+
+def destination(table: Table, name: TableName, run: str | None, properties: Mapping[str, str]) -> Destination:
+    """Step 1. Nothing is written yet."""
+    metadata = table.metadata
+    data = metadata.properties.get(_DATA_PATH) or f"{metadata.location.rstrip('/')}/data"
+    folder = f"{data.rstrip('/')}/{run or 'append'}-{uuid4().hex[:12]}"
+    spec = metadata.default_spec_id
+    uuid, given = str(metadata.table_uuid), tuple(sorted(properties.items()))
+    return Destination(name, uuid, spec, table.metadata_location, folder, run, given)
+
+
+def was_done(metadata: TableMetadata, run: str | None) -> bool:
+    """Whether an append of that name is in the table, as far back as its snapshots go."""
+    return run is not None and _says(metadata, RUN, run)
+
+
+def _says(metadata: TableMetadata, key: str, value: str) -> bool:
+    summaries = (snapshot.summary for snapshot in metadata.snapshots)
+    return any(summary is not None and summary.get(key) == value for summary in summaries)
+
+
+def write_rows(
+    metadata: TableMetadata, io: FileIO, folder: str, batches: Iterable[pyarrow.RecordBatch]
+) -> Iterator[DataFile]:
+    """Step 2: rows as data files of the table, with its partitions, the ids of its columns and statistics. Columns go
+    by their names, and what the table asks of values is checked."""
+    schema = schema_to_pyarrow(metadata.schema(), include_field_ids=False)
+    inside = metadata.model_copy(update={"properties": {**metadata.properties, _DATA_PATH: folder}})
+    id, counter = uuid4(), itertools.count()
+    for part in _parts(batches):
+        rows = as_columns(schema, pyarrow.Table.from_batches(part), "the data")
+        yield from _dataframe_to_data_files(inside, rows, io, id, counter)
+
+
+def _parts(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[list[pyarrow.RecordBatch]]:
+    part: list[pyarrow.RecordBatch] = []
+    for batch in batches:
+        if batch.num_rows:
+            part.append(batch)
+        if sum(one.nbytes for one in part) >= _MOST_BYTES:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def commit(catalog: OlympiaCatalog, written: Mapping[Destination, Sequence[DataFile]], message: str = "") -> int | None:
+    """Steps 3 and 4: all of it in one commit. The version that it became; None where there is nothing to commit, or
+    an append of that name is there already."""
+    filled = {destination: files for destination, files in written.items() if files}
+    try:
+        for destination, files in filled.items():
+            destination.store.create(_COMMITTING, b"")
+            _check_there(catalog, destination, files)
+        version = _commit(catalog, filled, message)
+    except CommitStateUnknownException as error:
+        folders = ", ".join(destination.folder for destination in filled)
+        raise CommitStateUnknownException(f"{error}; the data files are kept: {folders}") from error
+    except Exception:
+        for destination in filled:
+            destination.store.delete_many([_COMMITTING])
+        raise
+    for destination, files in written.items():
+        _sweep(destination, files if version is not None else ())
+    return version
+
+
+def give_up(catalog: OlympiaCatalog, destinations: Iterable[Destination]) -> None:
+    """Empty the folders, unless a commit names what is in them, or may do so: whoever gives up may do it because he
+    was not told that it was done. What cannot be looked up stays."""
+    for destination in destinations:
+        try:
+            metadata = catalog.load_table(identifier_of(destination.name)).metadata
+            if not destination.store.exists(_COMMITTING) and not _says(metadata, _APPEND, destination.id):
+                _sweep(destination, ())
+        except Exception as error:
+            _log.warning("what was written stays in %s: %s", destination.folder, error)
+
+
+def _sweep(destination: Destination, named: Sequence[DataFile]) -> None:
+    top = place_of(destination.folder).path + "/"
+    kept = {place_of(file.file_path).path.removeprefix(top) for file in named}
+    try:
+        store = destination.store
+        store.delete_many([file.path for file in store.list(temporary=True) if file.path not in kept])
+    except OlympiaError as error:
+        _log.warning("files that no table needs may be left in %s: %s", destination.folder, error)
+
+
+def _commit(catalog: OlympiaCatalog, filled: Mapping[Destination, Sequence[DataFile]], message: str) -> int | None:
+    for attempt in range(ATTEMPTS):
+        together, staged = CatalogTransaction.begin(catalog), list[Table]()
+        try:
+            for destination, files in filled.items():
+                table = together.load_table(identifier_of(destination.name))
+                if was_done(table.metadata, destination.run):
+                    _discard(staged)
+                    return None
+                _check_same(table.metadata, destination)
+                staged.append(_appended(table, files, destination))
+            return together.commit(message).version if staged else None
+        except CommitStateUnknownException:
+            raise
+        except CommitFailedException:
+            # another writer was first
+            _discard(staged)
+            if attempt == ATTEMPTS - 1:
+                raise
+        except Exception:
+            _discard(staged)
+            raise
+        catalog._wait(attempt)
+    raise AssertionError("unreachable")
+
+
+def _appended(table: Table, files: Sequence[DataFile], destination: Destination) -> Table:
+    summary = {_APPEND: destination.id} | ({} if destination.run is None else {RUN: destination.run})
+    with table.transaction() as changes, changes.update_snapshot(snapshot_properties=summary).fast_append() as append:
+        for file in files:
+            append.append_data_file(file)
+    return table
+
+
+def _check_same(metadata: TableMetadata, destination: Destination) -> None:
+    """Columns may have come or gone, by which files are read all the same."""
+    if str(metadata.table_uuid) != destination.uuid:
+        raise CommitConflict(f"the table {destination.name} is another one than when the append began")
+    if metadata.default_spec_id != destination.spec_id:
+        raise CommitConflict(f"the table {destination.name} is partitioned in another way than when the append began")
+
+
+def _check_there(catalog: OlympiaCatalog, destination: Destination, files: Sequence[DataFile]) -> None:
+    """What processes say that they wrote, this one sees."""
+    io = catalog._open_io({}, destination.folder)
+
+    def problem(file: DataFile) -> str | None:
+        try:
+            found = len(io.new_input(file.file_path))
+        except FileNotFoundError:
+            return f"{file.file_path} is missing"
+        size = file.file_size_in_bytes
+        return None if found == size else f"{file.file_path} has {found} bytes, and {size} were written"
+
+    with ThreadPoolExecutor(_WORKERS, thread_name_prefix="append") as pool:
+        for said in pool.map(problem, files):
+            if said is not None:
+                raise PathMissing(f"what was written is not there: {said}", hint="nothing was committed; do it again")
+
+
+def _discard(staged: Iterable[Table]) -> None:
+    """Remove the manifests of appends that were not committed."""
+    for table in staged:
+        snapshot = table.metadata.current_snapshot()
+        if snapshot is None:
+            continue
+        with suppress(OSError):
+            own: list[Any] = [
+                one for one in snapshot.manifests(table.io) if one.added_snapshot_id == snapshot.snapshot_id
+            ]
+            for location in (*(manifest.manifest_path for manifest in own), snapshot.manifest_list):
+                table.io.delete(location)

@@ -1,0 +1,198 @@
+"""Files that others wrote, appended in one commit: what is in a table afterwards, and what is on the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+
+from olympia_cli.errors import CommitConflict, InvalidOption, PathMissing
+from olympia_cli.iceberg import OlympiaCatalog, appends
+from olympia_cli.iceberg.appends import Destination, commit, destination, give_up, write_rows
+from olympia_cli.names import TableName
+from tests.iceberg.test_writers import BeforeRoot, RootUnknown, through
+
+NAME = TableName("ns", "t")
+BATCH = pa.record_batch({"id": pa.array([1, 2, 3], pa.int64())})
+
+
+@pytest.fixture
+def table(catalog: OlympiaCatalog) -> Table:
+    catalog.create_namespace("ns")
+    return catalog.create_table("ns.t", BATCH.schema)
+
+
+def begin(catalog: OlympiaCatalog, run: str | None = None, name: TableName = NAME) -> Destination:
+    return destination(catalog.load_table((name.namespace, name.name)), name, run, {})
+
+
+def written(catalog: OlympiaCatalog, to: Destination, *batches: pa.RecordBatch) -> list:
+    table = catalog.load_table((to.name.namespace, to.name.name))
+    return list(write_rows(table.metadata, table.io, to.folder, batches or [BATCH]))
+
+
+def rows(catalog: OlympiaCatalog, name: str = "ns.t") -> int:
+    return catalog.load_table(name).scan().to_arrow().num_rows
+
+
+def check_files(catalog: OlympiaCatalog, name: str = "ns.t") -> None:
+    """The table has the files that it names and no others, manifests included."""
+    table = catalog.load_table(name)
+    named = {task.file.file_path for task in table.scan().plan_files()}
+    for snapshot in table.metadata.snapshots:
+        named |= {snapshot.manifest_list, *(one.manifest_path for one in snapshot.manifests(table.io))}
+    there = {str(path) for path in Path(table.location()).rglob("*") if path.is_file()}
+    assert {path for path in there if not path.endswith(".metadata.json")} == named
+
+
+def test_what_others_left_in_the_folder_goes_with_the_commit(catalog, table):
+    to = begin(catalog)
+    files = written(catalog, to)
+    # a task that failed, one that did the same twice, and a write that was cut off
+    written(catalog, to)
+    Path(to.folder, ".tmp-x").write_bytes(b"x")
+    version = catalog.version
+    assert commit(catalog, {to: files}, "m") == version + 1
+    assert rows(catalog) == 3
+    check_files(catalog)
+
+
+def test_rows_become_files_before_they_fill_the_memory(catalog, table, monkeypatch):
+    monkeypatch.setattr(appends, "_MOST_BYTES", 2 * BATCH.nbytes)
+    to = begin(catalog)
+    files = written(catalog, to, *[BATCH] * 5)
+    assert [file.record_count for file in files] == [6, 6, 3]
+    commit(catalog, {to: files})
+    assert rows(catalog) == 15
+
+
+def test_another_writer_is_first(catalog, table):
+    other = OlympiaCatalog("other", warehouse=catalog.properties["warehouse"])
+    late = through(
+        BeforeRoot(
+            catalog.store_catalog.store, lambda: other.load_table("ns.t").append(pa.Table.from_batches([BATCH]))
+        ),
+        catalog,
+    )
+    to = begin(catalog)
+    assert commit(late, {to: written(catalog, to)}) == catalog.version
+    assert rows(catalog) == 6
+    check_files(catalog)
+
+
+def test_the_same_append_is_under_way_elsewhere(catalog, table):
+    """Whoever is second finds it done, and takes back what it wrote."""
+    first, second = begin(catalog, "monday"), begin(catalog, "monday")
+    files = written(catalog, first)
+    late = through(BeforeRoot(catalog.store_catalog.store, lambda: commit(catalog, {first: files})), catalog)
+    assert commit(late, {second: written(catalog, second)}) is None
+    assert rows(catalog) == 3
+    check_files(catalog)
+    third = begin(catalog, "monday")
+    assert commit(catalog, {third: written(catalog, third)}) is None
+    check_files(catalog)
+
+
+@pytest.mark.parametrize("change", ["another table", "another partitioning"])
+def test_a_table_that_is_no_longer_what_it_was(catalog, table, change):
+    to = begin(catalog)
+    files = written(catalog, to)
+    if change == "another table":
+        catalog.drop_table("ns.t")
+        catalog.create_table("ns.t", BATCH.schema)
+    else:
+        with table.update_spec() as update:
+            update.add_identity("id")
+    with pytest.raises(CommitConflict, match=change.split()[1][:5]):
+        commit(catalog, {to: files})
+    assert rows(catalog) == 0
+    give_up(catalog, [to])
+    assert not list(Path(to.folder).rglob("*.parquet"))
+    check_files(catalog)
+
+
+def test_a_column_that_came_meanwhile_is_empty(catalog, table):
+    to = begin(catalog)
+    files = written(catalog, to)
+    with table.update_schema() as update:
+        from pyiceberg.types import StringType
+
+        update.add_column("more", StringType())
+    commit(catalog, {to: files})
+    assert catalog.load_table("ns.t").scan().to_arrow()["more"].to_pylist() == [None] * 3
+
+
+@pytest.mark.parametrize("mode", ["lost_reply", "lost_request"])
+def test_when_the_outcome_is_unknown_the_files_stay(catalog, table, mode):
+    to = begin(catalog, "monday")
+    files = written(catalog, to)
+    store = RootUnknown(catalog.store_catalog.store, (), mode)
+    with pytest.raises(CommitStateUnknownException) as raised:
+        commit(through(store, catalog), {to: files})
+    assert f"the data files are kept: {to.folder}" in str(raised.value)
+    give_up(catalog, [to])
+    assert all(Path(file.file_path).exists() for file in files)
+    # under its name it may be done again
+    again = begin(catalog, "monday")
+    done = commit(catalog, {again: written(catalog, again)})
+    assert (done is None) == (mode == "lost_reply")
+    assert rows(catalog) == 3
+
+
+def test_who_gives_up_what_is_committed_deletes_nothing(catalog, table):
+    """Spark does so when it was not told that the commit went well."""
+    to = begin(catalog)
+    files = written(catalog, to)
+    commit(catalog, {to: files})
+    give_up(catalog, [to])
+    assert rows(catalog) == 3
+    # nor where nobody can say whether it was
+    other = begin(catalog)
+    kept = written(catalog, other)
+    catalog.drop_table("ns.t")
+    give_up(catalog, [other])
+    assert Path(kept[0].file_path).exists()
+
+
+def test_a_file_that_is_not_there_is_not_committed(catalog, table):
+    version = catalog.version
+    for break_it in (Path.unlink, lambda path: path.write_bytes(b"x")):
+        to = begin(catalog)
+        files = written(catalog, to)
+        break_it(Path(files[0].file_path))
+        with pytest.raises(PathMissing, match="what was written is not there"):
+            commit(catalog, {to: files})
+        give_up(catalog, [to])
+    assert catalog.version == version
+    check_files(catalog)
+
+
+def test_several_tables_or_none(catalog, table):
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
+    catalog.create_table("ns.u", table.schema(), partition_spec=spec)
+    both = begin(catalog), begin(catalog, name=TableName("ns", "u"))
+    files = {to: written(catalog, to) for to in both}
+    assert len(files[both[1]]) == 3
+    version = catalog.version
+    assert commit(catalog, files) == version + 1
+    assert (rows(catalog), rows(catalog, "ns.u")) == (3, 3)
+    again = begin(catalog), begin(catalog, name=TableName("ns", "u"))
+    files = {to: written(catalog, to) for to in again}
+    catalog.drop_table("ns.u")
+    with pytest.raises(Exception, match=r"ns\.u"):
+        commit(catalog, files)
+    give_up(catalog, again)
+    assert rows(catalog) == 3
+    check_files(catalog)
+
+
+def test_a_value_that_must_be_and_is_not(catalog):
+    catalog.create_namespace("ns")
+    catalog.create_table("ns.t", pa.schema([pa.field("id", pa.int64(), nullable=False)]))
+    with pytest.raises(InvalidOption, match="the data has rows without 'id'"):
+        written(catalog, begin(catalog), pa.record_batch({"id": pa.array([None], pa.int64())}))
