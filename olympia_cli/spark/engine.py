@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from olympia_cli.errors import InvalidLocation, InvalidOption
+from olympia_cli.spark.accumulators import publish
 from olympia_cli.spark.pipelines.place import CatalogPlace
 from olympia_cli.spark.run import Run
 from olympia_cli.spark.session import spark_session
@@ -67,12 +68,10 @@ def spark_engine(
     """Spark for the catalog at a location; what it raises within comes out as one of our errors. A session that is
     started for it is stopped at the end. Jobs that nobody describes are called after the command."""
     place, run = place_for(uri, storage), run or Run()
-    with (
-        spark_session(master=master, remote=remote, settings=settings, verbose=verbose) as spark,
-        place.proven(run.note) as proven,
-        run.step(spark, command),
-    ):
-        yield SparkEngine(spark, proven, partitions, ALONE, run)
+    with spark_session(master=master, remote=remote, settings=settings, verbose=verbose) as spark:
+        with place.proven(run.note) as proven, run.step(spark, command):
+            yield SparkEngine(spark, proven, partitions, ALONE, run)
+        publish(spark, command, run)
 
 
 @lru_cache(maxsize=1)

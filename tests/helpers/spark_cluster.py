@@ -10,8 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 START_SECONDS = 180
@@ -20,12 +20,45 @@ START_SECONDS = 180
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """Options of Java for tests."""
 
+# ports of their own choice, so that several clusters fit on one machine
+_ADDRESS = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+
 
 @dataclass
 class Cluster:
     url: str
-    master: subprocess.Popen[bytes]
-    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    folder: Path
+    memory: str
+    processes: list[subprocess.Popen[bytes]]
+    """The master's first."""
+
+    @property
+    def workers(self) -> list[subprocess.Popen[bytes]]:
+        return self.processes[1:]
+
+    def start_worker(self, hidden: Sequence[Path] = ()) -> None:
+        """One more. It and its executors see empty folders where the `hidden` ones are."""
+        number = len(self.workers)
+        own = ["-c", "1", "-m", self.memory, "-d", str(self.folder / f"work{number}"), self.url]
+        within = _without(hidden, self.folder / "empty") if hidden else []
+        log = self.folder / f"worker{number}.log"
+        self.processes.append(_start("org.apache.spark.deploy.worker.Worker", [*_ADDRESS, *own], log, within))
+
+    def await_worker(self, number: int) -> None:
+        log = self.folder / f"worker{number}.log"
+        _await(log, r"Successfully registered with master (\S+)", self.workers[number])
+
+    def executor(self, number: int) -> int:
+        """The process of a worker's executor. It is started anew when it dies."""
+        until = time.monotonic() + START_SECONDS
+        while time.monotonic() < until:
+            for folder in Path("/proc").glob("[0-9]*"):
+                with suppress(OSError):
+                    is_child = f"\nPPid:\t{self.workers[number].pid}\n" in (folder / "status").read_text()
+                    if is_child and b"CoarseGrainedExecutorBackend" in (folder / "cmdline").read_bytes():
+                        return int(folder.name)
+            time.sleep(0.1)
+        raise RuntimeError(f"worker {number} has no executor")
 
     def stop_worker(self, number: int) -> None:
         """With its executors: they are there, take work, and do nothing."""
@@ -38,27 +71,18 @@ class Cluster:
 
 
 @contextmanager
-def spark_cluster(folder: Path, workers: int = 2, memory: str = "1g", hidden: Sequence[Path] = ()) -> Iterator[Cluster]:
-    """A running cluster, whose logs and work are below the folder; `memory` is what each worker has. The last worker
-    and its executors see empty folders where the `hidden` ones are."""
+def spark_cluster(folder: Path, workers: int = 2, memory: str = "1g") -> Iterator[Cluster]:
+    """A running cluster, whose logs and work are below the folder; `memory` is what each worker has."""
     started: list[subprocess.Popen[bytes]] = []
     try:
         log = folder / "master.log"
-        # ports of their own choice, so that several clusters fit on one machine
-        address = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-        master = _start("org.apache.spark.deploy.master.Master", address, log)
-        started.append(master)
-        url = _await(log, r"Starting Spark master at (spark://\S+)", master)
-        cluster = Cluster(url, master)
+        started.append(_start("org.apache.spark.deploy.master.Master", _ADDRESS, log))
+        url = _await(log, r"Starting Spark master at (spark://\S+)", started[0])
+        cluster = Cluster(url, folder, memory, started)
+        for _ in range(workers):
+            cluster.start_worker()
         for number in range(workers):
-            place = [*address, "-c", "1", "-m", memory, "-d", str(folder / f"work{number}"), url]
-            log = folder / f"worker{number}.log"
-            within = _without(hidden, folder / "empty") if hidden and number == workers - 1 else []
-            process = _start("org.apache.spark.deploy.worker.Worker", place, log, within)
-            started.append(process)
-            cluster.workers.append(process)
-        for number, process in enumerate(cluster.workers):
-            _await(folder / f"worker{number}.log", r"Successfully registered with master (\S+)", process)
+            cluster.await_worker(number)
         yield cluster
     finally:
         for process in started:
@@ -92,7 +116,7 @@ def _without(hidden: Sequence[Path], empty: Path) -> list[str]:
     return [*own, "sh", "-c", " && ".join([*words, 'exec "$@"']), "sh"]
 
 
-def _start(program: str, arguments: list[str], log: Path, within: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+def _start(program: str, arguments: Sequence[str], log: Path, within: Sequence[str] = ()) -> subprocess.Popen[bytes]:
     import pyspark
 
     home = Path(pyspark.__file__).parent

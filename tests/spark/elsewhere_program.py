@@ -1,15 +1,17 @@
 """All that this package does on Spark, one after the other, in a process of its own, since a process has one Spark.
 
-It prints a line of JSON for each thing that it has done. With "lose" in its task it looks for dead files at the end. Of
-that it says each phase on stdout, waits for a line on stdin before it begins it, and says when tasks of it are running.
+It prints a line of JSON for each thing that it has done. Of some it says on stdout when a phase begins, waits for a
+line on stdin before it goes on, and says when tasks of it are running.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import threading
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 
@@ -25,16 +27,19 @@ def main() -> None:
         say("audit", audit(spark, task["catalog"], task["log"]))
         for line in task["commands"]:
             say("ran", command(line))
+        for line in task.get("lost", ()):
+            say("lost", heard(spark, line))
+        if task.get("later"):
+            say("dead", dead(spark, task["catalog"]))
+            say("executors", executors(spark))
+            say("later", heard(spark, task["later"]))
         for line in task.get("unseen", ()):
             say("unseen", command(line))
-        if task.get("lose"):
-            say("dead", dead(spark, task["catalog"]))
-            # the driver is among them
-            say("executors", spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1)
 
 
 def say(what: str, found: object) -> None:
-    print(json.dumps({what: found}), flush=True)
+    # also while a command is heard, whose own output is not
+    print(json.dumps({what: found}), file=sys.__stdout__, flush=True)
 
 
 def read(spark, catalog: str) -> dict:
@@ -85,6 +90,32 @@ def command(line: list[str]) -> dict:
     return {"exit_code": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}
 
 
+def heard(spark, line: list[str]) -> dict:
+    """The same, with somebody who hears each line on stderr before it goes on."""
+    from olympia_cli.cli.app import app
+
+    out, err = io.StringIO(), Heard(Told(spark))
+    with redirect_stdout(out), redirect_stderr(err):
+        code = app([*line, "--verbose"], standalone_mode=False)
+    return {"exit_code": code, "stdout": out.getvalue(), "stderr": err.getvalue()}
+
+
+class Heard(io.StringIO):
+    def __init__(self, told: Told) -> None:
+        super().__init__()
+        self._told = told
+
+    def write(self, text: str) -> int:
+        if text.startswith(("reading ", "copying")):
+            self._told.phase(text)
+        return super().write(text)
+
+
+def executors(spark) -> int:
+    # the driver is among them
+    return int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1
+
+
 def dead(spark, catalog: str) -> list:
     sys.path.insert(0, str(Path(__file__).parents[2]))
     from olympia_cli.catalog.catalog import Catalog
@@ -105,21 +136,26 @@ class Told:
     """Progress that somebody else decides."""
 
     def __init__(self, spark) -> None:
+        self._spark = spark
         self._tracker = spark.sparkContext.statusTracker()
 
     def phase(self, what: str, total: int | None = None) -> None:
         say("phase", what)
-        if sys.stdin.readline().strip() == "watch":
+        answer = sys.stdin.readline().strip()
+        if answer == "watch":
             threading.Thread(target=self._watch, daemon=True).start()
+        while answer == "await" and executors(self._spark) < 2:
+            time.sleep(0.05)
 
     def _watch(self) -> None:
-        # as many tasks as there are executors, each of which has one core: so each has a task
-        while sum(self._tracker.getStageInfo(stage).numActiveTasks for stage in self._stages()) < 2:
+        # as many tasks as there are executors, each of which has one core: so each had a task
+        while not any(map(self._is_shared_out, self._tracker.getActiveStageIds())):
             time.sleep(0.05)
         say("running", True)
 
-    def _stages(self) -> list[int]:
-        return [stage for stage in self._tracker.getActiveStageIds() if self._tracker.getStageInfo(stage) is not None]
+    def _is_shared_out(self, number: int) -> bool:
+        stage = self._tracker.getStageInfo(number)
+        return stage is not None and stage.numActiveTasks > max(0, 1 - stage.numCompletedTasks)
 
     def advance(self, count: int = 1) -> None:
         pass

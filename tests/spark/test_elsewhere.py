@@ -7,13 +7,16 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from olympia_cli.catalog.catalog import Catalog
@@ -31,6 +34,7 @@ from tests.helpers.spark_cluster import SHORT_LIVED, Cluster, python_without_thi
 
 PROGRAM = Path(__file__).parent / "elsewhere_program.py"
 POLICY = ("--keep-last", "3", "--older-than", "3d")
+ON_SPARK = ("--engine", "spark", "--parallelism", "2")
 FILES = ("table", "files", "-o", "jsonl")
 ON_CONNECT = (FILES, ("fsck", "--level", "full", "--json"), ("expire", *POLICY, "--dry-run", "--json"))
 """One of each way to go about Spark: a copy is made and verified as fsck reads."""
@@ -43,9 +47,18 @@ ON_CLUSTER = (
 )
 
 
+LOSING = (
+    ("fsck", "--level", "full", "--all-versions", "--json"),
+    ("export", "create", "copy", "--dest", "{copy}", "--json"),
+)
+"""An executor is lost in the middle of each of them."""
+BEFORE = ("reading definitions", "copying")
+"""The step that it is lost in."""
+
+
 @dataclass
 class World:
-    """A catalog, and two copies of it: one for Spark, and one for what this process does itself."""
+    """A catalog, and copies of it: two for Spark, and two for what this process does itself."""
 
     folder: Path
     catalog: Catalog
@@ -62,16 +75,16 @@ class World:
             transaction.create_table(table("a.sound"), sound.metadata_location)
             transaction.create_table(table("a.wanting"), wanting.metadata_location)
         lake.delete(files_of(wanting).manifests[0])
-        for name in ("spark", "local", "unseen"):
+        for name in ("spark", "local", "unseen", "seen"):
             shutil.copytree(folder / "lake" / "catalog", folder / name / "catalog")
         return cls(folder, Catalog(LocalStore(catalog.store.uri)), lines)
 
-    def commands(self, name: str) -> list[list[str]]:
+    def commands(self, name: str, lines: Sequence[Sequence[str]]) -> list[list[str]]:
         here = self.folder / name
-        return [["-c", f"{here}/catalog", *(word.format(copy=f"{here}/copy") for word in line)] for line in self.lines]
+        return [["-c", f"{here}/catalog", *(word.format(copy=f"{here}/copy") for word in line)] for line in lines]
 
     def task(self, **more: object) -> str:
-        lines = [[*line, "--engine", "spark", "--parallelism", "2"] for line in self.commands("spark")]
+        lines = [[*line, *ON_SPARK] for line in self.commands("spark", self.lines)]
         where = {"catalog": self.catalog.store.uri, "log": f"{self.folder}/log"}
         return json.dumps({**where, "commands": lines, **more})
 
@@ -90,7 +103,7 @@ class World:
         entries = log(snapshot, oldest)
         assert audit["actions"] == sorted([entry.version, at] for entry in entries for at in range(len(entry.changes)))
         assert audit["taken"]
-        for line, ran in zip(self.commands("local"), self.results["ran"], strict=True):
+        for line, ran in zip(self.commands("local", self.lines), self.results["ran"], strict=True):
             done = CliRunner().invoke(app, line)
             assert ran["exit_code"] == done.exit_code, (line, ran["stderr"], done.stderr)
             assert self.same(ran["stdout"]) == self.same(done.stdout), line
@@ -98,10 +111,10 @@ class World:
         assert self.left("spark/catalog") == self.left("local/catalog")
         assert self.left("spark/copy") == self.left("local/copy")
 
-    def same(self, text: str) -> list[str]:
+    def same(self, text: str, one: str = "spark", other: str = "local") -> list[str]:
         """What a command says, in any order, of one place."""
         text = re.sub(r', "metrics": \{.*\}(?=\}$)', "", text, flags=re.MULTILINE)
-        return sorted(text.replace(f"{self.folder}/spark", f"{self.folder}/local").splitlines())
+        return sorted(text.replace(f"{self.folder}/{one}", f"{self.folder}/{other}").splitlines())
 
     def left(self, name: str) -> set[str]:
         """The files that are there of those that were there before."""
@@ -154,36 +167,60 @@ def events(folder: Path) -> list[dict]:
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
-def test_a_cluster_and_a_worker_that_is_killed(tmp_path):
-    world = World.make(tmp_path, *ON_CLUSTER)
-    python = python_without_this_package(tmp_path / "python")
-    dest = tmp_path / "unseen" / "dest"
+LOST = "an executor was lost: others do its work once more"
+
+
+@dataclass
+class Played:
+    """What the program said of a cluster to which much happens; see `played`."""
+
+    world: World
+    dest: Path
+    submitted: subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory) -> Played:
+    """All that is done on a cluster, once: a driver, and executors whose Python lacks this package.
+
+    An executor is killed in the middle of an fsck and of an export, and started anew. A machine dies with its executor
+    in the middle of an expire. Another joins in the middle of an fsck, which sees neither that catalog nor the place
+    that an export goes to. On the two that are left a job is submitted.
+    """
+    folder = tmp_path_factory.mktemp("cluster")
+    world = World.make(folder, *ON_CLUSTER)
+    python = python_without_this_package(folder / "python")
+    dest = folder / "unseen" / "dest"
     dest.mkdir()
+    settings = {
+        **logged(folder),
+        "spark.pyspark.python": python,
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": SHORT_LIVED,
+        "spark.driver.extraJavaOptions": SHORT_LIVED,
+        "spark.cores.max": "2",
+        "spark.sql.shuffle.partitions": "2",
+        # nothing starts before both are there
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
+    }
+    catalog = ["-c", f"{folder}/unseen/catalog"]
+    fsck = [*catalog, "fsck", "--level", "full", "--json"]
     unseen = [
-        ["-c", f"{tmp_path}/unseen/catalog", "fsck", "--level", "full", "--json"],
-        ["-c", f"{tmp_path}/spark/catalog", "export", "create", "unseen", "--dest", str(dest), "--json"],
-        ["-c", f"{tmp_path}/unseen/catalog", "table", "files", "-o", "jsonl"],
+        [*fsck, *ON_SPARK],
+        ["-c", f"{folder}/spark/catalog", "export", "create", "unseen", "--dest", str(dest), "--json", *ON_SPARK],
+        [*catalog, "table", "files", "-o", "jsonl", *ON_SPARK],
     ]
-    unseen = [[*line, "--engine", "spark", "--parallelism", "2"] for line in unseen]
-    with spark_cluster(tmp_path, hidden=[tmp_path / "unseen" / "catalog", dest]) as cluster:
-        settings = {
-            "spark.pyspark.python": python,
-            "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": SHORT_LIVED,
-            "spark.driver.extraJavaOptions": SHORT_LIVED,
-            "spark.cores.max": "2",
-            "spark.sql.shuffle.partitions": "2",
-            # nothing starts before both are there
-            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-            "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
-        }
-        task = world.task(session={"master": cluster.url, "settings": settings}, lose=True, unseen=unseen)
-        log = tmp_path / "program.log"
+    lost = [[*line, *ON_SPARK] for line in world.commands("unseen", LOSING)]
+    with spark_cluster(folder) as cluster:
+        session = {"master": cluster.url, "settings": settings}
+        task = world.task(session=session, lost=lost, later=[*fsck, *ON_SPARK], unseen=unseen)
+        log = folder / "program.log"
         with (
             log.open("wb") as errors,
             subprocess.Popen(
                 [sys.executable, str(PROGRAM), task],
-                cwd=tmp_path,
+                cwd=folder,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -191,51 +228,87 @@ def test_a_cluster_and_a_worker_that_is_killed(tmp_path):
             ) as program,
         ):
             try:
-                play(world, program, cluster)
+                play(world, program, cluster, [folder / "unseen" / "catalog", dest])
             finally:
                 program.kill()
-        assert program.returncode is not None
-        if "executors" in world.results:
-            submit(world, cluster, python)
-    assert "executors" in world.results, log.read_text()[-4000:]
-    [read] = world.results["read"]
+        assert len(world.results.get("unseen", ())) == len(unseen), log.read_text()[-4000:]
+        return Played(world, dest, submit(world, cluster, python))
+
+
+def test_a_cluster_does_what_this_process_does(played):
+    [read] = played.world.results["read"]
     assert read["executors"] == 2, "both workers had their part of it"
     assert all(".zip" in path for path in read["files"]), "the package came with the work"
+    played.world.check()
+
+
+def test_a_machine_that_dies_in_the_middle_of_an_expire(played):
+    world = played.world
     plan = Planner(world.catalog, FLOORS).expire(policy_of(world.catalog)).mark
     [dead] = world.results["dead"]
     assert [tuple(file) for file in dead] == sorted((file.path, file.bytes, file.kind) for file in plan.files)
     assert world.results["executors"] == [1], "the other one is gone"
-    check_unseen(world, dest)
-    world.check()
 
 
-def check_unseen(world: World, dest: Path) -> None:
-    """What one of the executors does not see is not damaged, and not copied."""
-    assert len(world.results["unseen"]) == 3
-    for ran in world.results["unseen"]:
-        assert ran["exit_code"] == 2, ran
-        error = json.loads(ran["stderr"])["error"]
-        assert error["code"] == "ExecutorUnprepared"
-        assert f"the executor on {socket.gethostname()} does not see what is at {world.folder}/" in error["message"]
-        assert error["hint"].startswith("mount the same folder")
-        assert ran["stdout"] == ""
+def test_an_executor_that_is_killed_is_one_line_and_the_result_is_the_same(played):
+    world = played.world
+    assert len(world.results["lost"]) == len(LOSING)
+    for line, ran in zip(world.commands("seen", LOSING), world.results["lost"], strict=True):
+        done = CliRunner().invoke(app, line)
+        assert ran["exit_code"] == done.exit_code == 0, (line, ran["stderr"], done.stderr)
+        assert world.same(ran["stdout"], "unseen", "seen") == world.same(done.stdout)
+        assert ran["stderr"].splitlines().count(LOST) == 1, ran["stderr"]
+        assert json.loads(ran["stdout"])["metrics"]["failed_tasks"] >= 1
+    assert world.left("unseen/copy") == world.left("seen/copy")
+
+
+def test_what_one_executor_does_not_see_is_not_damaged(played):
+    world = played.world
+    check_unprepared(world, world.results["unseen"][0], "unseen/catalog")
+    check_unprepared(world, world.results["unseen"][2], "unseen/catalog")
+    assert not list(world.folder.glob("unseen/catalog/.tmp-*")), "nothing is left of a proof"
+
+
+def test_a_destination_that_one_executor_does_not_see_is_no_backup(played):
+    """All of them see the catalog. What was copied where the others do not look is not recorded, and an export can be
+    gone on with where everybody sees it."""
+    world, dest = played.world, played.dest
+    check_unprepared(world, world.results["unseen"][1], "unseen/dest")
+    catalog = Catalog(LocalStore(f"{world.folder}/spark/catalog"))
+    assert "unseen" not in catalog.snapshot().definition.exported_snapshots
     assert not world.files("empty"), "nothing was written where it does not belong"
-    assert not list(dest.glob(".tmp-*"))
-    assert "unseen" not in Catalog(LocalStore(f"{world.folder}/spark/catalog")).snapshot().definition.exported_snapshots
-    for name in ("spark", "unseen"):
-        # nothing is left of what proved it
-        assert not [path for path in world.files(f"{name}/catalog") if path.startswith(".tmp-")]
+    assert not list(dest.rglob(".tmp-*"))
+    assert not list(dest.glob("vn/*")), "no root: it does not open as a catalog"
+    line = ["-c", catalog.store.uri, "export", "resume", "unseen", "--dest", str(dest)]
+    assert CliRunner().invoke(app, line).exit_code == 0
+    assert "unseen" in catalog.snapshot().definition.exported_snapshots
 
 
-def submit(world: World, cluster: Cluster, python: str) -> None:
-    """The guide's recipe as Airflow's operator types it, with a Python that lacks this package, on the worker that is
-    left: it runs where spark-submit says, under that name, and ends with the command's exit code."""
+def test_an_executor_that_joins_in_the_middle_is_looked_at(played):
+    world = played.world
+    [later] = world.results["later"]
+    check_unprepared(world, {**later, "stderr": later["stderr"].splitlines()[-1]}, "unseen/catalog")
+    assert "reading definitions" in later["stderr"].splitlines(), "the others had begun"
+
+
+def check_unprepared(world: World, ran: dict, place: str) -> None:
+    assert ran["exit_code"] == 2, ran
+    error = json.loads(ran["stderr"])["error"]
+    assert error["code"] == "ExecutorUnprepared"
+    host = socket.gethostname()
+    assert f"the executor on {host} does not see what is at {world.folder}/{place}: " in error["message"]
+    assert error["hint"].startswith("mount the same folder")
+    assert ran["stdout"] == ""
+
+
+def submit(world: World, cluster: Cluster, python: str) -> subprocess.CompletedProcess[str]:
+    """The guide's recipe as Airflow's operator types it, with a Python that lacks this package, of a catalog that lacks
+    a definition."""
     import pyspark
 
     folder, home = world.folder / "submitted", Path(pyspark.__file__).parent
     subprocess.run([sys.executable, "-m", "olympia_cli.spark.job", "--files", str(folder)], check=True)
-    (world.folder / "seen").mkdir()
-    catalog = shutil.copytree(world.folder / "unseen" / "catalog", world.folder / "seen" / "catalog")
+    catalog = shutil.copytree(world.catalog.store.uri, world.folder / "worn")
     (catalog / str(Catalog(LocalStore(str(catalog))).snapshot().find(table("a.sound")))).unlink()
     places = {"spark://head:7077": cluster.url, "s3://lake/catalog": str(catalog), "/opt/olympia": str(folder)}
     words = recipes.operator_words(recipes.GUIDE)
@@ -243,47 +316,85 @@ def submit(world: World, cluster: Cluster, python: str) -> None:
     for text, place in places.items():
         words = [word.replace(text, place) for word in words]
     short = {"spark.executor.extraJavaOptions": SHORT_LIVED, "spark.driver.extraJavaOptions": SHORT_LIVED}
-    settings = {**logged(world.folder), **short, "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
+    settings = {**logged(folder), **short, "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
     defaults = world.folder / "spark-defaults.conf"
     defaults.write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
     # a worker of the cluster has no room for more
     words = [word.replace("spark.executor.memory=1g", "spark.executor.memory=512m") for word in words]
     environment = {"SPARK_HOME": str(home), "SPARK_CONF_DIR": str(world.folder), "SPARK_LOCAL_IP": "127.0.0.1"}
     environment |= {"PYSPARK_PYTHON": python, "PYTHONPATH": ""}
-    done = subprocess.run(
+    return subprocess.run(
         [str(home / "bin" / words[0]), *words[1:], "--parallelism", "2"],
         env={**os.environ, **environment},
         cwd=world.folder,
         capture_output=True,
         text=True,
     )
+
+
+def test_a_job_that_is_submitted(played):
+    """It runs where spark-submit says, under that name, and ends with the command's exit code."""
+    done = played.submitted
     assert done.returncode == 50, done.stderr[-4000:]
     found = json.loads(done.stdout)
     assert [one["code"] for one in found["findings"] if one["severity"] == "error"] == ["F301"], found["findings"]
     assert measured(found)["damaged"]
-    properties = next(event for event in events(world.folder) if event["Event"] == "SparkListenerEnvironmentUpdate")
+    logged = events(played.world.folder / "submitted")
+    properties = next(event for event in logged if event["Event"] == "SparkListenerEnvironmentUpdate")
     assert properties["Spark Properties"]["spark.app.name"] == "olympia-fsck"
-    assert properties["Spark Properties"]["spark.master"] == cluster.url
-    said = {
-        event["Properties"]["spark.job.description"] for event in events(world.folder) if event["Event"] == JOB_START
-    }
-    assert all(text.startswith("olympia fsck") for text in said)
+    assert properties["Spark Properties"]["spark.master"].startswith("spark://127.0.0.1:")
+    # so few files are read by the driver itself
+    said = {event["Properties"]["spark.job.description"] for event in logged if event["Event"] == JOB_START}
+    assert said == {"olympia fsck: what it took"}
 
 
-def play(world: World, program: subprocess.Popen[str], cluster: Cluster) -> None:
-    """Stop a worker before the second level of nodes is read, and kill it once it has a task of that. So it dies with
-    the task, whatever the machine's speed, and with what it kept of the levels before."""
+def test_what_a_run_took_is_in_the_event_log(played):
+    """By names that people understand, as the command itself says it: of an fsck that lost an executor."""
+    metrics = json.loads(played.world.results["lost"][0]["stdout"])["metrics"]
+    names = {"failed_tasks": "failed tasks", **{name: name for name in ("files", "bytes", "jobs", "tasks", "restarts")}}
+    expected = {f"olympia: {said}": metrics[name] for name, said in names.items()}
+    for step in metrics["steps"]:
+        expected |= {f"olympia {step['step']}: {said}": step[name] for name, said in names.items()}
+    assert expected["olympia: failed tasks"] > 0
+    assert expected["olympia fsck: definitions: files"] > 0
+    ended = [
+        event["Stage Info"] for event in events(played.world.folder) if event["Event"] == "SparkListenerStageCompleted"
+    ]
+    told = [
+        {one["Name"]: float(one["Value"]) for one in stage["Accumulables"]}
+        for stage in ended
+        if stage["Stage Name"] == "olympia fsck: what it took"
+    ]
+    [found] = [each for each in told if expected.items() <= each.items()]
+    assert found["olympia: seconds"] > found["olympia fsck: definitions: seconds"] > 0
+
+
+def play(world: World, program: subprocess.Popen[str], cluster: Cluster, hidden: Sequence[Path]) -> None:
+    """Let happen to the cluster what `played` says. What is to be killed is stopped before a step, and killed once it
+    has a task of it: so it dies with the task, whatever the machine's speed, and with what it kept of the steps
+    before."""
     levels = 0
+    kill: Callable[[], None] | None = None
     for line in program.stdout or ():
         [(what, said)] = json.loads(line).items()
         if what == "running":
-            cluster.kill_worker(0)
+            assert kill is not None
+            kill()
         elif what == "phase":
-            levels += said == "reading nodes"
-            answer = "go"
-            if said == "reading nodes" and levels == 2:
-                cluster.stop_worker(0)
-                answer = "watch"
+            answer, lost, dead = "go", len(world.results.get("lost", ())), "dead" in world.results
+            if lost < len(LOSING):
+                if said.startswith(BEFORE[lost]):
+                    executor = cluster.executor(0)
+                    os.kill(executor, signal.SIGSTOP)
+                    kill, answer = partial(os.kill, executor, signal.SIGKILL), "watch"
+            elif not dead:
+                levels += said == "reading nodes"
+                if said == "reading nodes" and levels == 2:
+                    cluster.stop_worker(0)
+                    kill, answer = partial(cluster.kill_worker, 0), "watch"
+            elif said.startswith("reading definitions"):
+                cluster.start_worker(hidden)
+                answer = "await"
             assert program.stdin is not None
             program.stdin.write(f"{answer}\n")
             program.stdin.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from olympia_cli.spark.accumulators import named, publish
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines.place import CatalogPlace
 from olympia_cli.spark.run import Run
@@ -70,3 +71,44 @@ def test_a_lost_executor_is_one_line():
     run.executor_lost()
     run.executor_lost()
     assert said == ["an executor was lost: others do its work once more"]
+
+
+def test_steps_of_one_name_count_together():
+    step = {"step": "expire: files", "seconds": 0.5, "jobs": None, "failed_tasks": 1}
+    metrics = {"seconds": 2.0, "jobs": None, "failed_tasks": 2, "steps": [step, step]}
+    assert named(metrics) == {
+        "olympia: seconds": 2.0,
+        "olympia: failed tasks": 2,
+        "olympia expire: files: seconds": 1.0,
+        "olympia expire: files: failed tasks": 2,
+    }
+
+
+def test_what_a_run_took_is_told_where_spark_is_looked_at(spark, engine, monkeypatch):
+    notes: list[str] = []
+    engine.run.note = notes.append
+    with engine.job("fsck: definitions"):
+        spark.range(10, numPartitions=2).count()
+        engine.run.read(20_000, 3_000_000_000)
+    jobs = spark.sparkContext._jsc.sc().statusStore
+    before = jobs().jobsList(None).size()
+    publish(spark, "fsck", engine.run)
+    assert jobs().jobsList(None).size() == before, "nobody looks at this one"
+    monkeypatch.setattr(type(spark.sparkContext), "uiWebUrl", "http://127.0.0.1")
+    publish(spark, "fsck", engine.run)
+    assert notes == []
+    job = jobs().jobsList(None).head()
+    assert job.description().get() == "olympia fsck: what it took"
+    stage = jobs().lastStageAttempt(job.stageIds().head())
+    told = [stage.accumulatorUpdates().apply(at) for at in range(stage.accumulatorUpdates().size())]
+    metrics = engine.run.metrics()
+    expected = {name: value for name, value in named(metrics).items() if "seconds" not in name}
+    assert expected["olympia fsck: definitions: bytes"] == 3_000_000_000
+    assert {one.name(): int(one.value()) for one in told if one.name() in expected} == expected
+    assert float(next(one.value() for one in told if one.name() == "olympia: seconds")) > 0
+    # it is no part of what it tells
+    assert [step["step"] for step in metrics["steps"]] == ["fsck: definitions"]
+    # and that it could not be done is no error
+    monkeypatch.setattr(spark, "_jvm", None)
+    publish(spark, "fsck", engine.run)
+    assert notes == ["Spark's event log has no metrics: AttributeError"]
