@@ -114,8 +114,8 @@ def _unknown_column(where: str, rows: pyarrow.Table, column: str, schema: pyarro
 
 
 def as_columns(schema: pyarrow.Schema, rows: pyarrow.Table, where: str, table: str = "") -> pyarrow.Table:
-    """Rows with just the columns of a table. `where` they are from is part of what is said of a mistake, and the name of
-    the table of the command against it, where there is a command line."""
+    """Rows with just the columns of a table. Where they are from is part of what is said of a mistake, and the table's
+    name of the command against it, where there is a command line."""
     if more := [name for name in rows.column_names if name not in schema.names]:
         raise _unknown_column(where, rows, more[0], schema, table)
     columns = []
