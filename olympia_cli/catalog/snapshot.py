@@ -87,7 +87,7 @@ class Snapshot:
         self._namespaces: dict[NamespaceName, str | None] = {}
         for path, data in file.beside.items():
             if isinstance(data, bytes):
-                self._keep(path, data)
+                self.keep(path, data)
 
     @property
     def version(self) -> int:
@@ -138,7 +138,7 @@ class Snapshot:
 
     def next_paths(self, names: Sequence[ObjectName]) -> list[str]:
         """What a reader of these objects asks for next: the catalog definition, and nodes on the way to them."""
-        paths = [check_pointer(self.root.catalog_def, self.file.path)]
+        paths = [check_pointer(self.root.catalog_def, self.file.path)] if self._definition is None else []
         for name in names if self.root.sizes is not None else ():
             child = self._child(self.keys.encode(name))
             if child is not None and child not in paths:
@@ -268,7 +268,8 @@ class Snapshot:
         child = None if found or self.root.node.is_leaf else self.root.node.children[at]
         return check_pointer(child, self.file.path) if isinstance(child, str) else None
 
-    def _keep(self, path: str, data: bytes) -> None:
+    def keep(self, path: str, data: bytes) -> None:
+        """Remember a file that was read by other means."""
         if path == self.root.catalog_def or parse_root_path(path) is not None:
             self.definitions.keep(path, data)
             return
