@@ -136,7 +136,10 @@ class Catalog:
     ) -> Committed:
         """Commit a transaction that this catalog began."""
         author = Author(by=who() if by is None else by, message=message)
-        return commit(transaction, author, retry_for=retry_for, atomic=atomic)
+        done = commit(transaction, author, retry_for=retry_for, atomic=atomic)
+        if done.root:
+            self.head.advance(transaction.base, done.version, done.root)
+        return done
 
     @contextmanager
     def transaction(self, message: str = "", isolation: IsolationLevel | None = None) -> Iterator[Transaction]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 
 from olympia_cli.catalog.clock import Clock, Moment, moment
 from olympia_cli.catalog.commit import newer_versions
 from olympia_cli.catalog.references import check_no_gap, open_head, open_snapshot
 from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import OlympiaError, PathMissing
 from olympia_cli.format.paths import MAX_VERSION, root_path
 from olympia_cli.names import Latest, ObjectName
@@ -68,6 +70,10 @@ class Head:
         # asked again: whoever slept over the answer knows nothing
         return known if is_last and self._is_sure() else None
 
+    def advance(self, base: Snapshot, version: int, data: bytes) -> None:
+        """What was committed just now, on the version before it."""
+        self._keep(Snapshot(self._store, RootFile(version, base.file.width, data), base), self._looked_at)
+
     def _newer(self) -> Snapshot | None:
         """The latest version, if it can be told from the one that is known."""
         if self._known is None or not self._is_sure():
@@ -83,6 +89,8 @@ class Head:
         return newest
 
     def _keep(self, found: Snapshot, at: Moment) -> None:
+        # what was missing beside it then may be there when it is asked for again
+        found.file = replace(found.file, beside={})
         with self._lock:
             known = self._known
             if known is None or at.elapsed > self._looked_at.elapsed or found.version > known.version:
