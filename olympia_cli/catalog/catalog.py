@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from olympia_cli.catalog.checks import check_catalog_settings, check_properties
 from olympia_cli.catalog.clock import Clock, SystemClock, moment
 from olympia_cli.catalog.commit import Author, Committed, check_writable, commit
-from olympia_cli.catalog.references import open_head, open_snapshot
+from olympia_cli.catalog.head import Head
+from olympia_cli.catalog.references import open_snapshot
 from olympia_cli.catalog.snapshot import MAJOR_VERSION, Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.catalog.versions import write_latest
@@ -47,11 +48,13 @@ StoreOrUri = Store | str | os.PathLike[str]
 
 
 class Catalog:
-    """A catalog at a location. It keeps no state between calls: every snapshot looks for the latest version anew."""
+    """A catalog at a location. Every snapshot looks for the latest version anew; files that were read lately are kept,
+    because they never change."""
 
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
         self.store = store
         self.clock: Clock = clock if clock is not None else SystemClock()
+        self.head = Head(store, self.clock)
 
     @classmethod
     def open(
@@ -102,33 +105,23 @@ class Catalog:
         catalog._write_first(definition, author if author is not None else Author(by=who()))
         return catalog
 
-    def snapshot(
-        self, reference: Reference | None = None, names: Sequence[ObjectName] = (), near: Snapshot | None = None
-    ) -> Snapshot:
+    def snapshot(self, reference: Reference | None = None, names: Sequence[ObjectName] = ()) -> Snapshot:
         """A version: the latest, or the one that a reference means. What is on the way to the objects of these names
-        comes along, and need not be waited for later. What `near`, another version, has read is not read again."""
-        wanted = reference if reference is not None else Latest()
-        return open_snapshot(self.store, wanted, self.clock.now_millis(), names, near)
+        comes along, and need not be waited for later."""
+        if reference is None or reference == Latest():
+            return self.head.look(names)
+        return open_snapshot(self.store, reference, self.clock.now_millis(), names)
 
-    def begin(
-        self,
-        isolation: IsolationLevel | None = None,
-        names: Sequence[ObjectName] = (),
-        near: Snapshot | None = None,
-    ) -> Transaction:
-        """A transaction on the latest version; `names` and `near` as for `snapshot`."""
-        return self.begin_as(isolation, None, names, near)
+    def begin(self, isolation: IsolationLevel | None = None, names: Sequence[ObjectName] = ()) -> Transaction:
+        """A transaction on the latest version; `names` as for `snapshot`."""
+        return self.begin_as(isolation, None, names)
 
     def begin_as(
-        self,
-        isolation: IsolationLevel | None,
-        id: str | None,
-        names: Sequence[ObjectName] = (),
-        near: Snapshot | None = None,
+        self, isolation: IsolationLevel | None, id: str | None, names: Sequence[ObjectName] = ()
     ) -> Transaction:
         """As `begin`, under an id of the caller's."""
         opened_at = moment(self.clock)
-        base = open_head(self.store, self.clock.now_millis(), names, near)
+        base = self.head.look_to_commit(names)
         check_writable(base)
         return Transaction(base, self.clock, isolation=isolation, id=id, opened_at=opened_at)
 
@@ -143,7 +136,10 @@ class Catalog:
     ) -> Committed:
         """Commit a transaction that this catalog began."""
         author = Author(by=who() if by is None else by, message=message)
-        return commit(transaction, author, retry_for=retry_for, atomic=atomic)
+        done = commit(transaction, author, retry_for=retry_for, atomic=atomic)
+        if done.root:
+            self.head.advance(transaction.base, done.version, done.root)
+        return done
 
     @contextmanager
     def transaction(self, message: str = "", isolation: IsolationLevel | None = None) -> Iterator[Transaction]:

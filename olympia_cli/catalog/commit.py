@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from olympia_cli import __version__
@@ -52,6 +52,8 @@ class Committed:
 
     version: int
     actions: tuple[Action, ...]
+    root: bytes = field(default=b"", compare=False, repr=False)
+    """The file that holds it, where it was just written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ def commit(
         clock.sleep(random.uniform(0, min(1.0, 0.002 * 2 ** min(attempt, 10))))
     _check_not_freed(transaction, version)
     write_latest(store, version)
-    return _close(transaction, Committed(version, tuple(actions)))
+    return _close(transaction, Committed(version, tuple(actions), data))
 
 
 def rebase(transaction: Transaction) -> Committed | None:

@@ -30,7 +30,7 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef, TableDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import NodeReader
-from olympia_cli.tree.scan import scan, scan_keys
+from olympia_cli.tree.scan import scan_nodes
 from olympia_cli.tree.search import search
 
 MAJOR_VERSION = 0
@@ -87,7 +87,7 @@ class Snapshot:
         self._namespaces: dict[NamespaceName, str | None] = {}
         for path, data in file.beside.items():
             if isinstance(data, bytes):
-                self._keep(path, data)
+                self.keep(path, data)
 
     @property
     def version(self) -> int:
@@ -138,7 +138,7 @@ class Snapshot:
 
     def next_paths(self, names: Sequence[ObjectName]) -> list[str]:
         """What a reader of these objects asks for next: the catalog definition, and nodes on the way to them."""
-        paths = [check_pointer(self.root.catalog_def, self.file.path)]
+        paths = [check_pointer(self.root.catalog_def, self.file.path)] if self._definition is None else []
         for name in names if self.root.sizes is not None else ():
             child = self._child(self.keys.encode(name))
             if child is not None and child not in paths:
@@ -224,17 +224,16 @@ class Snapshot:
         """As `entries`, whether or not the namespace exists."""
         self._loaded_definition()
         last = "" if after is None else self.keys.encode(after)
-        decode, path = self.keys.decode, self.file.path
-        for key, value in scan(self.reader, self.root.node, self.keys.prefix(kind, namespace), last):
-            yield decode(key, path), value
+        for keys, values in scan_nodes(self.reader, self.root.node, self.keys.prefix(kind, namespace), last):
+            yield from zip(self.keys.decode_many(keys, self.file.path), values, strict=True)
 
     def names(self, kind: Kind, namespace: str) -> list[str]:
         """The names of a kind in a namespace, in key order; NamespaceNotFound when that is not there."""
         if self.find(NamespaceName(namespace)) is None:
             raise not_found(NamespaceName(namespace), self.version)
         prefix, path = self.keys.prefix(kind, namespace), self.file.path
-        found = scan_keys(self.reader, self.root.node, prefix)
-        return [name for keys in found for name in self.keys.names(keys, prefix, path)]
+        found = scan_nodes(self.reader, self.root.node, prefix)
+        return [name for keys, _ in found for name in self.keys.names(keys, prefix, path)]
 
     def objects(self, kind: Kind, namespace: str | None = None) -> Iterator[CatalogObject[ObjectDefinition]]:
         """The objects of a kind with their definitions, read in parallel, in key order."""
@@ -268,7 +267,8 @@ class Snapshot:
         child = None if found or self.root.node.is_leaf else self.root.node.children[at]
         return check_pointer(child, self.file.path) if isinstance(child, str) else None
 
-    def _keep(self, path: str, data: bytes) -> None:
+    def keep(self, path: str, data: bytes) -> None:
+        """Remember a file that was read by other means."""
         if path == self.root.catalog_def or parse_root_path(path) is not None:
             self.definitions.keep(path, data)
             return

@@ -172,7 +172,8 @@ def _roll_back(action: Action, draft: Draft) -> Action:
     if target > draft.base.version:
         raise VersionNotFound(f"version {target} does not exist: the latest is {draft.base.version}", hint="")
     check_kept(target, draft.catalog)
-    snapshot = Snapshot(draft.base.store, read_root(draft.base.store, target), draft.base)
+    # with readers of its own: what is kept of a file says nothing of whether it is still there
+    snapshot = Snapshot(draft.base.store, read_root(draft.base.store, target))
     _check_revived(draft.base, snapshot)
     catalog = catalog_after(draft.catalog, action, draft.base.version + 1, lambda version: snapshot.definition)
     draft.take_tree(snapshot)

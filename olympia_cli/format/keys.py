@@ -5,6 +5,7 @@ Python compares strings by code point, which is the same order, so keys stay `st
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -81,10 +82,30 @@ class KeyCodec:
             raise Damaged("F215", path, f"the key {key[:60]!a} is not padded as the catalog's sizes say") from None
         return decoded
 
+    def decode_many(self, keys: Sequence[str], path: str) -> Sequence[ObjectName]:
+        """The names behind keys that follow each other: as `decode`, for long lists."""
+        decoded: list[ObjectName] = []
+        while len(decoded) < len(keys):
+            first = self.decode(keys[len(decoded)], path)
+            decoded.append(first)
+            if isinstance(first, TableName) and not self.java:
+                # those of one namespace follow each other
+                prefix = self.prefix(Kind.TABLE, first.namespace)
+                rest = keys[len(decoded) : bisect_left(keys, after_prefix(prefix), len(decoded))]
+                names = self._plain_names(rest, prefix, self.table_size)
+                decoded += [TableName.known_legal(first.namespace, name) for name in names]
+                decoded += [] if names else [self.decode(key, path) for key in rest]
+        return decoded
+
     def names(self, keys: Sequence[str], prefix: str, path: str) -> list[str]:
         """What stands after the prefix of a namespace in keys found in the file `path`: as `decode`, for long lists."""
-        cut = len(prefix)
         size = self.table_size if prefix.startswith(_PREFIXES[Kind.TABLE]) else self.view_size
+        return self._plain_names(keys, prefix, size) or [self.decode(key, path).name for key in keys]
+
+    def _plain_names(self, keys: Sequence[str], prefix: str, size: int) -> list[str]:
+        """What stands after the prefix, if all of it is what most names are made of: printable ASCII without a space,
+        which is legal."""
+        cut = len(prefix)
         # without an argument it is several times as fast; what it takes off too much shows below
         names = [key[cut:].rstrip() for key in keys]
         text = "".join(names)
@@ -92,7 +113,7 @@ class KeyCodec:
             padded = [prefix + name.ljust(size) for name in names]
             if padded == list(keys):
                 return names
-        return [self.decode(key, path).name for key in keys]
+        return []
 
     def name(self, key: str) -> ObjectName | None:
         """The name behind a key; None when no object of this catalog can have it."""

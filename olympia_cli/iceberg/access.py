@@ -58,8 +58,6 @@ class CatalogAccess(MetastoreCatalog):
     last_actions: tuple[Action, ...]
     """The actions of the last change."""
     _fixed: Snapshot | None
-    _near: Snapshot | None
-    """The version that was read last: the files that it shares with others are not read again."""
     _ios: dict[tuple[object, ...], FileIO]
 
     def _begin(self, catalog: Catalog, name: str, properties: Properties) -> None:
@@ -67,15 +65,14 @@ class CatalogAccess(MetastoreCatalog):
         self.store_catalog = catalog
         self.message, self.retry_for = "", 60.0
         self.last_version, self.last_actions = None, ()
-        self._fixed = self._near = None
+        self._fixed = None
         self._ios = {}
 
     def _view(self, *names: ObjectName) -> Snapshot | Transaction:
         """What is read: the latest version each time, with what is on the way to these names."""
         if self._fixed is not None:
             return self._fixed
-        self._near = self.store_catalog.snapshot(names=names, near=self._near)
-        return self._near
+        return self.store_catalog.snapshot(names=names)
 
     def _exists(self, name: ObjectName) -> bool:
         view = self._view(name)
@@ -111,8 +108,7 @@ class CatalogAccess(MetastoreCatalog):
         self._check_writable()
         for attempt in range(ATTEMPTS):
             with translated(about):
-                transaction = self.store_catalog.begin(names=names, near=self._near)
-                self._near = transaction.base
+                transaction = self.store_catalog.begin(names=names)
                 changes = TableChanges(transaction, self._open_io)
                 done = do(changes)
                 try:

@@ -1,4 +1,4 @@
-"""The latest version, kept as long as it is the latest."""
+"""The latest version, for requests that come together."""
 
 from __future__ import annotations
 
@@ -10,15 +10,8 @@ from concurrent.futures import Executor
 from typing import TypeVar
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.clock import Moment, moment
-from olympia_cli.catalog.commit import newer_versions
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import OlympiaError
-from olympia_cli.format.paths import root_path
-
-SURE_FOR_MILLIS = 60_000
-"""So long it is enough that the next root is missing. An expire deletes a version after an hour of quarantine at the
-earliest, so within a minute of a whole look the next version cannot have come and gone."""
 
 QUICK = 0.0003
 """A store that has answered within so many seconds is on this machine: asking it here costs less than a thread does."""
@@ -26,6 +19,7 @@ SLOW = 0.05
 """Whoever takes so long is asked in a thread from then on, for as long as a whole look is good for."""
 
 R = TypeVar("R")
+S = TypeVar("S", Snapshot, Snapshot | None)
 
 
 class Latest:
@@ -33,11 +27,9 @@ class Latest:
     together ask the store once."""
 
     def __init__(self, catalog: Catalog, executor: Executor) -> None:
-        self._catalog = catalog
+        self._head = catalog.head
         self._executor = executor
         self._lock = threading.Lock()
-        self._known: Snapshot | None = None
-        self._looked_at = Moment(0, 0)
         self._is_quick = False
         self._running: asyncio.Task[Snapshot] | None = None
         self._next: asyncio.Task[Snapshot] | None = None
@@ -74,10 +66,7 @@ class Latest:
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            known = self._known
-            if known is None or not self._is_sure() or self._has_next(known):
-                return None
-            return known
+            return self._timed(self._head.still)
         except OlympiaError:
             # whoever looks again tells it
             return None
@@ -87,32 +76,11 @@ class Latest:
     def look(self) -> Snapshot:
         """Look now, in this thread."""
         with self._lock:
-            known = self._known
-            if known is None or not self._is_sure():
-                at = moment(self._catalog.clock)
-                self._known, self._looked_at = self._near(self._catalog.snapshot(), known), at
-                self._is_quick = False
-            elif self._has_next(known):
-                for newer in newer_versions(known):
-                    self._known = newer
-            assert self._known is not None
-            return self._known
+            return self._timed(self._head.look)
 
-    def _is_sure(self) -> bool:
-        now, at = moment(self._catalog.clock), self._looked_at
-        return now.elapsed - at.elapsed < SURE_FOR_MILLIS and 0 <= now.wall - at.wall < SURE_FOR_MILLIS
-
-    def _has_next(self, known: Snapshot) -> bool:
+    def _timed(self, ask: Callable[[], S]) -> S:
         began = time.perf_counter()
-        found = self._catalog.store.exists(root_path(known.version + 1, known.file.width))
+        found = ask()
         took = time.perf_counter() - began
         self._is_quick = took < QUICK or (self._is_quick and took < SLOW)
         return found
-
-    @staticmethod
-    def _near(found: Snapshot, known: Snapshot | None) -> Snapshot:
-        """The version with the nodes and definitions that another one has read already."""
-        if known is None:
-            return found
-        same = known.version == found.version and known.file.data == found.file.data
-        return known if same else Snapshot(found.store, found.file, known)

@@ -13,18 +13,18 @@ from olympia_cli.tree.load import NodeReader, bounds, check_depth, check_range
 def scan(reader: NodeReader, root: Node, prefix: str = "", after: str = "") -> Iterator[tuple[str, str]]:
     """Keys that begin with the prefix and come after another key, and their values, in order. Tombstones are left
     out."""
+    for keys, values in scan_nodes(reader, root, prefix, after):
+        yield from zip(keys, values, strict=True)
+
+
+def scan_nodes(
+    reader: NodeReader, root: Node, prefix: str = "", after: str = ""
+) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+    """As `scan`, as many at a time as a node has of them."""
     high = after_prefix(prefix) if prefix else None
     # no key lies between a key and the same with the least character behind it
     start = max(prefix, after + "\0") if after else prefix
     return _present(_scan(reader, root, start, high, None, None, 1))
-
-
-def scan_keys(reader: NodeReader, root: Node, prefix: str) -> Iterator[Sequence[str]]:
-    """The keys alone, as many at a time as a node has of them."""
-    for keys, values in _scan(reader, root, prefix, after_prefix(prefix), None, None, 1):
-        yield (
-            keys if None not in values else [key for key, value in zip(keys, values, strict=True) if value is not None]
-        )
 
 
 def scan_subtree(
@@ -37,18 +37,21 @@ def scan_subtree(
     check_depth(depth, child)
     node = reader.node(child)
     check_range(node, child, low, high)
-    yield from _present(_scan(reader, node, start, end, low, high, depth + 1))
+    for keys, values in _present(_scan(reader, node, start, end, low, high, depth + 1)):
+        yield from zip(keys, values, strict=True)
 
 
 Entries = tuple[Sequence[str], Sequence[str | None]]
 """Keys of one node that follow each other, and their values."""
 
 
-def _present(found: Iterator[Entries]) -> Iterator[tuple[str, str]]:
+def _present(found: Iterator[Entries]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
     for keys, values in found:
-        for key, value in zip(keys, values, strict=True):
-            if value is not None:
-                yield key, value
+        there = [value for value in values if value is not None]
+        if len(there) != len(values):
+            keys = [key for key, value in zip(keys, values, strict=True) if value is not None]
+        if there:
+            yield keys, there
 
 
 def _scan(

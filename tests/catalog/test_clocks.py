@@ -25,7 +25,7 @@ class WatchedStore(WrappedStore):
 
     `before_root` and `after_root` are called around the creation of a root, `before_files` and `after_files` around
     that of the other files, `after_definition` when the catalog's definition was read, in the same round trip as the
-    latest root.
+    latest root, `after_look` when roots were, which tells whoever knows the latest that it is.
     """
 
     def __init__(self, store, clock):
@@ -64,6 +64,8 @@ class WatchedStore(WrappedStore):
         found = list(super().read_many(paths))
         if any(path.startswith("def/catalog/") for path in paths):
             self._step("after_definition")
+        if any(parse_root_path(path) is not None for path in paths):
+            self._step("after_look")
         yield from found
 
 
@@ -375,17 +377,29 @@ class TestSleepingThroughAnExpire:
         with self.never_acknowledged(files):
             commit(catalog, "mine")
 
-    def test_while_beginning(self, catalog, files, watched, sleep):
+    def test_while_beginning(self, clock, files, watched, sleep):
         """The lifetime counts from before the version was read, not from after."""
         # the writer changes the catalog's own definition, so that it needs no file of the version that is gone
         watched.at("after_definition", sleep)
+        catalog = Catalog(watched, clock)
         with self.never_acknowledged(files):
             transaction = catalog.begin()
             transaction.alter_catalog({"mine": "1"})
             catalog.commit(transaction)
 
-    def test_a_distributed_transaction_while_beginning(self, catalog, files, watched, sleep):
+    def test_while_beginning_on_what_is_known(self, catalog, files, watched, sleep):
+        """Nobody who slept over the answer takes it for one: the version that was known is no longer the latest."""
+        catalog.snapshot()
+        watched.at("after_look", sleep)
+        transaction = catalog.begin()
+        assert transaction.base.version == self.true_latest
+        transaction.alter_catalog({"mine": "1"})
+        with self.never_acknowledged(files):
+            catalog.commit(transaction)
+
+    def test_a_distributed_transaction_while_beginning(self, clock, files, watched, sleep):
         watched.at("after_definition", sleep)
+        catalog = Catalog(watched, clock)
         with self.never_acknowledged(files):
             running = distributed.begin(catalog)
             running.transaction.alter_catalog({"mine": "1"})

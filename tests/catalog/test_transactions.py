@@ -948,7 +948,8 @@ class TestReapply:
         assert self.location(catalog) == f"{location(1)}+mine"
 
     def test_it_is_done_once_however_often_the_commit_loses(self, catalog):
-        transaction = catalog.begin()
+        # with a base of its own, whose store is another's from here on
+        transaction = Catalog(catalog.store).begin()
         self.append(transaction, table("a.t"), "mine")
         store = RacingStore(catalog, 3, lambda winner, number: self.append(winner, table("a.t"), f"theirs{number}"))
         transaction.base.store = store

@@ -284,3 +284,21 @@ class TestLists:
                 EIGHT.names(keys, prefix, "node/x")
         else:
             assert EIGHT.names(keys, prefix, "node/x") == expected
+
+    @QUICK
+    @given(st.lists(st.tuples(st.sampled_from(["ns", "nt", "é", "eightlon"]), RESTS), max_size=4), st.booleans())
+    @example([("ns", ["a       ", "b       "]), ("nt", ["a       ", "b       "])], False)
+    @example([("ns", ["a       ", "\u00e9      ", "c       ", "d\t      "])], False)
+    def test_keys_of_several_namespaces_too(self, namespaces, java):
+        codec = KeyCodec(8, 8, 8, java)
+        keys = [codec.encode(NamespaceName(namespace)) for namespace, _ in namespaces if len(namespace) < 8]
+        keys += [codec.prefix(Kind.TABLE, namespace) + rest for namespace, rests in namespaces for rest in rests]
+        keys += [codec.prefix(Kind.VIEW, namespace) + rest for namespace, rests in namespaces for rest in rests[:1]]
+        keys.sort()
+        try:
+            expected = [codec.decode(key, "node/x") for key in keys]
+        except Damaged:
+            with pytest.raises(Damaged):
+                codec.decode_many(keys, "node/x")
+        else:
+            assert codec.decode_many(keys, "node/x") == expected

@@ -1,0 +1,112 @@
+"""The version that a catalog knows: for as few questions as it takes, and never an older one than the store has."""
+
+from __future__ import annotations
+
+import pytest
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.head import SURE_FOR_MILLIS
+from olympia_cli.errors import Damaged
+from olympia_cli.format.paths import root_path
+from olympia_cli.names import NamespaceName, TableName
+from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.clock import FakeClock
+from tests.helpers.stores import CountingStore
+
+NAME = TableName("a", "t")
+
+
+@pytest.fixture
+def files():
+    files = MemoryStore()
+    with Catalog.create(files, order=4).transaction() as transaction:
+        transaction.create_namespace(NamespaceName("a"))
+        for name in "stuvwxyz":
+            transaction.create_table(TableName("a", name), "m")
+    return files
+
+
+def commit(catalog, name="a"):
+    with catalog.transaction() as transaction:
+        transaction.create_table(TableName("a", f"{name}{transaction.base.version}"), "m")
+
+
+def test_a_lookup_on_the_version_that_is_known_asks_one_question(files):
+    store = CountingStore(files)
+    catalog = Catalog(store)
+    known = catalog.snapshot()
+    known.table(NAME)
+    store.reset()
+    assert catalog.snapshot() is known
+    known.table(NAME)
+    assert store.sequence == [("exists", root_path(2))]
+
+
+def test_what_is_on_the_way_to_a_name_comes_with_the_question(files):
+    store = CountingStore(files)
+    catalog = Catalog(store)
+    catalog.snapshot().namespace(NamespaceName("a"))
+    store.reset()
+    catalog.snapshot(names=[TableName("a", "z")])
+    assert store.round_trips == 1
+    root, node = store.paths("read_many")
+    assert root == root_path(2)
+    assert node.startswith("node/")
+
+
+def test_what_others_commit_is_seen_at_once(files):
+    catalog, others = Catalog(files), Catalog(files)
+    for _ in range(5):
+        commit(others)
+        assert catalog.snapshot().version == others.snapshot().version
+        assert catalog.begin().base.version == others.snapshot().version
+
+
+def test_whoever_commits_again_asks_one_question_before(files):
+    store = CountingStore(files)
+    catalog = Catalog(store)
+    commit(catalog)
+    store.reset()
+    catalog.begin()
+    assert store.sequence == [("read_many", root_path(3)), ("read_many", root_path(4))]
+
+
+def test_a_copy_of_a_root_behind_a_gap_is_not_committed_below(files):
+    catalog = Catalog(files)
+    catalog.begin()
+    files.create(root_path(3), files.read(root_path(1)))
+    with pytest.raises(Damaged):
+        catalog.begin()
+
+
+def test_a_copy_of_a_root_behind_what_others_committed_neither(files):
+    catalog = Catalog(files)
+    catalog.begin()
+    commit(Catalog(files))
+    files.create(root_path(4), files.read(root_path(1)))
+    with pytest.raises(Damaged):
+        catalog.begin()
+
+
+def test_after_a_while_the_whole_way_is_gone_again(files):
+    """An expire may have taken the version that is known and the one after it."""
+    clock = FakeClock()
+    catalog = Catalog(files, clock)
+    catalog.snapshot()
+    for _ in range(3):
+        commit(Catalog(files))
+    files.overwrite("vn/oldest", b"4")
+    files.delete_many([root_path(version) for version in range(4)])
+    clock.advance(SURE_FOR_MILLIS)
+    assert catalog.snapshot().version == 4
+    assert catalog.begin().base.version == 4
+
+
+def test_a_clock_that_was_set_back_makes_nothing_sure(files):
+    clock = FakeClock()
+    catalog = Catalog(files, clock)
+    catalog.snapshot()
+    store = catalog.head._store = CountingStore(files)
+    clock.set_wall(clock.now_millis() - 1)
+    catalog.snapshot()
+    assert root_path(1) in store.paths("read", "read_many")
