@@ -269,8 +269,11 @@ class Snapshot:
 
     def keep(self, path: str, data: bytes) -> None:
         """Remember a file that was read by other means."""
-        if path == self.root.catalog_def or parse_root_path(path) is not None:
-            self.definitions.keep(path, data)
+        version = parse_root_path(path)
+        if path == self.root.catalog_def or version is not None:
+            # a root after this one is no part of history yet, and another may take its place
+            if version is None or version < self.version:
+                self.definitions.keep(path, data)
             return
         # what is wrong with a node is told by whoever reads it
         with contextlib.suppress(Damaged):
