@@ -77,10 +77,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def decoded_once() -> Iterator[None]:
-    """The rows of a file are decoded once: they follow from its bytes alone, and a module that plays thousands of
-    schedules, or breaks one file after the other, reads the same some hundred files again and again."""
+    """A file is decoded and looked at once: what it holds follows from its bytes alone, and a module that plays
+    thousands of schedules, or breaks one file after the other, reads the same some hundred files again and again."""
     from olympia_cli.format import node_file
+    from olympia_cli.ops.walk.facts import NodeRules
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(node_file, "_Rows", lru_cache(maxsize=4096)(node_file._Rows))
+        for place, name in ((node_file, "_Rows"), (node_file, "_decode"), (NodeRules, "look")):
+            patch.setattr(place, name, lru_cache(maxsize=4096)(getattr(place, name)))
         yield

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +61,18 @@ def shown(report: Report) -> str:
     )
 
 
+@cache
+def content_before(sample: Sample, version: int) -> object:
+    return read_content(sample.store(), version)
+
+
 def sound_versions(sample: Sample, store: Store, same: bool) -> list[int]:
     """The versions that another checker finds sound; with `same`, those of them that say what they said before."""
-    before = sample.store()
     found = []
     for version in sample.versions:
         try:
             check._read_version(store, version)
-            if not same or read_content(store, version) == read_content(before, version):
+            if not same or read_content(store, version) == content_before(sample, version):
                 found.append(version)
         except Exception:
             continue

@@ -176,7 +176,7 @@ class Failing(WrappedStore):
 
 
 def test_the_same_plan_file_for_file(spark, tmp_path: Path):
-    catalog = make_worn_catalog(tmp_path)
+    catalog = make_worn_catalog(tmp_path, order=8)
     plan = Planner(catalog, FLOORS).expire(policy_of(catalog))
     # it is a test of something only if all of this is in it
     assert all(plan.mark.files.totals.describe().values())
