@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 DEVELOPMENT := $(VENV)/.installed-dev
 export PYTHON
 
-.PHONY: demo test test-browser test-pyiceberg-0.9 mutants soak fuzz lint format histories benchmark proto docs clean
+.PHONY: demo test test-browser test-pyiceberg-0.9 test-airflow mutants soak fuzz lint format histories benchmark proto docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -32,6 +32,18 @@ test-pyiceberg-0.9:
 test-browser: $(DEVELOPMENT)
 	tools/ensure-chromium
 	OLYMPIA_TEST_BROWSER=1 $(BIN)/python -m pytest -n 0 tests/browser
+
+# the example for Airflow, run by Airflow in an environment of its own. What its provider for Spark depends on is PySpark,
+# which that only needs to run Spark in the same process
+WITH_AIRFLOW := $(VENV)-airflow
+test-airflow: $(DEVELOPMENT)
+	tools/ensure-java
+	tools/ensure-venv $(WITH_AIRFLOW)
+	$(WITH_AIRFLOW)/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
+		'apache-airflow-core~=3.3.2' 'apache-airflow-providers-standard~=1.21'
+	$(WITH_AIRFLOW)/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-deps \
+		'apache-airflow-providers-apache-spark~=6.3'
+	OLYMPIA_TEST_AIRFLOW=$(abspath $(WITH_AIRFLOW)) $(BIN)/python -m pytest -n 0 tests/airflow
 
 # breaks one promise at a time: the tests meant for it must fail. MUTANTS="purge undo" takes those with such names
 mutants: $(DEVELOPMENT)

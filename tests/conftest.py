@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-# a browser is a program to install: `make test-browser` has one
-collect_ignore = [] if os.environ.get("OLYMPIA_TEST_BROWSER") else ["browser"]
+# a browser and Airflow are programs to install: `make test-browser` and `make test-airflow` have them
+collect_ignore = [name for name in ("browser", "airflow") if not os.environ.get(f"OLYMPIA_TEST_{name.upper()}")]
 
 PROGRAMS = ("tests/spark/test_elsewhere.py", "tests/spark/test_program.py")
 WITHOUT = tuple(f"tests/spark/test_{name}.py" for name in ("failures", "options", "parts", "session"))
