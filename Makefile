@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 DEVELOPMENT := $(VENV)/.installed-dev
 export PYTHON
 
-.PHONY: demo test test-browser test-pyiceberg-0.9 mutants soak fuzz lint style types format histories benchmark proto docs clean test-rck test-engines
+.PHONY: demo test test-airflow test-browser test-engines test-pyiceberg-0.9 test-rck mutants soak fuzz lint style types format histories benchmark proto docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -54,6 +54,18 @@ test-engines:
 		--no-input -c /dev/stdin -e '.[serve]' 'pyspark>=4.0,<4.1' aiohttp httpx pytest pytest-xdist
 	tools/ensure-jars $(ENGINES)/jars $(ENGINES_JARS)
 	OLYMPIA_TEST_ENGINES=$(ENGINES)/jars $(ENGINES)/bin/python -m pytest -n 0 tests/engines
+
+# the example for Airflow, run by Airflow in an environment of its own. What its provider for Spark depends on is PySpark,
+# which that only needs to run Spark in the same process
+WITH_AIRFLOW := $(VENV)-airflow
+test-airflow: $(DEVELOPMENT)
+	tools/ensure-java
+	tools/ensure-venv $(WITH_AIRFLOW)
+	$(WITH_AIRFLOW)/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
+		'apache-airflow-core~=3.3.2' 'apache-airflow-providers-standard~=1.21'
+	$(WITH_AIRFLOW)/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-deps \
+		'apache-airflow-providers-apache-spark~=6.3'
+	OLYMPIA_TEST_AIRFLOW=$(abspath $(WITH_AIRFLOW)) $(BIN)/python -m pytest -n 0 tests/airflow
 
 # breaks one promise at a time: the tests meant for it must fail. MUTANTS="purge undo" takes those with such names
 mutants: $(DEVELOPMENT)

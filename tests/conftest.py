@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-# a browser is a program to install, and engines are some hundred megabytes: `make test-browser` and `make test-engines`
-# have them
-_WITH = {"browser": "OLYMPIA_TEST_BROWSER", "engines": "OLYMPIA_TEST_ENGINES"}
-collect_ignore = [folder for folder, variable in _WITH.items() if not os.environ.get(variable)]
+# what must be installed first, and is large: `make test-browser`, `make test-engines` and `make test-airflow` do that
+_APART = ("browser", "engines", "airflow")
+collect_ignore = [folder for folder in _APART if not os.environ.get(f"OLYMPIA_TEST_{folder.upper()}")]
 
 WITHOUT_SPARK = ("failures", "options", "parts", "session")
 """Of `tests/spark`: they need no Spark, and would only make the longest process longer."""

@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from olympia_cli.spark.run import Run
+from olympia_cli.spark.run import Run, is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
 
 def publish(spark: SparkSession, command: str, run: Run) -> None:
-    """Leave the metrics of a run where Spark is looked at, if it is. A Connect server has its accumulators to
-    itself."""
-    if not _is_looked_at(spark):
+    """Leave the metrics of a run where Spark is looked at, if it is and can be reached."""
+    if is_connect(spark) or not _is_looked_at(spark):
         return
     numbers = named(run.metrics())
     try:
@@ -44,8 +43,6 @@ def named(metrics: Mapping[str, Any]) -> dict[str, int | float]:
 
 
 def _is_looked_at(spark: SparkSession) -> bool:
-    if type(spark).__module__.startswith("pyspark.sql.connect."):
-        return False
     context = spark.sparkContext
     return context.getConf().get("spark.eventLog.enabled") == "true" or context.uiWebUrl is not None
 

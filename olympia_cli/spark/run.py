@@ -28,6 +28,11 @@ _COUNTS = ("jobs", "tasks", "failed_tasks", "restarts")
 _LOST = "ExecutorLostFailure"
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """Whether it is a session of a Connect server, which has Spark's own things to itself."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
 def _nobody(text: str) -> None:
     pass
 
@@ -104,7 +109,7 @@ class Run:
     def step(self, spark: SparkSession, what: str) -> Iterator[None]:
         """Jobs within are called "olympia …"; those of a step within a step are the inner one's. ExecutorUnprepared at
         the end if an executor sees another place than this process: others did its work, and it will have more."""
-        connect = type(spark).__module__.startswith("pyspark.sql.connect.")
+        connect = is_connect(spark)
         step = Step(what, time.monotonic(), None if connect else spark.sparkContext)
         self.steps.append(step)
         with _tagged(spark, f"olympia {what}") if connect else _grouped(step):

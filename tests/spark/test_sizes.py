@@ -23,6 +23,7 @@ from olympia_cli.ops.fsck.fsck import FsckRequest, Level, check, fsck
 from olympia_cli.ops.walk.facts import NodeRules
 from olympia_cli.ops.walk.files import Files, Place
 from olympia_cli.spark.engine import FEW_PARTS, SparkEngine, place_for
+from olympia_cli.spark.pipelines import walk
 from olympia_cli.spark.pipelines.expire import spark_surveyor
 from olympia_cli.spark.pipelines.export import SparkExport
 from olympia_cli.spark.pipelines.fsck import SparkFsck, spark_fsck
@@ -119,18 +120,37 @@ def test_tasks_have_enough_to_do_and_not_too_much(spark, rows, parts):
     assert FEW_PARTS == 64
 
 
+def test_what_is_kept_is_gone_through_in_few_tasks(spark, wide, monkeypatch):
+    """However many tasks made it. So most tasks of an fsck read files, and have long to do."""
+    monkeypatch.setattr(walk, "NODES_A_TASK", 2)
+    monkeypatch.setattr(walk, "DEFINITIONS_A_TASK", 50)
+    engine = SparkEngine(spark, place_for(wide.store.uri), alone=0)
+    assert not spark_fsck(engine, FULL).damaged
+    nodes = len(wide.snapshot().root.node.children)
+    steps = {step["step"]: step["tasks"] for step in engine.run.metrics()["steps"]}
+    reading = -(-nodes // 2), -(-(TABLES + 1) // 50)
+    noted, sums = spark.sparkContext.defaultParallelism, 4
+    assert steps == {
+        "fsck: nodes, level 2": reading[0],
+        "fsck: definitions": 1 + noted + reading[1] + sums,
+        "fsck: definitions that are not whole, or have one id": 1,
+        # what is listed, reached by definitions and by nodes; and all of it a file at a time
+        "fsck: the listing": 1 + 1 + noted + 1,
+    }
+
+
 def test_each_task_has_its_share(spark, wide):
     engine = SparkEngine(spark, place_for(wide.store.uri), 4, alone=0)
     snapshot = wide.snapshot()
     with ExitStack() as stack:
-        walk = SparkWalk(engine, engine.catalog, "fsck", stack)
+        walking = SparkWalk(engine, engine.catalog, "fsck", stack)
         files = Files(wide.store, lambda: False)
         places = [Place(path, 2) for path in snapshot.root.node.children]
-        looked_at = [place for place, _ in walk.nodes(files, NodeRules.of(snapshot), places)]
+        looked_at = [place for place, _ in walking.nodes(files, NodeRules.of(snapshot), places)]
         assert looked_at == places
-        [level] = walk.levels
-        found = walk.read_definitions(walk.names([], [level]), walk.named)
-        for frame, number in ((level, len(places)), (found, walk.named)):
+        [level] = walking.levels
+        found = walking.read_definitions(walking.names([], [level]), walking.named)
+        for frame, number in ((level, len(places)), (found, walking.named)):
             counts = [sum(1 for _ in rows) for rows in frame.select("path").rdd.glom().collect()]
             assert len(counts) == 4
             assert sum(counts) == number

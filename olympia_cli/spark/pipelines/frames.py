@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ADAPTIVE, _SHUFFLED = "spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions"
-_FEW = "4"
+_FEW = 4
 
 
 @contextmanager
-def as_planned(spark: SparkSession) -> Iterator[None]:
+def as_planned(spark: SparkSession, parts: int = _FEW) -> Iterator[None]:
     """Spark adapts no plan within: it would make a job of each step, and the number of tasks is given where there is
-    much to do. Where none is given there are a few."""
+    much to do. Where a step does not give one there are so many."""
     settings = spark.conf
     before = {name: settings.get(name, default) for name, default in ((_ADAPTIVE, "true"), (_SHUFFLED, "200"))}
     settings.set(_ADAPTIVE, "false")
-    settings.set(_SHUFFLED, _FEW)
+    settings.set(_SHUFFLED, str(parts))
     try:
         yield
     finally:

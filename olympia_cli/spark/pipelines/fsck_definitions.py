@@ -17,12 +17,14 @@ from olympia_cli.ops.fsck.examined import Examined
 from olympia_cli.ops.fsck.verdict import MOST_FINDINGS
 from olympia_cli.ops.walk.files import Place
 from olympia_cli.ops.walk.flaws import Flaw
-from olympia_cli.spark.pipelines.frames import apart, keep, together
+from olympia_cli.spark.pipelines.frames import apart, as_planned, keep, together
 from olympia_cli.spark.pipelines.walk import (
     DEFINITIONS_A_TASK,
+    ROWS_A_TASK,
     SparkWalk,
     frame_of,
     grouped,
+    in_fewer_parts,
     key_code,
     named_by,
     settle_missing,
@@ -74,7 +76,7 @@ class DistributedDefinitions:
             definitions.without_digest += row.number if row.verified is False else 0
             into.files.tally(Place("", row.level), row.there, row.bytes or 0, is_node=False, names=row.names)
             into.files.progress.advance(row.number)
-        self.read_frames.append(found)
+        self.read_frames.append(in_fewer_parts(walk.engine, found, sum(row.number for row in sums)))
         self._codes.update(row.code for row in sums if row.code is not None)
         told = self._told(definitions)
         with walk.engine.job(f"{walk.what}: definitions that are not whole, or have one id"):
@@ -119,7 +121,7 @@ class DistributedDefinitions:
             return first
         assert definitions.noted is not None
         names = self._names(definitions, definitions.noted, self._walk.levels)
-        groups = grouped(names, self._walk.engine.parts(self.number, DEFINITIONS_A_TASK))
+        groups = grouped(names, self._walk.engine.parts(self.number, DEFINITIONS_A_TASK), self._walk.texts)
         read = together(self.read_frames).drop("level", "low", "high", "sure", "keys")
         return keep(read.join(apart(groups), ["path", "kind"]), self._walk.stack)
 
@@ -186,10 +188,10 @@ class DistributedDefinitions:
 
         engine, reference = self._walk.engine, into.chain.reference
         with_ids = told.where("id is not null")
-        ids = with_ids.repartition(engine.parts(self.number, 8 * DEFINITIONS_A_TASK), "id")
-        ids = ids.groupBy("id").agg(min("low").alias("low"), max("high").alias("high"))
+        ids = with_ids.groupBy("id").agg(min("low").alias("low"), max("high").alias("high"))
         catalog = key_code(reference.id if reference is not None else "")
-        shared = [(row.id,) for row in ids.where(f"low != high or id = {catalog}").select("id").collect()]
+        with as_planned(engine.spark, engine.parts(self.number, ROWS_A_TASK)):
+            shared = [(row.id,) for row in ids.where(f"low != high or id = {catalog}").select("id").collect()]
         if not shared:
             return []
         wanted = frame_of(engine, shared, pa.schema([pa.field("id", pa.int64())]))

@@ -15,7 +15,7 @@ from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.spark.pipelines.frames import together
 from olympia_cli.spark.pipelines.place import CatalogPlace
-from olympia_cli.spark.pipelines.walk import SparkWalk, paths_frame, settle_missing
+from olympia_cli.spark.pipelines.walk import SparkWalk, in_fewer_parts, paths_frame, settle_missing
 from olympia_cli.storage.protocol import Store
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class SparkReach(Reach):
             if row.host is not None:
                 settle_missing(self._files, {row.path: row.host})
             raise Flaw(row.code, row.reason, hint=row.hint).error(row.path)
-        self._frames.append(found)
+        self._frames.append(in_fewer_parts(walk.engine, found, number))
 
 
 def _unflawed(level: DataFrame) -> DataFrame:

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 NODE_WEIGHT = 32
 """What a node costs the driver, in definitions."""
 
-NODES_A_TASK, DEFINITIONS_A_TASK = 256, 16_384
-"""Some hundred milliseconds of work."""
+NODES_A_TASK, DEFINITIONS_A_TASK, ROWS_A_TASK = 256, 16_384, 262_144
+"""Some hundred milliseconds of work: rows are kept, and only gone through."""
 
 NODES_A_JOB = 50_000
 """The facts of so many nodes are in the driver's memory at once."""
@@ -134,7 +134,7 @@ class SparkWalk:
             rows = level.select("path", "facts").toArrow().to_pydict()
         told = {path: pickle.loads(data) for path, data in zip(rows["path"], rows["facts"], strict=True)}
         settle_missing(files, {path: told[path].host for path, _ in places if told[path].host is not None})
-        self.levels.append(level)
+        self.levels.append(in_fewer_parts(engine, level, sum(node.named for node in told.values())))
         sizes = [node.size for node in told.values() if node.size is not None]
         engine.run.read(len(sizes), sum(sizes))
         for place in places:
@@ -158,7 +158,7 @@ class SparkWalk:
         """A row for each definition, but for the known ones, which was read once: the number of its object's id, or
         what is wrong with it. There are at most so many of them."""
         parts = self.engine.parts(number, DEFINITIONS_A_TASK)
-        unread = grouped(names, parts)
+        unread = grouped(names, parts, self.texts)
         if known:
             read = together(frame.select("path", "kind") for frame in known).repartition(parts, "path")
             unread = unread.join(apart(read), ["path", "kind"], "left_anti")
@@ -182,10 +182,16 @@ def named_by(level: DataFrame) -> DataFrame:
     return rows.selectExpr("holder", "level", "readable", "name.path", "name.kind", "name.code", "name.key")
 
 
-def grouped(names: DataFrame, parts: int) -> DataFrame:
+def in_fewer_parts(engine: SparkEngine, kept: DataFrame, rows: int) -> DataFrame:
+    """So many rows that are kept, for steps that go through them. They are in as many parts as there were tasks that
+    made them: that took each long, and going through one takes next to nothing."""
+    return kept.coalesce(engine.parts(rows, ROWS_A_TASK))
+
+
+def grouped(names: DataFrame, parts: int, texts: bool) -> DataFrame:
     """A row for each definition that is named. `low` and `high` differ when several keys name it; `sure` says that a
-    node names it that can be read."""
-    from pyspark.sql.functions import collect_set, max, min
+    node names it that can be read. Without `texts` there are no keys: Spark groups numbers much faster than lists."""
+    from pyspark.sql.functions import collect_set, expr, max, min
 
     return (
         names.repartition(parts, "path")
@@ -195,7 +201,7 @@ def grouped(names: DataFrame, parts: int) -> DataFrame:
             min("code").alias("low"),
             max("code").alias("high"),
             max("readable").alias("sure"),
-            collect_set("key").alias("keys"),
+            (collect_set("key") if texts else expr("cast(array() as array<string>)")).alias("keys"),
         )
     )
 
