@@ -37,7 +37,7 @@ def complete(error: OlympiaError, ctx: typer.Context) -> None:
     if isinstance(error, Damaged) and error.command in LOOKS:
         # where not even the latest version can be read, a look at that one finds it
         with suppress(OlympiaError):
-            error.command = (*error.command, *_where_to_look(error, ctx, session))
+            _point_to(error, ctx, session)
     if not isinstance(error, NotThere) or error.version is None:
         return
     # whatever goes wrong here, what is told is the error that there was
@@ -49,24 +49,29 @@ def complete(error: OlympiaError, ctx: typer.Context) -> None:
             _say_what_is_there(error, session.resolve(f"v{error.version}", latest), ["--at", f"v{error.version}"])
 
 
-def _where_to_look(error: Damaged, ctx: typer.Context, session: Session) -> tuple[str, ...]:
-    """What makes fsck look where the damage is: at a version before the latest, or at all of them."""
+def _point_to(error: Damaged, ctx: typer.Context, session: Session) -> None:
+    """Make fsck look where the damage is: at a version before the latest, or at all of them. What somebody has
+    acknowledged is not looked for again."""
     from olympia_cli.catalog.known_damage import read_acknowledged
     from olympia_cli.format.paths import parse_root_path
 
     latest = session.snapshot()
-    if any(path == error.path for _, path in read_acknowledged(latest.definition)):
-        error.advice, error.command = "that is known; see which other versions there are", ("log", "--oneline")
-        return ()
-    version = parse_root_path(error.path)
-    if version is None:
-        if error.path == latest.root.catalog_def:
-            return ()
-        if session.name in SEVERAL:
-            return ("--all-versions",)
+    version, several = parse_root_path(error.path), session.name in SEVERAL
+    if version is None and not several and error.path != latest.root.catalog_def:
         reference = ctx.params.get("at") or ctx.params.get("reference")
-        version = latest.version if reference is None else session.resolve(reference, latest).version
-    return () if version == latest.version else ("--at", f"v{version}")
+        version = None if reference is None else session.resolve(reference, latest).version
+    known = [
+        span
+        for (_, path), spans in read_acknowledged(latest.definition).items()
+        if path == error.path
+        for span in spans
+    ]
+    if known and (version is None or any(first <= version <= last for first, last in known)):
+        error.advice, error.command = "that is known; see which other versions there are", ("log", "--oneline")
+    elif version is not None and version != latest.version:
+        error.command = (*error.command, "--at", f"v{version}")
+    elif version is None and several:
+        error.command = (*error.command, "--all-versions")
 
 
 def _say_what_is_there(error: NotThere, snapshot: Snapshot, at: list[str]) -> None:

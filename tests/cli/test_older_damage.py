@@ -130,3 +130,78 @@ def test_an_expire_goes_on_when_what_stands_in_its_way_is_known(place, what):
     last = run_here("-c", place, "fsck", "--level", "full", "--all-versions", "--json").ok().json
     assert [finding for finding in last["findings"] if finding["severity"] != "info"] == []
     run_here("-c", place, "status").ok()
+
+
+def test_a_look_at_one_version_says_nothing_of_the_latest(place):
+    """What both have is mended by a repair; the advice is followed until nothing is left to do."""
+    store = LocalStore(place)
+    spoil(store, str(Catalog(store).snapshot().find(table("a.t0"))), "missing")
+    found = run_here("-c", place, "fsck", "--level", "full", "--at", f"v{HIT}", "--json")
+    [following] = found.json["next"]
+    assert following["command"][3:] == ["fsck", "--level", "full", "--all-versions"]
+    assert "is whole" not in following["why"]
+    seen = []
+    while following and len(seen) < 5:
+        words = [*following["command"][1:], *(["--yes"] if "--repair" in following["command"] else [])]
+        done = run_here(*words, "--json")
+        seen.append("--repair" in words)
+        following = next(iter(done.json["next"]), None)
+    assert seen[1], "the repair comes before any acknowledgement"
+    assert run_here("-c", place, "fsck", "--level", "full").ok()
+
+
+def test_a_history_goes_on_past_what_cannot_be_read(place):
+    before = run_here("-c", place, "table", "history", "a.new3", "--json").ok().json["revisions"]
+    path = lose(LocalStore(place), "definition")
+    done = run_here("-c", place, "table", "history", "a.new3", "--json")
+    after = done.ok().json["revisions"]
+    assert [one["version"] for one in before] == [4, 3]
+    assert [(one["version"], one["change"]) for one in after] == [(4, "created")]
+    told = run_here("-c", place, "table", "history", "a.new3").ok().stderr
+    assert told.startswith("warning: v3 cannot be read")
+    assert path in told
+
+
+def test_a_history_of_which_nothing_can_be_read_is_damage(place):
+    store = LocalStore(place)
+    spoil(store, str(Catalog(store).snapshot().find(table("a.t0"))), "missing")
+    failed = run_here("-c", place, "table", "history", "a.t0").failed(40)
+    assert run_here(*suggested(failed.stderr)).exit_code == 50
+
+
+def test_what_is_known_is_told_as_such(place):
+    lose(LocalStore(place), "definition")
+    run_here("-c", place, "fsck", "--level", "full", "--all-versions", "--acknowledge").ok()
+    failed = run_here("-c", place, "table", "show", "a.new3", "--at", f"v{HIT}").failed(40, "that is known")
+    assert f"v{NEXT} " in run_here(*suggested(failed.stderr)).ok().stdout
+
+
+def test_versions_that_are_gone(place):
+    """In quarantine they come back; after a purge the log says what there is."""
+    words = ["--keep-last", "2", "--older-than", "0s", "--grace", "0s", "--offline", "--yes"]
+    run_here("-c", place, "expire", *words).ok()
+    resting = run_here("-c", place, "revert", f"v{NEXT}", "--dry-run").failed(10, "in quarantine")
+    run_here(*suggested(resting.stderr), "--yes").ok()
+    run_here("-c", place, "revert", f"v{NEXT}", "--dry-run").ok()
+    run_here("-c", place, "expire", *words).ok()
+    run_here("-c", place, "expire", "purge", "--offline", "--yes").ok()
+    for command in (["table", "show", "a.t0", "--at", f"v{HIT}"], ["rollback", "v1"], ["revert", f"v{NEXT}"]):
+        gone = run_here("-c", place, *command).failed(10, "does not exist any more")
+        run_here(*suggested(gone.stderr)).ok()
+
+
+def test_an_export_that_met_damage_names_the_version_when_it_goes_on(place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store = LocalStore(place)
+    spoil(store, str(Catalog(store).snapshot().find(table("a.t0"))), "missing")
+    run_here("-c", place, "export", "create", "e", "--dest", "out").failed(40)
+    run_here("-c", place, "fsck", "--repair", "--yes").ok()
+    going_on = run_here("-c", place, "export", "resume", "e", "--dest", "out").failed(40)
+    assert run_here(*suggested(going_on.stderr)).exit_code == 50
+
+
+def test_a_salvage_past_a_gap_has_all_of_the_newest_version_and_says_where_it_is(place):
+    spoil(LocalStore(place), root_path(2), "missing")
+    [following] = run_here("-c", place, "fsck", "--json").json["next"]
+    done = run_here(*following["command"][1:]).ok()
+    assert "verdict\tnever checked" in run_here(*suggested(done.stderr)).ok().stdout
