@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 DEVELOPMENT := $(VENV)/.installed-dev
 export PYTHON
 
-.PHONY: demo test test-airflow test-browser test-engines test-pyiceberg-0.9 test-rck mutants soak fuzz lint style types format histories benchmark proto docs clean
+.PHONY: demo test test-airflow test-browser test-engines test-pyiceberg-0.9 test-pyiceberg-kit test-rck mutants soak fuzz lint style types format histories benchmark proto docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -37,6 +37,10 @@ test-pyiceberg-0.9:
 test-browser: $(DEVELOPMENT)
 	tools/ensure-chromium
 	OLYMPIA_TEST_BROWSER=1 $(BIN)/python -m pytest -n 0 tests/browser
+
+# PyIceberg's own tests of catalogs, which come with its source, against the catalog for it and against `olympia serve`
+test-pyiceberg-kit: $(DEVELOPMENT)
+	$(BIN)/python -m tests.kits.pyiceberg $(VENV)-pyiceberg-kit
 
 # Iceberg's own REST compatibility kit against `olympia serve`; skipped where Maven Central is not reached
 test-rck: $(DEVELOPMENT)
