@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
@@ -244,16 +245,20 @@ class FileWriter:
 def check_writable(snapshot: Snapshot) -> None:
     """Raise Unsupported for a catalog that this program reads but must not write."""
     if snapshot.file.java:
-        raise Unsupported(
-            f"{snapshot.store.uri} was written by the Java SDK and is read only: "
-            "that program would take our action rows for objects",
-            hint="bring it into a catalog of this format with: import olympia",
-        )
+        raise written_by_java(snapshot.store.uri)
     if snapshot.version >= MAX_VERSION:
         raise Unsupported(
             f"{snapshot.store.uri} is at the last version that the format can name",
             hint="export it into a new catalog",
         )
+
+
+def written_by_java(uri: str) -> Unsupported:
+    """What to say of a catalog whose own program would take our action rows for objects."""
+    return Unsupported(
+        f"{uri} was written by the Java SDK and is read only",
+        hint=f"make another with olympia init NEW, and bring it in: olympia -c NEW import olympia {shlex.quote(uri)}",
+    )
 
 
 def create_root(store: Store, path: str, data: bytes, again: str) -> bool:

@@ -27,7 +27,7 @@ from olympia_cli.format.node import Sizes
 from olympia_cli.format.node_file import decode_action_rows, decode_root
 from olympia_cli.format.paths import check_pointer, parse_root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef, TableDef, ViewDef
-from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, as_found
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import NodeReader
 from olympia_cli.tree.scan import scan
@@ -191,8 +191,10 @@ class Snapshot:
 
         NamespaceNotFound when asked for a namespace that is not there.
         """
-        if namespace is not None and self.find(NamespaceName(namespace)) is None:
-            raise namespace_not_found(namespace, self.version)
+        if namespace is not None:
+            name = as_found(Kind.NAMESPACE, namespace) if self.file.java else NamespaceName(namespace)
+            if self.find(name) is None:
+                raise namespace_not_found(namespace, self.version)
         return self.scan(kind, namespace)
 
     def scan(self, kind: Kind, namespace: str | None = None) -> Iterator[tuple[ObjectName, str]]:

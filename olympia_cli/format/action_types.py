@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from olympia_cli.format.actions import Action
 from olympia_cli.format.pb.actions_pb2 import ActionType, RenameDef
-from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.names import ObjectName, as_found
 
 T = ActionType
 
@@ -47,8 +47,4 @@ EXPIRES = frozenset({T.CATALOG_EXPIRE_MARK, T.CATALOG_EXPIRE_UNDO, T.CATALOG_EXP
 def renamed(action: Action) -> ObjectName:
     """The name that a rename gives its object."""
     new = action.parse_payload(RenameDef)
-    if action.kind is Kind.NAMESPACE:
-        return NamespaceName(new.new_namespace_name)
-    if action.kind is Kind.TABLE:
-        return TableName(new.new_namespace_name, new.new_name)
-    return ViewName(new.new_namespace_name, new.new_name)
+    return as_found(action.kind, new.new_namespace_name, new.new_name)

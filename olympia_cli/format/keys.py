@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from olympia_cli.errors import Damaged, InvalidName
-from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, as_found
 
 CATALOG_DEF = "catalog_def"
 """The key of the catalog itself, in system rows and in action rows."""
@@ -70,11 +70,14 @@ class KeyCodec:
         name, rest = self._cut(rest, size)
         try:
             decoded: ObjectName
-            if kind is Kind.NAMESPACE:
+            if self.java:
+                decoded = as_found(kind, namespace, name)
+            elif kind is Kind.NAMESPACE:
                 decoded = NamespaceName(namespace)
             else:
                 decoded = TableName(namespace, name) if kind is Kind.TABLE else ViewName(namespace, name)
-            if rest or self.encode(decoded) != key:
+            nameless = not namespace or not (name or kind is Kind.NAMESPACE)
+            if rest or nameless or self.encode(decoded) != key:
                 raise InvalidName("")
         except InvalidName:
             raise Damaged("F215", path, f"the key {key[:60]!a} is not padded as the catalog's sizes say") from None

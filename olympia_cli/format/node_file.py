@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import operator
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ _SCHEMA = pa.schema([pa.field(name, pa.string()) for name in COLUMNS])
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
+_SLASHES = re.compile("/+")
 _MAGIC = b"ARROW1"
 _SHORTEST = 16
 """No Arrow file is shorter: it begins and ends with those letters, and says in between how long its footer is."""
@@ -309,7 +311,11 @@ def _decode(rows: _Rows, path: str) -> NodeFile:
 
 def _decode_java(rows: _Rows, path: str) -> NodeFile:
     system = rows.system()
-    pivot = [(key and utf16_units(key), value, child) for key, value, child in rows.from_row(len(system))]
+    # a name with two slashes in a row goes into a path as it is, and the folders of a disk know only one
+    pivot = [
+        (key and utf16_units(key), value and _SLASHES.sub("/", value), child)
+        for key, value, child in rows.from_row(len(system))
+    ]
     if any(key is None for key, _, _ in pivot[1:]) or pivot[0][1] is not None:
         raise Damaged("F207", path, "its pivot table is not a leftmost row and rows with keys")
     if all(child is None for _, _, child in pivot):

@@ -15,11 +15,12 @@ import pytest
 from olympia_cli.errors import FileTooLarge, OlympiaError, PathMissing, PathOutside, PathTaken
 from olympia_cli.storage.protocol import FileInfo
 
-ILLEGAL = ["", "/", "/a", "a/", "a//b", ".", "..", "./a", "../x", "a/.", "a/..", "a/../b", "a\\b", "a\0b"]
+ILLEGAL = ["", "/", "/a", "a/", "a//b", ".", "..", "./a", "../x", "a/.", "a/..", "a/../b", "a\\..\\b", "a\0b"]
 
 LARGE = os.urandom(6 * 1024 * 1024)
 CONTENTS = {
     "vn/empty": b"",
+    "vn/back\\slash": b"as the Java SDK names files",
     "vn/one byte": b"\0",
     "vn/text": b"12\r\n",
     "vn/every byte": bytes(range(256)) * 3,

@@ -19,9 +19,8 @@ def run(
     txn: InTxn = None,
 ) -> None:
     """Show a namespace."""
-    from olympia_cli.names import NamespaceName
-
-    session, namespace = Session(ctx), NamespaceName(name)
+    session = Session(ctx)
+    namespace = session.namespace_name(name)
     view = session.view(at, txn, namespace)
     from olympia_cli.ops.look.describe import describe_object
 

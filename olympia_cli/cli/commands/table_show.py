@@ -19,10 +19,8 @@ def run(
     txn: InTxn = None,
 ) -> None:
     """Show a table."""
-    from olympia_cli.names import parse_table
-
     session = Session(ctx)
-    table = parse_table(name)
+    table = session.table_name(name)
     view = session.view(at, txn, table)
     from olympia_cli.ops.look.describe import describe_object
 

@@ -22,7 +22,7 @@ def run(
     txn: InTxn = None,
 ) -> None:
     """List views."""
-    from olympia_cli.names import ViewName
+    from olympia_cli.names import full_name
 
     session = Session(ctx)
     view = session.view(at, txn)
@@ -33,6 +33,6 @@ def run(
         [Column("namespace", "NAMESPACE"), Column("name", "VIEW")],
         rows,
         head={"version": view.version},
-        name=lambda row: str(ViewName(row["namespace"], row["name"])),
+        name=lambda row: full_name(row["namespace"], row["name"]),
         title="views",
     )

@@ -11,11 +11,12 @@ from olympia_cli.catalog.references import oldest_version
 from olympia_cli.catalog.replay import rollback_target
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile
-from olympia_cli.errors import Damaged, PathMissing, StoreError
+from olympia_cli.errors import Damaged, PathMissing, StoreError, VersionNotFound
 from olympia_cli.format.actions import Action, commit_info
 from olympia_cli.format.paths import parse_root_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.names import Ago, AtTime, parse_reference
+from olympia_cli.ops.look.told import told_actions
 
 LONG_GAP = 64
 """So many missing versions in a row are told one by one."""
@@ -124,8 +125,8 @@ def _read(data: bytes | Damaged, file: RootFile, newest: Snapshot) -> tuple[Snap
     snapshot = None
     try:
         snapshot = Snapshot(newest.store, replace(file, data=data), newest)
-        return snapshot, snapshot.actions(), ""
-    except Damaged as damaged:
+        return snapshot, told_actions(snapshot) if snapshot.file.java else snapshot.actions(), ""
+    except (Damaged, VersionNotFound) as damaged:
         return snapshot, (), damaged.message
 
 

@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import DAY_MILLIS, Catalog
 from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.distributed import State
@@ -21,6 +20,7 @@ from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.retention import DEFAULT_MAX_AGE, MAX_AGE, read_policy
 from olympia_cli.ops.expire.values import Floors
 from olympia_cli.ops.fsck.fsck import LAST_FSCK
+from olympia_cli.ops.look.transactions import saved_transactions
 from olympia_cli.tree.search import depth
 
 FAR_BEHIND = 100
@@ -48,7 +48,7 @@ def status(catalog: Catalog, full: bool = False) -> Status:
     snapshot = catalog.snapshot()
     hints = read_hints(store)
     definition = snapshot.definition
-    states = [saved.state(catalog.clock) for saved in distributed.saved_transactions(store)]
+    states = [saved.state(catalog.clock) for saved in saved_transactions(catalog, snapshot.file.java)]
     fsck, expire = _read_json(catalog, LAST_FSCK), _read_json(catalog, LAST_EXPIRE)
     lag = None if hints.latest is None else snapshot.version - hints.latest
     values: dict[str, Any] = {
