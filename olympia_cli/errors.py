@@ -67,6 +67,13 @@ class SparkMissing(OlympiaError):
     default_hint = "install olympia-cli[spark], and Java 17 or 21"
 
 
+class IcebergMissing(OlympiaError):
+    """The rows or columns of a table were asked for, and PyIceberg is not installed."""
+
+    exit_code = 2
+    default_hint = "install olympia-cli[iceberg]"
+
+
 class ExecutorUnprepared(OlympiaError):
     """Spark's executors lack a Python package that the work needs."""
 

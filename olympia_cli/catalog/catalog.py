@@ -102,22 +102,33 @@ class Catalog:
         catalog._write_first(definition, author if author is not None else Author(by=who()))
         return catalog
 
-    def snapshot(self, reference: Reference | None = None, names: Sequence[ObjectName] = ()) -> Snapshot:
+    def snapshot(
+        self, reference: Reference | None = None, names: Sequence[ObjectName] = (), near: Snapshot | None = None
+    ) -> Snapshot:
         """A version: the latest, or the one that a reference means. What is on the way to the objects of these names
-        comes along, and need not be waited for later."""
+        comes along, and need not be waited for later. What `near`, another version, has read is not read again."""
         wanted = reference if reference is not None else Latest()
-        return open_snapshot(self.store, wanted, self.clock.now_millis(), names)
+        return open_snapshot(self.store, wanted, self.clock.now_millis(), names, near)
 
-    def begin(self, isolation: IsolationLevel | None = None, names: Sequence[ObjectName] = ()) -> Transaction:
-        """A transaction on the latest version; `names` as for `snapshot`."""
-        return self.begin_as(isolation, None, names)
+    def begin(
+        self,
+        isolation: IsolationLevel | None = None,
+        names: Sequence[ObjectName] = (),
+        near: Snapshot | None = None,
+    ) -> Transaction:
+        """A transaction on the latest version; `names` and `near` as for `snapshot`."""
+        return self.begin_as(isolation, None, names, near)
 
     def begin_as(
-        self, isolation: IsolationLevel | None, id: str | None, names: Sequence[ObjectName] = ()
+        self,
+        isolation: IsolationLevel | None,
+        id: str | None,
+        names: Sequence[ObjectName] = (),
+        near: Snapshot | None = None,
     ) -> Transaction:
         """As `begin`, under an id of the caller's."""
         opened_at = moment(self.clock)
-        base = self.snapshot(names=names)
+        base = self.snapshot(names=names, near=near)
         check_writable(base)
         return Transaction(base, self.clock, isolation=isolation, id=id, opened_at=opened_at)
 
@@ -186,7 +197,7 @@ def _check_free(store: Store) -> None:
         kind = file_kind(file.path)
         if kind is FileKind.ROOT:
             raise _catalog_exists(store)
-        if kind is FileKind.UNKNOWN:
+        if kind in (FileKind.UNKNOWN, FileKind.DATA):
             raise LocationNotEmpty(f"{store.uri} holds files that are not a catalog's, such as {file.path!a}")
 
 

@@ -34,6 +34,10 @@ class DefinitionReader:
                     self.keep(arrived, data)
             yield results[path]
 
+    def knows(self, path: str) -> bool:
+        """Whether the file need not be read."""
+        return path in self._kept
+
     def keep(self, path: str, data: bytes) -> None:
         """Remember a file that was read by other means."""
         with self._lock:

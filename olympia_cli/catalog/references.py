@@ -13,15 +13,22 @@ from olympia_cli.names import AtExport, AtTime, AtVersion, Latest, ObjectName, O
 from olympia_cli.storage.protocol import Store
 
 
-def open_snapshot(store: Store, reference: Reference, now_millis: int, names: Sequence[ObjectName] = ()) -> Snapshot:
-    """The version of a catalog that a reference means now. `names` are the objects that will be asked for first."""
+def open_snapshot(
+    store: Store,
+    reference: Reference,
+    now_millis: int,
+    names: Sequence[ObjectName] = (),
+    near: Snapshot | None = None,
+) -> Snapshot:
+    """The version of a catalog that a reference means now. `names` are the objects that will be asked for first; `near`
+    is another version, whose files need not be read again."""
 
     def wanted(file: RootFile) -> Sequence[str]:
         version = reference.version if isinstance(reference, AtVersion) else file.version
         if isinstance(reference, Latest):
             version -= reference.back
         try:
-            paths = Snapshot(store, file).next_paths(names if version == file.version else ())
+            paths = Snapshot(store, file, near).next_paths(names if version == file.version else ())
         except OlympiaError:
             # a root that is damaged, or a name that no object can have: told when the version is really looked at
             return ()
@@ -29,7 +36,7 @@ def open_snapshot(store: Store, reference: Reference, now_millis: int, names: Se
 
     file = read_latest(store, wanted)
     try:
-        latest = Snapshot(store, file)
+        latest = Snapshot(store, file, near)
     except Damaged:
         if reference == Latest():
             raise

@@ -23,14 +23,14 @@ from olympia_cli.errors import (
 from olympia_cli.format.actions import Action, decode_action
 from olympia_cli.format.definitions import CLASSES, decode, sizes_of
 from olympia_cli.format.keys import KeyCodec
-from olympia_cli.format.node import Sizes
+from olympia_cli.format.node import Root, Sizes
 from olympia_cli.format.node_file import decode_action_rows, decode_root
 from olympia_cli.format.paths import check_pointer, parse_root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef, TableDef, ViewDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, as_found
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import NodeReader
-from olympia_cli.tree.scan import scan
+from olympia_cli.tree.scan import scan, scan_keys
 from olympia_cli.tree.search import search
 
 MAJOR_VERSION = 0
@@ -72,12 +72,16 @@ class Snapshot:
             raise file.damage
         self.store = store
         self.file = file
-        self.root = decode_root(file.data, file.path, file.java)
+        same = near is not None and near.file.data == file.data
+        self.root: Root = near.root if near is not None and same else decode_root(file.data, file.path, file.java)
+        if near is not None and near.root.sizes != self.root.sizes:
+            # another catalog at the same place
+            near = None
         self.reader: NodeReader = (
             near.reader if near is not None else NodeReader(store, java=file.java, sizes=self.root.sizes)
         )
         self.definitions: DefinitionReader = near.definitions if near is not None else DefinitionReader(store)
-        self._definition: CatalogDef | None = None
+        self._definition: CatalogDef | None = near._definition if near is not None and same else None
         self._keys: KeyCodec | None = None
         for path, data in file.beside.items():
             if isinstance(data, bytes):
@@ -124,7 +128,7 @@ class Snapshot:
             child = self._child(self.keys.encode(name))
             if child is not None and child not in paths:
                 paths.append(child)
-        return paths
+        return [path for path in paths if not (self.reader.knows(path) or self.definitions.knows(path))]
 
     # One object
 
@@ -200,8 +204,17 @@ class Snapshot:
     def scan(self, kind: Kind, namespace: str | None = None) -> Iterator[tuple[ObjectName, str]]:
         """As `entries`, whether or not the namespace exists."""
         self._loaded_definition()
+        decode, path = self.keys.decode, self.file.path
         for key, value in scan(self.reader, self.root.node, self.keys.prefix(kind, namespace)):
-            yield self.keys.decode(key, self.file.path), value
+            yield decode(key, path), value
+
+    def names(self, kind: Kind, namespace: str) -> list[str]:
+        """The names of a kind in a namespace, in key order; NamespaceNotFound when that is not there."""
+        if self.find(NamespaceName(namespace)) is None:
+            raise namespace_not_found(namespace, self.version)
+        prefix, path = self.keys.prefix(kind, namespace), self.file.path
+        found = scan_keys(self.reader, self.root.node, prefix)
+        return [name for keys in found for name in self.keys.names(keys, prefix, path)]
 
     def objects(self, kind: Kind, namespace: str | None = None) -> Iterator[CatalogObject[ObjectDefinition]]:
         """The objects of a kind with their definitions, read in parallel, in key order."""

@@ -127,8 +127,8 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def changed(session: Session, done: Changed, text: str) -> None:
-    """What a changing command did."""
+def changed(session: Session, done: Changed, text: str, **more: Any) -> None:
+    """What a changing command did; in JSON with more to say of it."""
     from olympia_cli.format.pb.actions_pb2 import ActionType
     from olympia_cli.ops.look.describe import describe_action
 
@@ -137,7 +137,7 @@ def changed(session: Session, done: Changed, text: str) -> None:
         value: dict[str, Any] = {"version": done.version, "actions": actions}
         if done.transaction is not None:
             value["transaction"] = done.transaction
-        document(session, value)
+        document(session, value | more)
         return
     if session.quiet:
         return

@@ -20,6 +20,9 @@ WIDTH = 32
 JAVA_WIDTH = 64
 """What the Java SDK writes instead; such catalogs are read only."""
 
+DATA = "data"
+"""The folder for tables that nobody gave another place. What is in it is theirs alone."""
+
 MAX_VERSION: int = 2**WIDTH - 1
 MAX_FILE_NAME_BYTES = 255
 DEFINITION_FOLDERS = {Kind.CATALOG: "catalog", Kind.NAMESPACE: "ns", Kind.TABLE: "table", Kind.VIEW: "view"}
@@ -123,6 +126,7 @@ class FileKind(Enum):
     DEFINITION = "definition"
     TRANSACTION = "transaction"
     OPERATION = "operation"
+    DATA = "data"
     TEMPORARY = "temporary"
     UNKNOWN = "unknown"
 
@@ -142,6 +146,7 @@ _KINDS = (
         FileKind.OPERATION,
         re.compile(rf"ops/(?:expire/[0-9]+-{_UUID}(?:\.{_UUID}\.part)?|last-(?:fsck|expire)|export)\.json"),
     ),
+    (FileKind.DATA, re.compile(rf"{DATA}/.+", re.DOTALL)),
     (FileKind.TEMPORARY, re.compile(rf"(?:[^/]+/)*\.tmp-{_UUID}")),
 )
 

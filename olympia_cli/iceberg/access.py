@@ -28,17 +28,15 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import CommitConflict, InvalidName
 from olympia_cli.format.actions import Action
+from olympia_cli.format.paths import DATA
 from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.identifiers import dotted, identifier_of, table_name
 from olympia_cli.iceberg.table_changes import TableChanges, TableState, read_metadata
-from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
 from olympia_cli.storage.open import scheme_of
 
 if TYPE_CHECKING:
     import pyarrow
-
-TABLES = "data"
-"""The folder below the warehouse where tables are made that nobody gave a location."""
 
 TABLE_LOCATION = "olympia.table-location"
 """The property of the catalog that names another place for them."""
@@ -61,6 +59,8 @@ class CatalogAccess(MetastoreCatalog):
     last_actions: tuple[Action, ...]
     """The actions of the last change."""
     _fixed: Snapshot | None
+    _near: Snapshot | None
+    """The version that was read last: the files that it shares with others are not read again."""
     _ios: dict[tuple[object, ...], FileIO]
 
     def _begin(self, catalog: Catalog, name: str, properties: Properties) -> None:
@@ -68,12 +68,15 @@ class CatalogAccess(MetastoreCatalog):
         self.store_catalog = catalog
         self.message, self.retry_for = "", 60.0
         self.last_version, self.last_actions = None, ()
-        self._fixed = None
+        self._fixed = self._near = None
         self._ios = {}
 
     def _view(self, *names: ObjectName) -> Snapshot | Transaction:
         """What is read: the latest version each time, with what is on the way to these names."""
-        return self._fixed if self._fixed is not None else self.store_catalog.snapshot(names=names)
+        if self._fixed is not None:
+            return self._fixed
+        self._near = self.store_catalog.snapshot(names=names, near=self._near)
+        return self._near
 
     def _exists(self, name: ObjectName) -> bool:
         view = self._view(name)
@@ -82,6 +85,14 @@ class CatalogAccess(MetastoreCatalog):
         except InvalidName:
             # a name that is too long for this catalog
             return False
+
+    def _list(self, kind: Kind, name: NamespaceName) -> list[Identifier]:
+        view = self._view(name)
+        if isinstance(view, Transaction):
+            found = view.tables(name.namespace) if kind is Kind.TABLE else view.views(name.namespace)
+            return [identifier_of(one) for one in found]
+        namespace = name.namespace
+        return [(namespace, one) for one in view.names(kind, namespace)]
 
     def _state(self, name: TableName) -> TableState:
         try:
@@ -95,13 +106,15 @@ class CatalogAccess(MetastoreCatalog):
         """What will be at a location, where that is not written yet."""
         return None
 
-    def _change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
+    def change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
         """Do it on the latest version and commit. Where another writer's commit does not go together with it, it is
         done anew on what that one left, and succeeds there or says why not."""
         self._check_writable()
         for attempt in range(ATTEMPTS):
             with translated(about):
-                changes = TableChanges(self.store_catalog.begin(names=names), self._open_io)
+                transaction = self.store_catalog.begin(names=names, near=self._near)
+                self._near = transaction.base
+                changes = TableChanges(transaction, self._open_io)
                 done = do(changes)
                 try:
                     self._committed(changes.commit(Author(by=who(), message=self.message), self.retry_for))
@@ -183,7 +196,7 @@ class CatalogAccess(MetastoreCatalog):
         if own:
             return f"{own.rstrip('/')}/{folder}"
         definition = view.base.definition if isinstance(view, Transaction) else view.definition
-        base = definition.properties.get(TABLE_LOCATION) or f"{_absolute(self.properties['warehouse'])}/{TABLES}"
+        base = definition.properties.get(TABLE_LOCATION) or f"{_absolute(self.properties['warehouse'])}/{DATA}"
         return f"{base.rstrip('/')}/{_folder(database_name)}/{folder}"
 
 

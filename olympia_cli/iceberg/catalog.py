@@ -16,7 +16,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.io import FileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table import CommitTableResponse, Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
@@ -29,13 +29,14 @@ from olympia_cli.iceberg.identifiers import dotted, identifier_of, namespace_nam
 from olympia_cli.iceberg.settings import store_options
 from olympia_cli.iceberg.table_changes import TableChanges, TableState, read_metadata
 from olympia_cli.iceberg.views import IcebergViews
-from olympia_cli.names import NamespaceName, Reference, parse_reference
+from olympia_cli.names import Kind, NamespaceName, Reference, parse_reference
 
 if TYPE_CHECKING:
     import pyarrow
 
     from olympia_cli.iceberg.catalog_transaction import CatalogTransaction, DistributedCatalog
 
+_CLEANING = TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED
 _log = logging.getLogger(__name__)
 
 
@@ -91,11 +92,11 @@ class OlympiaCatalog(IcebergViews):
     def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
         name = namespace_name(namespace)
         given = _texts(properties)
-        self._change(name, lambda changes: changes.transaction.create_namespace(name, given), name)
+        self.change(name, lambda changes: changes.transaction.create_namespace(name, given), name)
 
     def drop_namespace(self, namespace: str | Identifier) -> None:
         name = namespace_name(namespace, NoSuchNamespaceError)
-        self._change(name, lambda changes: changes.transaction.drop_namespace(name), name)
+        self.change(name, lambda changes: changes.transaction.drop_namespace(name), name)
 
     def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
         if namespace:
@@ -129,7 +130,7 @@ class OlympiaCatalog(IcebergViews):
                 changes.transaction.alter_namespace(name, given, removed)
             return PropertiesUpdateSummary(removed, sorted(given), sorted(set(removals or ()) - before.keys()))
 
-        return self._change(name, change, name)
+        return self.change(name, change, name)
 
     # Tables
 
@@ -149,7 +150,7 @@ class OlympiaCatalog(IcebergViews):
             self._check_no_view(changes.transaction, name)
             return changes.create(name, staged.metadata, staged.metadata_location)
 
-        return self._table(name, self._change(name, create, NamespaceName(name.namespace), name))
+        return self._table(name, self.change(name, create, NamespaceName(name.namespace), name))
 
     def load_table(self, identifier: str | Identifier) -> Table:
         name = table_name(identifier, NoSuchTableError)
@@ -173,7 +174,7 @@ class OlympiaCatalog(IcebergViews):
             else:
                 changes.transaction.create_table(name, metadata_location)
 
-        self._change(name, register, NamespaceName(name.namespace), name)
+        self.change(name, register, NamespaceName(name.namespace), name)
         return self._table(name, TableState(metadata, metadata_location))
 
     def register_tables(self, locations: Mapping[Identifier, str]) -> None:
@@ -185,7 +186,7 @@ class OlympiaCatalog(IcebergViews):
                 with translated(name):
                     changes.transaction.create_table(name, location)
 
-        self._change(None, register)
+        self.change(None, register)
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
         old, new = table_name(from_identifier, NoSuchTableError), table_name(to_identifier)
@@ -197,13 +198,13 @@ class OlympiaCatalog(IcebergViews):
             changes.transaction.rename_table(old, new)
             return changes.state(new)
 
-        state = self._change(new, rename, old, NamespaceName(new.namespace), new)
+        state = self.change(new, rename, old, NamespaceName(new.namespace), new)
         assert state is not None
         return self._table(new, state)
 
     def drop_table(self, identifier: str | Identifier) -> None:
         name = table_name(identifier, NoSuchTableError)
-        self._change(name, lambda changes: changes.transaction.drop_table(name), name)
+        self.change(name, lambda changes: changes.transaction.drop_table(name), name)
 
     def purge_table(self, identifier: str | Identifier) -> None:
         """Drop the table. Its files stay: the version before the drop is kept, and names them."""
@@ -227,7 +228,7 @@ class OlympiaCatalog(IcebergViews):
         """As `commit_table`, by name. A requirement that is not met is a CommitFailedException at once; where another
         writer was first and the requirements are met all the same, the updates are made on what that one left."""
         name = table_name(identifier, NoSuchTableError)
-        state = self._change(
+        state = self.change(
             name,
             lambda changes: changes.update(name, requirements, updates),
             NamespaceName(name.namespace),
@@ -238,15 +239,20 @@ class OlympiaCatalog(IcebergViews):
     def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
         name = namespace_name(namespace, NoSuchNamespaceError)
         with translated(name):
-            return [identifier_of(table) for table in self._view().tables(name.namespace)]
+            return self._list(Kind.TABLE, name)
 
     # What PyIceberg asks of a catalog beside that
 
     def supports_server_side_planning(self) -> bool:
         return False
 
-    def _delete_old_metadata(self, io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:  # type: ignore[override]
+    def _delete_old_metadata(  # type: ignore[override]
+        self, io: FileIO, base: TableMetadata, metadata: TableMetadata
+    ) -> None:
         """Nothing is deleted: versions that are kept name the older metadata files."""
+        before, after = ({entry.metadata_file for entry in one.metadata_log} for one in (base, metadata))
+        if before - after and metadata.properties.get(_CLEANING, "").lower() == "true":
+            _log.info("%s is not done: versions that are kept name the older metadata files", _CLEANING)
 
     def close(self) -> None:
         self.store_catalog.store.close()

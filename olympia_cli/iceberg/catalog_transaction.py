@@ -69,7 +69,7 @@ class CatalogTransaction(OlympiaCatalog):
     def _staged_file(self, location: str) -> bytes | None:
         return self._changes.staged_file(location)
 
-    def _change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
+    def change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
         with translated(about):
             return do(self._changes)
 
@@ -104,7 +104,7 @@ class DistributedCatalog(OlympiaCatalog):
     def _view(self, *names: ObjectName) -> Transaction:
         return distributed.load(self.store_catalog, self._id).transaction
 
-    def _change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
+    def change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
         for attempt in range(ATTEMPTS):
             with translated(about):
                 found = distributed.load(self.store_catalog, self._id)

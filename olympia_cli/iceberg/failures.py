@@ -24,6 +24,7 @@ from pyiceberg.exceptions import (
 from olympia_cli.errors import (
     CommitConflict,
     CommitUnknown,
+    IcebergMissing,
     InvalidName,
     InvalidOption,
     NamespaceExists,
@@ -31,6 +32,9 @@ from olympia_cli.errors import (
     NamespaceNotFound,
     OlympiaError,
     OutcomeUnknown,
+    PathMissing,
+    StorageDenied,
+    StorageFailed,
     TableExists,
     TableNotFound,
     ViewExists,
@@ -83,3 +87,48 @@ def _about(error: OlympiaError, name: NamespaceName | TableName | ViewName | Non
             return ViewAlreadyExistsError(f"View {shown} already exists")
     same = next((theirs for ours, theirs in _SAME.items() if isinstance(error, ours)), None)
     return None if same is None else same(str(error))
+
+
+@contextmanager
+def told_as_ours() -> Iterator[None]:
+    """The other way round, for a program of ours that works through PyIceberg: its errors become ours again."""
+    try:
+        yield
+    except CommitStateUnknownException as error:
+        # its text names the files that were kept
+        raise CommitUnknown(_line(error), hint="look at the log before doing it again") from error
+    except OlympiaError:
+        raise
+    except Exception as error:
+        ours = error.__cause__ if isinstance(error.__cause__, OlympiaError) else _ours(error)
+        if ours is None:
+            raise
+        raise ours from error
+
+
+def _ours(error: Exception) -> OlympiaError | None:
+    text = _line(error)
+    match error:
+        case CommitFailedException():
+            return CommitConflict(text)
+        case NoSuchTableError():
+            return TableNotFound(text, hint="list the tables to see what there is")
+        case NoSuchNamespaceError():
+            return NamespaceNotFound(text, hint="list the namespaces to see what there is")
+        case TableAlreadyExistsError():
+            return TableExists(text, hint="choose another name, or alter what is there")
+        case exceptions.NotInstalledError():
+            return IcebergMissing(text)
+        case FileNotFoundError():
+            return PathMissing(text, hint="check the table with fsck --level data")
+        case PermissionError():
+            return StorageDenied(text)
+        case OSError():
+            return StorageFailed(text)
+        case ValueError() | NotImplementedError() | exceptions.ValidationError():
+            return InvalidOption(text, hint="")
+    return None
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

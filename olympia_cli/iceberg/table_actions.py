@@ -91,10 +91,15 @@ def _is_told(
 
 def _column_actions(before: Schema, after: Schema) -> Iterator[TableAction]:
     old, new = index_name_by_id(before), index_name_by_id(after)
-    if added := [name for field, name in new.items() if field not in old]:
+    if added := _topmost([name for field, name in new.items() if field not in old]):
         yield _action(T.TABLE_ALTER_ADD_COLUMNS, TableAlterAddColumnsDef(column_names=added))
-    if removed := [name for field, name in old.items() if field not in new]:
+    if removed := _topmost([name for field, name in old.items() if field not in new]):
         yield _action(T.TABLE_ALTER_REMOVE_COLUMNS, TableAlterRemoveColumnsDef(column_names=removed))
+
+
+def _topmost(names: list[str]) -> list[str]:
+    """Without the columns that lie in others of them."""
+    return sorted(name for name in names if not any(name.startswith(f"{other}.") for other in names))
 
 
 def _snapshots_on_main(after: TableMetadata, updates: Sequence[TableUpdate]) -> Iterator[Snapshot]:

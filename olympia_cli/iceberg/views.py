@@ -18,7 +18,7 @@ from olympia_cli.iceberg.access import CatalogAccess
 from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.identifiers import dotted, identifier_of, namespace_name, view_name
 from olympia_cli.iceberg.table_changes import TableChanges
-from olympia_cli.names import NamespaceName, TableName, ViewName
+from olympia_cli.names import Kind, NamespaceName, TableName, ViewName
 
 if TYPE_CHECKING:
     import pyarrow
@@ -64,7 +64,7 @@ class IcebergViews(CatalogAccess):
             changes.add_file(where, content, properties)
             changes.transaction.create_view(name, view_definition(where))
 
-        self._change(name, create, NamespaceName(name.namespace), name)
+        self.change(name, create, NamespaceName(name.namespace), name)
         return self._view_of(name, metadata)
 
     def register_view(self, identifier: str | Identifier, metadata_location: str) -> View:
@@ -76,7 +76,7 @@ class IcebergViews(CatalogAccess):
             _check_no_table(changes, name)
             changes.transaction.create_view(name, view_definition(metadata_location))
 
-        self._change(name, register, NamespaceName(name.namespace), name)
+        self.change(name, register, NamespaceName(name.namespace), name)
         return self._view_of(name, metadata)
 
     def load_view(self, identifier: str | Identifier) -> View:
@@ -90,7 +90,7 @@ class IcebergViews(CatalogAccess):
     def list_views(self, namespace: str | Identifier) -> list[Identifier]:
         name = namespace_name(namespace, NoSuchNamespaceError)
         with translated(name):
-            return [identifier_of(view) for view in self._view().views(name.namespace)]
+            return self._list(Kind.VIEW, name)
 
     def view_exists(self, identifier: str | Identifier) -> bool:
         try:
@@ -100,7 +100,7 @@ class IcebergViews(CatalogAccess):
 
     def drop_view(self, identifier: str | Identifier) -> None:
         name = view_name(identifier, NoSuchViewError)
-        self._change(name, lambda changes: changes.transaction.drop_view(name), name)
+        self.change(name, lambda changes: changes.transaction.drop_view(name), name)
 
     def rename_view(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> None:
         """PyIceberg has no call for it; Iceberg's REST protocol has."""
@@ -112,7 +112,7 @@ class IcebergViews(CatalogAccess):
             _check_no_table(changes, new)
             changes.transaction.rename_view(old, new)
 
-        self._change(new, rename, old, NamespaceName(new.namespace), new)
+        self.change(new, rename, old, NamespaceName(new.namespace), new)
 
     def _read_view(self, location: str) -> ViewMetadata:
         from pyiceberg.view.metadata import ViewMetadata

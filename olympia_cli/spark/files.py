@@ -27,6 +27,7 @@ _FOLDERS = {
     "def/dtxn/": (FileKind.TRANSACTION,),
     "dtxn/": (FileKind.TRANSACTION,),
     "ops/": (FileKind.OPERATION,),
+    "data/": (FileKind.DATA,),
 }
 # names in them begin with a uuid, or with the low bits of a version: alike in number
 _LARGE = {folder: tuple(_HEX) for folder in ("node/", "def/ns/", "def/table/", "def/view/")} | {

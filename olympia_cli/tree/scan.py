@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from olympia_cli.format.keys import after_prefix
 from olympia_cli.format.node import Child, Node
@@ -13,9 +13,15 @@ from olympia_cli.tree.load import NodeReader, bounds, check_depth, check_range
 def scan(reader: NodeReader, root: Node, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Keys that begin with the prefix, and their values, in order. Tombstones are left out."""
     high = after_prefix(prefix) if prefix else None
-    for key, value in _scan(reader, root, prefix, high, None, None, 1):
-        if value is not None:
-            yield key, value
+    return _present(_scan(reader, root, prefix, high, None, None, 1))
+
+
+def scan_keys(reader: NodeReader, root: Node, prefix: str) -> Iterator[Sequence[str]]:
+    """The keys alone, as many at a time as a node has of them."""
+    for keys, values in _scan(reader, root, prefix, after_prefix(prefix), None, None, 1):
+        yield (
+            keys if None not in values else [key for key, value in zip(keys, values, strict=True) if value is not None]
+        )
 
 
 def scan_subtree(
@@ -28,23 +34,32 @@ def scan_subtree(
     check_depth(depth, child)
     node = reader.node(child)
     check_range(node, child, low, high)
-    for key, value in _scan(reader, node, start, end, low, high, depth + 1):
-        if value is not None:
-            yield key, value
+    yield from _present(_scan(reader, node, start, end, low, high, depth + 1))
+
+
+Entries = tuple[Sequence[str], Sequence[str | None]]
+"""Keys of one node that follow each other, and their values."""
+
+
+def _present(found: Iterator[Entries]) -> Iterator[tuple[str, str]]:
+    for keys, values in found:
+        for key, value in zip(keys, values, strict=True):
+            if value is not None:
+                yield key, value
 
 
 def _scan(
     reader: NodeReader, node: Node, start: str, end: str | None, low: str | None, high: str | None, depth: int
-) -> Iterator[tuple[str, str | None]]:
+) -> Iterator[Entries]:
     first = bisect_left(node.keys, start)
     last = len(node.keys) if end is None else bisect_left(node.keys, end)
     if node.is_leaf:
-        yield from zip(node.keys[first:last], node.values[first:last], strict=True)
+        yield node.keys[first:last], node.values[first:last]
         return
     # when the start is a key of this very node, the child to its left lies wholly before it
     skipped = first < len(node.keys) and node.keys[first] == start
     if skipped:
-        yield start, node.values[first]
+        yield (start,), (node.values[first],)
     begin = first + skipped
     check_depth(depth, node.children[begin])
     for at, child in enumerate(reader.nodes(node.children[begin : last + 1]), begin):
@@ -52,4 +67,4 @@ def _scan(
         check_range(child, node.children[at], child_low, child_high)
         yield from _scan(reader, child, start, end, child_low, child_high, depth + 1)
         if at < last:
-            yield node.keys[at], node.values[at]
+            yield (node.keys[at],), (node.values[at],)

@@ -63,8 +63,12 @@ NEEDED = {
     "metadata_location": "s3://x",
     "at": "v2",
     "dest": "elsewhere",
+    "source": "./none",
 }
 NEEDED_IN_NS = {"name": "sales", "old": "sales", "new": "other"}
+NEEDED_OF_ROWS = {"name": "sales.real", "files": "rows.csv", "schema": "id int"}
+ROWS = {"table create", "table append", "table head", "table alter"}
+"""They open a table's own files, so they get a table that has some."""
 
 
 @cache
@@ -83,7 +87,8 @@ def is_argument(param: Any) -> bool:
 
 
 def good(path: str, param: Any) -> str:
-    return (NEEDED_IN_NS if path.startswith("ns ") else {}).get(param.name) or NEEDED[param.name]
+    special = NEEDED_OF_ROWS if path in ROWS else NEEDED_IN_NS if path.startswith("ns ") else {}
+    return special.get(param.name) or NEEDED[param.name]
 
 
 def words(path: str, changed: Any, value: str) -> list[str]:
@@ -114,9 +119,12 @@ def check_ending(done: Ran, what: object) -> None:
 
 
 @pytest.fixture
-def prepared(run: Run, damageable: Sample, tmp_path: Path) -> Run:
+def prepared(run: Run, damageable: Sample, tmp_path: Path, request: pytest.FixtureRequest) -> Run:
     (tmp_path / "changes.jsonl").write_text('{"do": "ns create", "name": "n", "if_not_exists": true}\n')
     (tmp_path / "plan").touch()
+    (tmp_path / "rows.csv").write_text("id\n1\n")
+    if request.node.callspec.params.get("path") in ROWS - {"table create"}:
+        run("-c", damageable.uri, "table", "create", "sales.real", "--schema", "id int").ok()
     return lambda *args: run("-c", damageable.uri, *args)
 
 

@@ -53,6 +53,10 @@ SHAPES: dict[str, tuple[str, list[str]]] = {
     "ns alter": ("changed", ["sales", "--set", "k=v", "--unset", "owner"]),
     "ns rename": ("changed", ["sales", "revenue"]),
     "ns drop": ("changed", ["sales", "--cascade"]),
+    "table create": ("changed", ["sales.real", "--schema", "id int"]),
+    "table append": ("table-append", ["sales.real", "rows.csv"]),
+    "table head": ("table-head", ["sales.real"]),
+    "import iceberg": ("import", ["./other"]),
     "table register": ("changed", ["sales.n", "--metadata-location", "s3://n"]),
     "table alter": ("changed", ["sales.orders_2025", "--set", "k=v"]),
     "table rename": ("changed", ["sales.orders_2025", '"a.b".x']),
@@ -74,6 +78,13 @@ def on_sample(olympia: Run, sample: Sample, tmp_path: Path) -> Callable[..., Any
 
     def start(command: str, *more: str) -> Any:
         words = [sample.transaction if word == "TXN" else word for word in SHAPES[command][1]]
+        if command in ("table append", "table head"):
+            (tmp_path / "rows.csv").write_text("id\n1\n")
+            olympia("table", "create", "sales.real", "--schema", "id int").ok()
+        if command == "import iceberg":
+            olympia(
+                "table", "create", "sales.real", "--schema", "id int", "--location", str(tmp_path / "other" / "t")
+            ).ok()
         if command == "table restore":
             olympia("table", "drop", "sales.orders_2025").ok()
         if command.startswith("export ") and not (tmp_path / "thursday").exists():

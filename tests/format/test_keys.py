@@ -257,3 +257,30 @@ class TestDamage:
         assume(other != key)
         with suppress(Damaged):
             assert EIGHT.decode(other, "node/x") != name
+
+
+class TestLists:
+    """Names of one namespace, many at a time: the same answer as one after the other, damage included."""
+
+    RESTS = st.lists(
+        st.one_of(
+            NAMES.filter(lambda name: len(name.encode()) <= 8).map(lambda name: name + " " * (8 - len(name.encode()))),
+            st.text(st.one_of(CHARACTERS, st.sampled_from(" \t\x1f\x85ab")), min_size=6, max_size=9),
+        ),
+        max_size=4,
+    )
+
+    @QUICK
+    @given(st.sampled_from(["ns", "é", "eightlon"]), RESTS, st.sampled_from([Kind.TABLE, Kind.VIEW]))
+    @example("ns", ["table   ", "eightlon"], Kind.TABLE)
+    @example("ns", ["table\t  ", " table  "], Kind.TABLE)
+    def test_a_list_is_what_its_keys_are(self, namespace, rests, kind):
+        prefix = EIGHT.prefix(kind, namespace)
+        keys = [prefix + rest for rest in rests]
+        try:
+            expected = [EIGHT.decode(key, "node/x").name for key in keys]
+        except Damaged:
+            with pytest.raises(Damaged):
+                EIGHT.names(keys, prefix, "node/x")
+        else:
+            assert EIGHT.names(keys, prefix, "node/x") == expected

@@ -183,6 +183,8 @@ class TestFileKinds:
             (f"ops/expire/1794744000000-{UUID}.json", FileKind.OPERATION),
             ("ops/last-fsck.json", FileKind.OPERATION),
             ("ops/last-expire.json", FileKind.OPERATION),
+            ("data/ns/t-0/metadata/00000.metadata.json", FileKind.DATA),
+            (f"data/.tmp-{UUID}", FileKind.DATA),
             (f".tmp-{UUID}", FileKind.TEMPORARY),
             (f"vn/.tmp-{UUID}", FileKind.TEMPORARY),
             (f"def/table/.tmp-{UUID}", FileKind.TEMPORARY),
@@ -211,7 +213,14 @@ class TestFileKinds:
             *[f"def/table/{UUID}-a-b", f"dtxn/{UUID}.-1.binpb", f"dtxn/{UUID}..binpb", f"dtxn/{UUID}.1.2.binpb"],
             *["dtxn/a.binpb", f"dtxn/{UUID}.٣.binpb", f"ops/expire/{UUID}.json", f"ops/expire/x-{UUID}.json"],
             *["ops/last-gc.json", "ops/last-fsck.json.bak", "ops/notes.txt", ".tmp-", ".tmp-1", f".tmp-{UUID}/a"],
-            *[f"a.tmp-{UUID}", f"vn/.tmp-{UUID}x", f"warehouse/{UUID}-a.binpb", "data/part-0.parquet"],
+            *[
+                f"a.tmp-{UUID}",
+                f"vn/.tmp-{UUID}x",
+                f"warehouse/{UUID}-a.binpb",
+                "data",
+                "data/",
+                "x/data/part-0.parquet",
+            ],
         ],
     )
     def test_look_alikes_are_unknown_so_that_nobody_touches_them(self, path):

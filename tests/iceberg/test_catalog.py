@@ -24,8 +24,10 @@ from pyiceberg.table.update import AddSchemaUpdate, AssertTableUUID, SetCurrentS
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from olympia_cli import Catalog, CatalogNotFound
+from olympia_cli import Catalog, CatalogNotFound, NamespaceName, TableName
 from olympia_cli.iceberg import OlympiaCatalog
+from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.stores import CountingStore
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType()))
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", "b", None]}).cast(
@@ -331,7 +333,8 @@ def test_a_table_that_is_created_with_its_rows(ns: OlympiaCatalog, version: int)
 # What is deleted
 
 
-def test_old_metadata_files_stay_while_versions_name_them(ns: OlympiaCatalog) -> None:
+def test_old_metadata_files_stay_while_versions_name_them(ns: OlympiaCatalog, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "olympia_cli")
     cleaning = {
         TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "1",
         TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
@@ -341,6 +344,7 @@ def test_old_metadata_files_stay_while_versions_name_them(ns: OlympiaCatalog) ->
     for number in range(3):
         table.transaction().set_properties({"n": str(number)}).commit_transaction()
     assert len(table.metadata.metadata_log) == 1
+    assert "delete-after-commit.enabled is not done: versions that are kept name" in caplog.text
     assert Path(first).exists()
     assert ns.at("v2").load_table("ns.t").metadata_location == first
 
@@ -353,3 +357,33 @@ def test_a_purge_leaves_what_versions_name(ns: OlympiaCatalog, caplog: pytest.Lo
     with pytest.raises(NoSuchTableError, match=r"Table does not exist: ns.t"):
         ns.load_table("ns.t")
     assert ns.at("latest~1").load_table("ns.t").scan().to_arrow().num_rows == 3
+
+
+# What is read
+
+
+def test_what_did_not_change_is_not_read_again(ns: OlympiaCatalog) -> None:
+    """Nodes and definitions never change: who asks again looks for the latest version, and no further."""
+    for number in range(3):
+        ns.create_table(("ns", f"t{number}"), SCHEMA)
+    store = CountingStore(ns.store_catalog.store)
+    catalog = OlympiaCatalog.of(Catalog(store), **ns.properties)
+    catalog.load_table("ns.t1")
+    store.reset()
+    catalog.load_table("ns.t1")
+    assert {path.partition("/")[0] for path in store.paths("read", "read_many", "read_range")} == {"vn"}
+    ns.rename_table("ns.t2", "ns.u2")
+    assert catalog.list_tables("ns") == [("ns", "t0"), ("ns", "t1"), ("ns", "u2")]
+
+
+def test_another_catalog_at_the_same_place_is_another_catalog(tmp_path: Path) -> None:
+    store = MemoryStore()
+    Catalog.create(store, table_name_max_bytes=50)
+    catalog = OlympiaCatalog.of(Catalog(store))
+    catalog.create_namespace("old")
+    store.delete_many([file.path for file in list(store.list())])
+    with Catalog.create(store).transaction() as transaction:
+        transaction.create_namespace(NamespaceName("new"))
+        transaction.create_table(TableName("new", "t" * 80), "m")
+    assert catalog.list_namespaces() == [("new",)]
+    assert catalog.list_tables("new") == [("new", "t" * 80)]

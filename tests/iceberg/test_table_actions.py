@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType
+from pyiceberg.types import ListType, LongType
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.actions import Action
@@ -84,8 +84,10 @@ def test_several_changes_in_one_commit_are_several_actions(catalog: OlympiaCatal
 
 def test_columns_come_go_and_are_renamed(catalog: OlympiaCatalog, table: Table) -> None:
     with table.update_schema() as update:
-        update.add_column("more", LongType())
+        update.add_column("more", ListType(1, LongType()))
         update.delete_column("part")
+    # what lies in a column comes and goes with it
+    assert action_detail(last_actions(catalog)[0])["added_columns"] == ["more"]
     assert types(catalog) == ["TABLE_ALTER_ADD_COLUMNS", "TABLE_ALTER_REMOVE_COLUMNS"]
     assert action_detail(last_actions(catalog)[1])["removed_columns"] == ["part"]
     with table.update_schema() as update:

@@ -12,6 +12,7 @@ from olympia_cli.cli.params import InTxn, Message, RetryFor, SetProperties, Unse
 EXAMPLES = [
     "olympia table alter sales.orders --set owner=ann --unset draft",
     "olympia table alter sales.orders --metadata-location s3://lake/orders/metadata/00001.json",
+    "olympia table alter sales.orders --add-column 'paid decimal(10, 2)' --rename-column ts=ordered_at",
 ]
 
 
@@ -23,22 +24,68 @@ def run(
     metadata_location: Annotated[
         str | None, typer.Option(metavar="URI", help="The new metadata; the present one becomes the previous one.")
     ] = None,
+    add_column: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Add a column, 'name type'; may be given several times.")
+    ] = None,
+    drop_column: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Drop a column; may be given several times.")
+    ] = None,
+    rename_column: Annotated[
+        list[str] | None, typer.Option(metavar="OLD=NEW", help="Rename a column; may be given several times.")
+    ] = None,
+    set_iceberg: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Set a property in the table's own metadata; several times."),
+    ] = None,
+    unset_iceberg: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="Unset one in the table's own metadata; several times.")
+    ] = None,
     txn: InTxn = None,
     message: Message = "",
     retry_for: RetryFor = "60s",
 ) -> None:
-    """Change a table's properties or metadata location."""
+    """Change a table's properties, columns or metadata location.
+
+    --set and --unset are about what the catalog says of the table; the table's metadata is not opened for them, nor for
+    --metadata-location. Columns and the properties of --set-iceberg are in the metadata, which is written anew.
+    """
     from olympia_cli.cli.params import check_metadata_location
     from olympia_cli.names import parse_table
 
     session, table, properties = Session(ctx), parse_table(name), parse_properties(set)
+    inside, renames = parse_properties(set_iceberg), parse_properties(rename_column)
     if metadata_location is not None:
         check_metadata_location(metadata_location)
-    done = session.change(
-        lambda transaction: transaction.alter_table(table, properties, unset or (), metadata_location),
-        table,
-        txn=txn,
-        message=message,
-        retry_for=retry_for,
-    )
-    render.changed(session, done, f"altered table {table}")
+    if not (add_column or drop_column or renames or inside or unset_iceberg):
+        done = session.change(
+            lambda transaction: transaction.alter_table(table, properties, unset or (), metadata_location),
+            table,
+            txn=txn,
+            message=message,
+            retry_for=retry_for,
+        )
+        render.changed(session, done, f"altered table {table}")
+        return
+    if metadata_location is not None:
+        from olympia_cli.errors import InvalidOption
+
+        raise InvalidOption("--metadata-location replaces the metadata that the other options change", hint="use one")
+    from olympia_cli.cli.iceberg_tables import changed, iceberg_catalog
+
+    with iceberg_catalog(session, txn=txn, message=message, retry_for=retry_for) as catalog:
+        from olympia_cli.iceberg.alter import Alteration, alter, parse_column
+
+        alter(
+            catalog,
+            table,
+            Alteration(
+                [parse_column(column) for column in add_column or ()],
+                drop_column or (),
+                renames,
+                inside,
+                unset_iceberg or (),
+                properties,
+                unset or (),
+            ),
+        )
+        render.changed(session, changed(catalog, txn), f"altered table {table}")

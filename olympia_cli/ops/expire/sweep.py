@@ -75,6 +75,8 @@ class Sweep:
         version = parse_root_path(file.path)
         if file.kind is FileKind.UNKNOWN or file.path.startswith("def/dtxn/") or is_foreign_root(file.path, version):
             return FileFate.UNKNOWN
+        if file.kind is FileKind.DATA:
+            return FileFate.STAYS
         listed, old = file.modified_at_millis is not None, self.is_old(file.modified_at_millis or 0)
         if file.leaving:
             # an id of a transaction that was used again has a young save at an old name

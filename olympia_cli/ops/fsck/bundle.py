@@ -86,7 +86,7 @@ class _Redact:
             uuid = _UUID.match(name)
             if uuid:
                 return f"{folder}/{uuid[0]}.binpb"
-        if kind is FileKind.UNKNOWN or path.startswith("def/dtxn/"):
+        if kind in (FileKind.UNKNOWN, FileKind.DATA) or path.startswith("def/dtxn/"):
             return self.word(path, "path")
         return path if kind is not FileKind.TEMPORARY else self.word(path, "temporary")
 

@@ -137,7 +137,7 @@ class Sorting:
     def sort(self, path: str) -> tuple[str, bool] | None:
         """The code of a file, and whether being reached makes it none; None for what is always as it should be."""
         kind = file_kind(path)
-        if kind in (FileKind.HINT, FileKind.OPERATION):
+        if kind in (FileKind.HINT, FileKind.OPERATION, FileKind.DATA):
             return None
         if kind is FileKind.TRANSACTION:
             parsed = parse_transaction_path(path)

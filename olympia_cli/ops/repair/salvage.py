@@ -146,7 +146,7 @@ def check_empty(dest: Store) -> None:
         kind = file_kind(file.path)
         if kind is FileKind.ROOT or kind is FileKind.HINT:
             raise LocationNotEmpty(f"{dest.uri} holds a catalog already")
-        if kind in (FileKind.UNKNOWN, FileKind.TRANSACTION, FileKind.OPERATION):
+        if kind in (FileKind.UNKNOWN, FileKind.DATA, FileKind.TRANSACTION, FileKind.OPERATION):
             raise LocationNotEmpty(f"{dest.uri} is not empty: it holds {file.path!a}, for example")
 
 

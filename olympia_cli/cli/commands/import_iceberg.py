@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import DryRun, Message, Output, Properties, RetryFor, parse_properties
+
+if TYPE_CHECKING:
+    from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut
+
+EXAMPLES = [
+    "olympia import iceberg prod",
+    "olympia import iceberg old --property uri=sqlite:///catalog.db --property type=sql",
+    "olympia import iceberg s3://lake/warehouse",
+]
+SHOWN = 20
+
+
+def run(
+    ctx: typer.Context,
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="A catalog that PyIceberg knows, or a prefix with tables below it.")
+    ],
+    property: Properties = None,
+    into: Annotated[
+        str | None, typer.Option("--into", metavar="NS", help="Of a prefix: one namespace for all its tables.")
+    ] = None,
+    dry_run: DryRun = False,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Register the tables of another Iceberg catalog, or below a prefix.
+
+    A source with a slash in it is a prefix: of each table below it the newest metadata file is taken, and its folders
+    name it. Anything else is a catalog of PyIceberg's own configuration, with --property in place of it or beside it.
+    All is one transaction, and no data is moved. Running it again brings what is new; a table that was changed here
+    since is left as it is. What is left out is told, and the exit code is 3.
+    """
+    from olympia_cli.errors import InvalidOption
+    from olympia_cli.importers.iceberg import bring
+    from olympia_cli.names import check_name
+
+    session, properties = Session(ctx), parse_properties(property)
+    is_prefix = "/" in source or source in (".", "..")
+    if into is not None:
+        check_name(into, "namespace")
+        if not is_prefix:
+            raise InvalidOption("--into is for a prefix; a catalog has namespaces of its own", hint="leave it out")
+    with session.progress() as progress:
+        progress.phase("reading tables")
+        tables = _below(session, source, into) if is_prefix else _from_catalog(source, properties)
+    if dry_run:
+        transaction = session.catalog.begin()
+        _tell(session, bring(tables, transaction), transaction.base.version, dry_run)
+        return
+    done: list[Imported] = []
+    changed = session.change(
+        lambda transaction: done.append(bring(tables, transaction)),
+        message=message,
+        retry_for=retry_for,
+        again=True,
+        atomic=True,
+    )
+    assert changed.version is not None
+    _tell(session, done[-1], changed.version, dry_run)
+
+
+def _below(session: Session, prefix: str, into: str | None) -> list[FoundTable | LeftOut]:
+    from olympia_cli.iceberg.files import TableFiles
+    from olympia_cli.importers.iceberg import below
+    from olympia_cli.storage.open import scheme_of
+
+    options = session.options_for(prefix)
+    files = TableFiles(options, scheme_of(prefix))
+    try:
+        return list(below(prefix, options or None, files, into))
+    finally:
+        files.close()
+
+
+def _from_catalog(name: str, properties: dict[str, str]) -> list[FoundTable | LeftOut]:
+    from olympia_cli.cli.iceberg_tables import need_pyiceberg
+    from olympia_cli.importers.iceberg import from_catalog
+
+    need_pyiceberg()
+    from olympia_cli.iceberg.failures import told_as_ours
+
+    with told_as_ours():
+        return list(from_catalog(name, properties))
+
+
+def _tell(session: Session, done: Imported, version: int, dry_run: bool) -> None:
+    from olympia_cli.cli.escape import plural
+    from olympia_cli.errors import PartlyDone
+
+    brought = [*done.created, *done.moved_on]
+    if session.output in (Output.JSON, Output.JSONL):
+        tables: list[dict[str, Any]] = [
+            {"name": str(one.name), "source": one.source, "files": one.files, "rows": one.rows, "skipped": []}
+            for one in brought
+        ]
+        problems = [{"what": one.what, "why": one.why} for one in done.left_out]
+        shown = {"version": version, "namespaces": done.namespaces, "tables": tables, "problems": problems}
+        render.document(session, {**shown, "unchanged": done.unchanged, "dry_run": dry_run})
+    elif not session.quiet:
+        words = [f"{plural(len(done.created), 'table')} registered"]
+        if done.moved_on:
+            words.append(f"{len(done.moved_on)} moved on")
+        if done.unchanged:
+            words.append(f"{done.unchanged} as before")
+        would = "  nothing was done" if dry_run else ""
+        render.line(session, f"v{version}  {', '.join(words)}{would}")
+    for one in done.left_out[:SHOWN]:
+        session.say(f"warning: left out {one.what}: {one.why}")
+    if done.left_out:
+        raise PartlyDone(
+            f"{plural(len(done.left_out), 'table')} left out",
+            hint="see the reasons, and run it again when they are gone",
+        )

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_table
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import InTxn, Message, RetryFor
+
+EXAMPLES = [
+    "olympia table append sales.orders monday.parquet tuesday.parquet",
+    "olympia table append sales.orders orders.csv -m 'smoke test'",
+]
+
+
+def run(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.", autocompletion=complete_table)],
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Parquet files, and csv files with a heading.")],
+    txn: InTxn = None,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Append the rows of files to a table.
+
+    For small loads and smoke tests: all rows are in memory at once, and are one commit. Columns go by their names; one
+    that a file lacks is empty. Large loads belong to an engine.
+    """
+    from olympia_cli.cli.escape import plural
+    from olympia_cli.cli.iceberg_tables import changed, iceberg_catalog
+    from olympia_cli.names import parse_table
+
+    session, table = Session(ctx), parse_table(name)
+    with iceberg_catalog(session, txn=txn, message=message, retry_for=retry_for) as catalog:
+        from olympia_cli.iceberg.identifiers import identifier_of
+        from olympia_cli.iceberg.rows import read_files
+
+        target = catalog.load_table(identifier_of(table))
+        rows = read_files(files, target)
+        target.append(rows)
+        done = changed(catalog, txn)
+        render.changed(session, done, f"appended {plural(rows.num_rows, 'row')} to table {table}", rows=rows.num_rows)

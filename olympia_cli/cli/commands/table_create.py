@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_new_in_namespace
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import IfNotExists, InTxn, Message, Properties, RetryFor, parse_properties
+
+EXAMPLES = [
+    "olympia table create sales.orders --schema 'id long not null, name string, ts timestamptz'",
+    "olympia table create sales.orders --schema @orders.json --partition-by 'day(ts)' --sort-by 'ts desc'",
+]
+
+
+def run(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.", autocompletion=complete_new_in_namespace)],
+    schema: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMNS", help="Its columns, 'id long not null, name string'; @FILE for a file with them."
+        ),
+    ],
+    partition_by: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TERM", help="COLUMN, day(COLUMN), bucket(16, COLUMN), …; may be given several times."),
+    ] = None,
+    sort_by: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TERM", help="As for --partition-by, then asc or desc; may be given several times."),
+    ] = None,
+    location: Annotated[
+        str | None, typer.Option(metavar="URI", help="Where its files go; a folder of its own unless said.")
+    ] = None,
+    property: Properties = None,
+    if_not_exists: IfNotExists = False,
+    txn: InTxn = None,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Create an Iceberg table.
+
+    Types are Iceberg's: boolean, int, long, float, double, decimal(10, 2), date, time, timestamp, timestamptz, string,
+    uuid, fixed(16), binary, list<string>, map<string, long>, struct<lat: double, lon: double>. A file may hold
+    Iceberg's own JSON of a schema instead. Properties are the table's own; format-version is one of them.
+    """
+    from olympia_cli.cli.iceberg_tables import changed, iceberg_catalog
+    from olympia_cli.names import parse_table
+
+    session, table, properties = Session(ctx), parse_table(name), parse_properties(property)
+    with iceberg_catalog(session, txn=txn, message=message, retry_for=retry_for) as catalog:
+        from olympia_cli.iceberg.identifiers import identifier_of
+        from olympia_cli.iceberg.schema_text import parse_schema, read_schema_text
+        from olympia_cli.iceberg.table_layout import partition_spec, sort_order
+
+        columns = parse_schema(read_schema_text(schema))
+        spec, order = partition_spec(partition_by or (), columns), sort_order(sort_by or (), columns)
+        create = catalog.create_table_if_not_exists if if_not_exists else catalog.create_table
+        create(identifier_of(table), columns, location, spec, order, properties)
+        if catalog.last_version is None and txn is None:
+            # it was there
+            catalog.last_version = catalog.version
+        render.changed(session, changed(catalog, txn), f"created table {table}")

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_table
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import At, InTxn
+
+EXAMPLES = [
+    "olympia table head sales.orders",
+    "olympia table head sales.orders -n 100 --at 2d -o csv",
+]
+
+
+def run(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.", autocompletion=complete_table)],
+    count: Annotated[int, typer.Option("-n", "--rows", metavar="N", min=1, max=1_000_000, help="How many rows.")] = 10,
+    at: At = None,
+    txn: InTxn = None,
+) -> None:
+    """Show some rows of a table.
+
+    Which ones is not said: a table has no order. Bytes are shown in base64, times as RFC 3339 writes them.
+    """
+    from olympia_cli.cli.iceberg_tables import iceberg_catalog
+    from olympia_cli.cli.render import Column
+    from olympia_cli.names import parse_table
+
+    session, table = Session(ctx), parse_table(name)
+    with iceberg_catalog(session, at=at, txn=txn) as catalog:
+        from olympia_cli.iceberg.identifiers import identifier_of
+        from olympia_cli.iceberg.rows import first_rows
+
+        found = catalog.load_table(identifier_of(table))
+        columns = [Column(field.name, field.name) for field in found.schema().fields]
+        rows = list(first_rows(found, count))
+        render.records(
+            session,
+            "rows",
+            columns,
+            rows,
+            head={"version": catalog.version},
+            name=lambda row: str(next(iter(row.values()), "")),
+            title="rows",
+        )

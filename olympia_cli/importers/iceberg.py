@@ -1,0 +1,189 @@
+"""Tables of another Iceberg catalog, or of a folder of tables, registered here in one transaction.
+
+What was imported before is followed: a table whose metadata moved on at the source, and not here, moves on here too.
+One that was changed here, or that is another table of the same name, is left as it is, and said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.errors import InvalidLocation, InvalidName, OlympiaError
+from olympia_cli.iceberg.files import TableFiles
+from olympia_cli.iceberg.locations import Place, place_of
+from olympia_cli.names import NamespaceName, TableName
+from olympia_cli.ops.verify_metadata import parse_metadata
+from olympia_cli.storage.open import open_store, scheme_of
+
+_METADATA = re.compile(r"(?P<table>.+)/metadata/(?:v(?P<v>\d+)|(?P<n>\d+)-[^/]*)(?:\.gz)?\.metadata\.json(?:\.gz)?")
+
+# of a table that nothing was ever written to
+_EMPTY = {"total-data-files": "0", "total-records": "0"}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTable:
+    """A table at the source. `past` are the metadata files that it had before; `files` and `rows` are what its current
+    snapshot says, where it says so."""
+
+    name: TableName
+    source: str
+    location: str
+    past: frozenset[str] = frozenset()
+    files: int | None = None
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What was not imported, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(slots=True)
+class Imported:
+    """What an import did, or would do."""
+
+    namespaces: int = 0
+    created: list[FoundTable] = field(default_factory=list)
+    moved_on: list[FoundTable] = field(default_factory=list)
+    unchanged: int = 0
+    left_out: list[LeftOut] = field(default_factory=list)
+
+
+def from_catalog(name: str, properties: Mapping[str, str]) -> Iterator[FoundTable | LeftOut]:
+    """The tables of a catalog that PyIceberg knows by name, or by these properties."""
+    from pyiceberg.catalog import load_catalog
+
+    catalog = load_catalog(name, **properties)
+    waiting = sorted(catalog.list_namespaces())
+    while waiting:
+        namespace = waiting.pop(0)
+        for identifier in sorted(catalog.list_tables(namespace)):
+            shown = ".".join(identifier)
+            try:
+                name_here = _name(identifier[:-1], identifier[-1])
+                table = catalog.load_table(identifier)
+            except Exception as error:
+                # one table that cannot be read is no reason to leave the others
+                yield LeftOut(shown, " ".join(str(error).split()) or type(error).__name__)
+                continue
+            past = frozenset(entry.metadata_file for entry in table.metadata.metadata_log)
+            current = table.current_snapshot()
+            summary = _EMPTY if current is None else current.summary or {}
+            yield FoundTable(name_here, shown, table.metadata_location, past, *_counts(summary))
+        # a catalog of one level shows itself again, or nothing
+        waiting += [inner for inner in catalog.list_namespaces(namespace) if len(inner) > len(namespace)]
+
+
+def below(
+    prefix: str, options: Mapping[str, object] | None, files: TableFiles, namespace: str | None = None
+) -> Iterator[FoundTable | LeftOut]:
+    """The tables whose metadata files lie below a prefix: of each the newest one. A table is named by its folder and
+    the one that this lies in, unless all go into one namespace."""
+    store = open_store(prefix, options)
+    newest: dict[str, tuple[int, list[str]]] = {}
+    for file in store.list():
+        if found := _METADATA.fullmatch(file.path):
+            number = int(found["v"] or found["n"])
+            highest, paths = newest.get(found["table"], (-1, []))
+            if number >= highest:
+                newest[found["table"]] = (number, [*paths, file.path] if number == highest else [file.path])
+    base = store.uri if scheme_of(prefix) == "file" else prefix.rstrip("/")
+    named: list[FoundTable] = []
+    for folder, (number, paths) in sorted(newest.items()):
+        parent, _, name = f"{base}/{folder}".rpartition("/")
+        try:
+            name_here = _name((namespace or parent.rpartition("/")[2].removesuffix(".db"),), name)
+        except InvalidName as error:
+            yield LeftOut(folder, error.message)
+            continue
+        if len(paths) > 1:
+            # a commit that failed may have left one of them
+            yield LeftOut(folder, f"{len(paths)} metadata files have the number {number}: register the right one")
+        else:
+            named.append(FoundTable(name_here, folder, f"{base}/{paths[0]}"))
+    for table, (location, data) in zip(named, files.read([one.location for one in named]), strict=True):
+        try:
+            if isinstance(data, OlympiaError):
+                raise data
+            yield _described(table, parse_metadata(data, location))
+        except OlympiaError as error:
+            yield LeftOut(table.source, error.message)
+
+
+def bring(found: Iterable[FoundTable | LeftOut], transaction: Transaction) -> Imported:
+    """Stage the tables in a transaction."""
+    done = Imported()
+    for table in found:
+        if isinstance(table, LeftOut):
+            done.left_out.append(table)
+            continue
+        try:
+            _bring(table, transaction, done)
+        except InvalidName as error:
+            done.left_out.append(LeftOut(str(table.name), error.message))
+    return done
+
+
+def _bring(table: FoundTable, transaction: Transaction, done: Imported) -> None:
+    name = table.name
+    if transaction.exists(name):
+        present = transaction.table(name).definition.iceberg_metadata_location
+        if _place(present) == _place(table.location):
+            done.unchanged += 1
+        elif _place(present) in {_place(one) for one in table.past}:
+            transaction.alter_table(name, metadata_location=table.location, expected_metadata_location=present)
+            done.moved_on.append(table)
+        else:
+            done.left_out.append(LeftOut(str(name), "it was changed here, or another table has that name"))
+        return
+    namespace = NamespaceName(name.namespace)
+    if not transaction.exists(namespace):
+        transaction.create_namespace(namespace)
+        done.namespaces += 1
+    transaction.create_table(name, table.location)
+    done.created.append(table)
+
+
+def _place(location: str) -> Place | str:
+    """What a location means: `/x` and `file:///x` are one file."""
+    try:
+        return place_of(location)
+    except InvalidLocation:
+        return location
+
+
+def _name(namespace: tuple[str, ...], name: str) -> TableName:
+    if len(namespace) != 1:
+        raise InvalidName(f"the namespace {'.'.join(namespace)!a} has {len(namespace)} levels, and here they have one")
+    return TableName(namespace[0], name)
+
+
+def _described(table: FoundTable, metadata: Mapping[str, Any]) -> FoundTable:
+    log = metadata.get("metadata-log")
+    past = [entry.get("metadata-file") for entry in log if isinstance(entry, dict)] if isinstance(log, list) else []
+    files, rows = _counts(_summary(metadata))
+    return replace(table, past=frozenset(one for one in past if isinstance(one, str)), files=files, rows=rows)
+
+
+def _summary(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    snapshots, current = metadata.get("snapshots"), metadata.get("current-snapshot-id")
+    for snapshot in snapshots if isinstance(snapshots, list) else ():
+        if isinstance(snapshot, dict) and snapshot.get("snapshot-id") == current:
+            summary = snapshot.get("summary")
+            return summary if isinstance(summary, dict) else {}
+    return _EMPTY
+
+
+def _counts(summary: Any) -> tuple[int | None, int | None]:
+    """How many data files and rows a snapshot says that the table has."""
+    texts = [str(summary.get(name)) for name in _EMPTY]
+    files, rows = (int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None for text in texts)
+    return files, rows

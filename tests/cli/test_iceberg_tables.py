@@ -1,0 +1,264 @@
+"""Real tables from the command line: created, altered, filled, looked into."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from olympia_cli.iceberg import OlympiaCatalog
+
+COLUMNS = "id long not null, name string, at timestamptz, price decimal(10, 2)"
+ROWS = "id,name,at,price\n1,NA,2026-01-01T12:00:00Z,1.50\n2,,2026-01-02T00:00:00+02:00,\n"
+
+
+@pytest.fixture
+def lake(olympia, tmp_path):
+    """A catalog with the table ns.t."""
+    olympia("init", "lake", "-q").ok()
+
+    def run(*words):
+        return olympia("-c", "lake", *words)
+
+    run("ns", "create", "ns").ok()
+    run("table", "create", "ns.t", "--schema", COLUMNS).ok()
+    (tmp_path / "rows.csv").write_text(ROWS)
+    return run
+
+
+def loaded(tmp_path, name="ns.t"):
+    return OlympiaCatalog("lake", warehouse=str(tmp_path / "lake")).load_table(name)
+
+
+class TestCreate:
+    def test_with_all_there_is_to_say(self, lake, tmp_path):
+        words = ["--partition-by", "day(at)", "--partition-by", "bucket(8, id)", "--sort-by", "at desc nulls first"]
+        where = ["--location", str(tmp_path / "own"), "--property", "format-version=1", "--property", "a=b"]
+        done = lake("table", "create", "ns.u", "--schema", COLUMNS, *words, *where, "-m", "why", "--json").ok().json
+        assert (done["version"], [action["type"] for action in done["actions"]]) == (3, ["TABLE_CREATE"])
+        table = loaded(tmp_path, "ns.u")
+        assert [str(field) for field in table.schema().fields] == [
+            "1: id: required long",
+            "2: name: optional string",
+            "3: at: optional timestamptz",
+            "4: price: optional decimal(10, 2)",
+        ]
+        assert [(field.name, str(field.transform)) for field in table.spec().fields] == [
+            ("at_day", "day"),
+            ("id_bucket", "bucket[8]"),
+        ]
+        [order] = table.sort_order().fields
+        assert (order.source_id, order.direction.value, order.null_order.value) == (3, "desc", "nulls-first")
+        assert (table.format_version, table.location(), table.properties) == (1, str(tmp_path / "own"), {"a": "b"})
+        assert lake("log", "-n", "1", "--json").json["versions"][0]["message"] == "why"
+
+    @pytest.mark.parametrize("content", [COLUMNS, "json"])
+    def test_with_a_schema_in_a_file(self, lake, tmp_path, content):
+        text = loaded(tmp_path).schema().model_dump_json() if content == "json" else content
+        (tmp_path / "schema").write_text(text)
+        lake("table", "create", "ns.u", "--schema", "@schema").ok()
+        assert loaded(tmp_path, "ns.u").schema().fields == loaded(tmp_path).schema().fields
+
+    def test_nested_types_and_quoted_names(self, lake, tmp_path):
+        text = '"a b" struct<x: int not null, "y""z" list<string not null>>, m map<string, double>, f fixed(4), b bool?'
+        lake("table", "create", "ns.u", "--schema", text).ok()
+        schema = loaded(tmp_path, "ns.u").schema()
+        assert schema.find_field('a b.y"z.element').required
+        assert str(schema.find_type("m")) == "map<string, double>"
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("id", "the end where a type belongs"),
+            ("id nothing", "not a type"),
+            ("id int,", "the name of a column"),
+            ("id int int", "the end belongs"),
+            ("id int, id long", "given twice"),
+            ("id decimal(3, 4)", "no type"),
+            ("id decimal(x, 4)", "not a number"),
+            ("id list<int", "'>' belongs"),
+            ("id int not", "null belongs"),
+            ("", "the name of a column"),
+            ("a; b", "cannot be read from"),
+            ('"" int', "must have a name"),
+            ("{", "not Iceberg's JSON"),
+            ('{"type": "struct"', "not Iceberg's JSON"),
+            ("@none", "cannot be read"),
+            ("id " + "list<" * 60 + "int" + ">" * 60, "too deeply"),
+        ],
+    )
+    def test_schemas_that_are_none(self, lake, text, said):
+        lake("table", "create", "ns.u", "--schema", text).failed(2, said)
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["--partition-by", "none"],
+            ["--partition-by", "day(name)"],
+            ["--partition-by", "week(at)"],
+            ["--partition-by", "bucket(id)"],
+            ["--sort-by", "none desc"],
+            ["--property", "format-version=9"],
+        ],
+    )
+    def test_layouts_that_do_not_fit(self, lake, words):
+        lake("table", "create", "ns.u", "--schema", COLUMNS, *words).failed(2)
+
+    def test_what_is_there_already(self, lake):
+        lake("table", "create", "ns.t", "--schema", COLUMNS).failed(11, "ns.t exists already")
+        done = lake("table", "create", "ns.t", "--schema", COLUMNS, "--if-not-exists", "--json").ok().json
+        assert (done["version"], done["actions"]) == (2, [])
+        lake("table", "create", "none.t", "--schema", COLUMNS).failed(10, "no namespace none")
+
+
+class TestAppend:
+    def test_csv_and_parquet_in_one_commit(self, lake, tmp_path):
+        rows = pa.table({"id": pa.array([7], pa.int32()), "name": pa.array(["p"]).dictionary_encode()})
+        pyarrow.parquet.write_table(rows, tmp_path / "rows.parquet")
+        done = lake("table", "append", "ns.t", "rows.csv", "rows.parquet", "--json").ok().json
+        assert (done["version"], done["rows"]) == (3, 3)
+        assert [action["type"] for action in done["actions"]] == ["TABLE_INSERT"]
+        assert done["actions"][0]["detail"]["added_files"] == 1
+        assert sorted(loaded(tmp_path).scan().to_arrow()["id"].to_pylist()) == [1, 2, 7]
+
+    @pytest.mark.parametrize(
+        ("content", "said"),
+        [
+            ("id,name\n,ann\n", "must have a value"),
+            ("name\nann\n", "lacks the column 'id'"),
+            ("id,more\n1,2\n", "'more' that the table lacks"),
+            ("id\nx\n", "cannot be read"),
+            ("", "cannot be read"),
+        ],
+    )
+    def test_rows_that_do_not_fit(self, lake, tmp_path, content, said):
+        (tmp_path / "bad.csv").write_text(content)
+        lake("table", "append", "ns.t", "rows.csv", "bad.csv").failed(2, said)
+        assert loaded(tmp_path).current_snapshot() is None
+
+    def test_files_that_are_none(self, lake, tmp_path):
+        (tmp_path / "junk.parquet").write_text("junk")
+        lake("table", "append", "ns.t", "junk.parquet").failed(2, "cannot be read")
+        lake("table", "append", "ns.t", "none.parquet").failed(2, "no file")
+        lake("table", "append", "ns.none", "rows.csv").failed(10, "no table ns.none")
+
+
+class TestHead:
+    def test_rows_in_every_shape(self, lake):
+        lake("table", "append", "ns.t", "rows.csv").ok()
+        shown = lake("table", "head", "ns.t", "--json").ok().json
+        assert shown["version"] == 3
+        assert sorted(shown["rows"], key=lambda row: row["id"]) == [
+            {"id": 1, "name": "NA", "at": "2026-01-01T12:00:00+00:00", "price": "1.50"},
+            {"id": 2, "name": None, "at": "2026-01-01T22:00:00+00:00", "price": None},
+        ]
+        assert lake("table", "head", "ns.t", "-o", "csv", "-n", "1").ok().lines[0] == "id,name,at,price"
+        assert len(lake("table", "head", "ns.t", "-n", "1").ok().lines) == 1
+        assert [json.loads(line)["id"] for line in lake("table", "head", "ns.t", "-o", "jsonl").ok().lines] == [1, 2]
+
+    def test_as_it_was(self, lake, olympia):
+        lake("table", "append", "ns.t", "rows.csv").ok()
+        lake("export", "create", "friday", "--dest", "friday").ok()
+        lake("table", "append", "ns.t", "rows.csv").ok()
+        for reference, count in (("v2", 0), ("friday", 2), ("latest", 4)):
+            assert len(lake("table", "head", "ns.t", "--at", reference, "--json").ok().json["rows"]) == count
+        lake("table", "head", "ns.t", "--at", "v1").failed(10)
+
+    def test_a_table_whose_files_are_gone(self, lake, tmp_path):
+        lake("table", "append", "ns.t", "rows.csv").ok()
+        for file in (tmp_path / "lake" / "data").rglob("*.parquet"):
+            file.unlink()
+        lake("table", "head", "ns.t").failed(10)
+        for file in (tmp_path / "lake" / "data").rglob("*.json"):
+            file.write_text("junk")
+        lake("table", "head", "ns.t").failed(2)
+
+
+class TestAlter:
+    def test_columns_and_properties_in_one_commit(self, lake, tmp_path):
+        words = ["--add-column", "more long", "--drop-column", "price", "--rename-column", "at=then"]
+        more = ["--set-iceberg", "a=1", "--set", "owner=ann"]
+        done = lake("table", "alter", "ns.t", *words, *more, "-m", "why", "--json").ok().json
+        assert done["version"] == 3
+        table = loaded(tmp_path)
+        assert table.schema().column_names == ["id", "name", "then", "more"]
+        assert table.properties == {"a": "1"}
+        assert lake("table", "show", "ns.t", "--json").json["properties"] == {"owner": "ann"}
+        lake("table", "alter", "ns.t", "--unset-iceberg", "a", "--unset", "owner").ok()
+        assert loaded(tmp_path).properties == {}
+        assert lake("table", "show", "ns.t", "--json").json["properties"] == {}
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["--add-column", "id int"],
+            ["--add-column", "a int, b int"],
+            ["--add-column", "must int not null"],
+            ["--drop-column", "none"],
+            ["--rename-column", "none=x"],
+            ["--rename-column", "none"],
+            ["--unset-iceberg", "none"],
+            ["--add-column", "a int", "--metadata-location", "/x"],
+        ],
+    )
+    def test_what_does_not_fit_changes_nothing(self, lake, words):
+        lake("table", "alter", "ns.t", *words, "--set", "a=b").failed(2)
+        assert lake("log", "-n", "1", "--json").json["versions"][0]["version"] == 2
+
+    def test_a_table_whose_metadata_is_not_opened(self, lake):
+        """As ever: what the catalog itself keeps of a table needs nothing of its files."""
+        lake("table", "register", "ns.far", "--metadata-location", "s3://nowhere/x.json").ok()
+        lake("table", "alter", "ns.far", "--set", "a=b").ok()
+        lake("table", "alter", "ns.far", "--metadata-location", "s3://nowhere/y.json").ok()
+
+
+def test_inside_a_distributed_transaction(lake, tmp_path):
+    txn = lake("txn", "begin", "--json").ok().json["id"]
+    created = lake("table", "create", "ns.u", "--schema", COLUMNS, "--txn", txn, "--json").ok().json
+    assert (created["version"], created["transaction"]) == (None, txn)
+    lake("table", "append", "ns.u", "rows.csv", "--txn", txn).ok()
+    lake("table", "alter", "ns.t", "--add-column", "more int", "--set", "a=b", "--txn", txn).ok()
+    assert len(lake("table", "head", "ns.u", "--txn", txn, "--json").ok().json["rows"]) == 2
+    lake("table", "head", "ns.u", "--txn", txn, "--at", "v1").failed(2, "do not go together")
+    lake("table", "head", "ns.u").failed(10)
+    lake("txn", "commit", txn).ok()
+    assert len(lake("table", "head", "ns.u", "--json").ok().json["rows"]) == 2
+    assert "more" in loaded(tmp_path).schema().column_names
+
+
+def test_the_catalog_s_own_commands_leave_the_files_of_tables_alone(lake, olympia, tmp_path):
+    lake("table", "append", "ns.t", "rows.csv").ok()
+    lake("table", "append", "ns.t", "rows.csv").ok()
+    files = {path for path in (tmp_path / "lake" / "data").rglob("*") if path.is_file()}
+    checked = lake("fsck", "--level", "data", "--all-versions", "--json").ok().json
+    assert checked["findings"] == []
+    assert lake("status", "--full", "--json").json["files"]["data"]["files"] == len(files)
+    lake("expire", "--keep-last", "1", "--older-than", "0s", "--offline", "--yes").ok()
+    lake("expire", "purge", "--offline", "--yes").ok()
+    assert files == {path for path in (tmp_path / "lake" / "data").rglob("*") if path.is_file()}
+    assert len(lake("table", "head", "ns.t", "--json").ok().json["rows"]) == 4
+    (tmp_path / "other").mkdir()
+    (tmp_path / "lake" / "data").rename(tmp_path / "other" / "data")
+    olympia("init", "other").failed(11, "not a catalog's")
+
+
+def test_without_pyiceberg_the_extra_is_named(lake, tmp_path):
+    program = (
+        "import sys; sys.modules['pyiceberg'] = None; sys.argv[0] = 'olympia';"
+        "from olympia_cli.cli.app import main; sys.exit(main())"
+    )
+    for words in (
+        ["table", "head", "ns.t"],
+        ["table", "create", "ns.u", "--schema", "id int"],
+        ["table", "append", "ns.t", "rows.csv"],
+        ["table", "alter", "ns.t", "--drop-column", "name"],
+        ["import", "iceberg", "prod"],
+    ):
+        command = [sys.executable, "-c", program, "-c", "lake", *words]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 2
+        assert done.stderr == "error: this needs PyIceberg, which is not installed: install olympia-cli[iceberg]\n"
