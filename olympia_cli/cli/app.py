@@ -59,6 +59,7 @@ COMMANDS = {
     "export verify": "Check that an export is whole.",
     "export resume": "Go on with an export that was interrupted.",
     "export drop": "Forget an export.",
+    "import olympia": "Bring another catalog in, one of the Java SDK for example.",
     "import iceberg": "Register the tables of another Iceberg catalog, or below a prefix.",
     "fsck": "Check that the catalog is whole.",
     "dump-node": "Show one node file, even a damaged one.",

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.cli.app import COMMANDS
 from olympia_cli.cli.lazy import module_name
 from tests.cli.conftest import EMOJI, Run, Sample
@@ -57,6 +58,7 @@ SHAPES: dict[str, tuple[str, list[str]]] = {
     "table append": ("table-append", ["sales.real", "rows.csv"]),
     "table head": ("table-head", ["sales.real"]),
     "import iceberg": ("import", ["./other"]),
+    "import olympia": ("import", ["./second"]),
     "table register": ("changed", ["sales.n", "--metadata-location", "s3://n"]),
     "table alter": ("changed", ["sales.orders_2025", "--set", "k=v"]),
     "table rename": ("changed", ["sales.orders_2025", '"a.b".x']),
@@ -81,6 +83,8 @@ def on_sample(olympia: Run, sample: Sample, tmp_path: Path) -> Callable[..., Any
         if command in ("table append", "table head"):
             (tmp_path / "rows.csv").write_text("id\n1\n")
             olympia("table", "create", "sales.real", "--schema", "id int").ok()
+        if command == "import olympia":
+            Catalog.create(tmp_path / "second")
         if command == "import iceberg":
             olympia(
                 "table", "create", "sales.real", "--schema", "id int", "--location", str(tmp_path / "other" / "t")

@@ -14,7 +14,8 @@ from olympia_cli.names import Kind
 from olympia_cli.ops.look.diff import ObjectChange, changed_fields, diff
 
 T = ActionType
-_TYPES = {
+# how an object of each kind is created, altered, dropped and renamed
+TYPES = {
     Kind.NAMESPACE: (T.NAMESPACE_CREATE, T.NAMESPACE_ALTER, T.NAMESPACE_DROP, T.NAMESPACE_RENAME),
     Kind.TABLE: (T.TABLE_CREATE, T.TABLE_ALTER, T.TABLE_DROP, T.TABLE_RENAME),
     Kind.VIEW: (T.VIEW_CREATE, T.VIEW_REPLACE, T.VIEW_DROP, T.VIEW_RENAME),
@@ -34,13 +35,13 @@ def told_actions(new: Snapshot) -> tuple[Action, ...]:
 def told_changes(old: Snapshot, new: Snapshot) -> Iterator[Action]:
     """The differences between two versions, as actions with the definitions that they leave."""
     if old.root.catalog_def != new.root.catalog_def and (fields := changed_fields(old.definition, new.definition)):
-        yield Action(T.CATALOG_ALTER, None, definitions.body(new.definition), _alter(fields))
+        yield Action(T.CATALOG_ALTER, None, definitions.body(new.definition), alter_payload(fields))
     for change in diff(old, new):
         yield from _actions(change)
 
 
 def _actions(change: ObjectChange) -> Iterator[Action]:
-    created, altered, dropped, renamed = _TYPES[change.name.kind]
+    created, altered, dropped, renamed = TYPES[change.name.kind]
     present = change.new if change.new is not None else change.old
     assert present is not None
     content = definitions.body(present.definition)
@@ -51,10 +52,11 @@ def _actions(change: ObjectChange) -> Iterator[Action]:
     elif change.change != "altered":
         yield Action(created if change.new is not None else dropped, change.name, content)
     if fields:
-        yield Action(altered, change.name, content, _alter(fields))
+        yield Action(altered, change.name, content, alter_payload(fields))
 
 
-def _alter(fields: dict[str, tuple[object, object]]) -> bytes:
+def alter_payload(fields: dict[str, tuple[object, object]]) -> bytes:
+    """What an alter says of the fields that it changes: set and unset properties, and the others by name."""
     properties = {name.removeprefix(_PROPERTY): new for name, (_, new) in fields.items() if name.startswith(_PROPERTY)}
     return AlterDef(
         set_properties=[name for name, new in properties.items() if new is not None],
