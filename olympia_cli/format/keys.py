@@ -122,7 +122,7 @@ class KeyCodec:
         """The first name in the text, without its padding, and what follows it."""
         if self.java or text.isascii():
             name = text[:size].rstrip(" ")
-            return _from_utf16_units(name) if self.java else name, text[size:]
+            return from_utf16_units(name) if self.java else name, text[size:]
         data = text.encode("utf-8", "surrogatepass")
         return data[:size].decode("utf-8", "replace").rstrip(" "), data[size:].decode("utf-8", "replace")
 
@@ -143,7 +143,8 @@ def utf16_units(text: str) -> str:
     return "".join(map(chr, units))
 
 
-def _from_utf16_units(text: str) -> str:
+def from_utf16_units(text: str) -> str:
+    """The text behind one that is written as UTF-16 units."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

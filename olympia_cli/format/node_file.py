@@ -84,6 +84,22 @@ def encode_root(root: Root, actions: Sequence[tuple[str, str]]) -> bytes:
     return data
 
 
+def encode_java(node: Node, created_at_millis: int, root: Root | None = None) -> bytes:
+    """A node, or a root, as the Java SDK lays it out: one batch without compression, and no word of who wrote it."""
+    system = {CREATED_AT_MILLIS: str(created_at_millis), N_KEYS: str(len(node.keys))}
+    if root is not None:
+        system[CATALOG_DEF] = root.catalog_def
+        if root.previous_root is not None:
+            system[PREVIOUS_ROOT] = root.previous_root
+    rows: list[Row] = [(key, value, None) for key, value in system.items()]
+    rows += _pivot_rows(node)
+    columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, _SCHEMA) as writer:
+        writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
+    return bytes(sink.getvalue())
+
+
 def decode_node(data: bytes, path: str, java: bool = False, sizes: Sizes | None = None) -> NodeFile:
     """The node in the file `path`; rows after its pivot table are action rows, which only roots have. `sizes` are the
     catalog's, where they are known: a node that says that it holds more than they allow is not unpacked.
@@ -156,18 +172,17 @@ def digest(rows: Sequence[Row]) -> str:
 
 
 def _tree_rows(node: Node, system: dict[str, str]) -> list[Row]:
-    rows: list[Row] = [(key, value, None) for key, value in system.items()]
-    rows.append((N_KEYS, str(len(node.keys)), None))
+    system = {**system, N_KEYS: str(len(node.keys))}
+    return [*((key, value, None) for key, value in system.items()), *_pivot_rows(node)]
+
+
+def _pivot_rows(node: Node) -> list[Row]:
     if not node.children:
-        rows.append((None, None, None))
-        rows.extend((key, value, None) for key, value in zip(node.keys, node.values, strict=True))
-        return rows
+        return [(None, None, None), *((key, value, None) for key, value in zip(node.keys, node.values, strict=True))]
     paths = [child for child in node.children if isinstance(child, str)]
     if len(paths) != len(node.keys) + 1:
         raise ValueError("a node is encoded after its children have paths")
-    rows.append((None, None, paths[0]))
-    rows.extend(zip(node.keys, node.values, paths[1:], strict=True))
-    return rows
+    return [(None, None, paths[0]), *zip(node.keys, node.values, paths[1:], strict=True)]
 
 
 def _encode(tree: list[Row], actions: list[Row], sizes: Sizes | None) -> bytes:

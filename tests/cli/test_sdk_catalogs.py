@@ -265,3 +265,28 @@ class TestTheRule:
         assert first != second
         assert {len(name.encode()) for name in (first, second)} <= {39, 40}
         assert legal_name("a" * 22 + " " + "b" * 40, 40).startswith("a" * 22 + "~")
+
+
+class TestExporting:
+    def test_a_copy_that_the_sdk_reads(self, run, sample, tmp_path):
+        shown = (
+            run("-c", sample.uri, "export", "create", "x", "--dest", "java", "--for", "java-sdk", "--json").ok().json
+        )
+        assert (shown["for"], shown["at_version"], shown["version"]) == ("java-sdk", 7, 7)
+        assert run("-c", sample.uri, "export", "ls", "--json").ok().json["exports"] == []
+        assert run("-c", "java", "status", "--json").ok().json["read_only"] is True
+        for words in ("table ls", "view ls", "ns ls"):
+            names = [run("-c", uri, *words.split(), "-o", "name").ok().lines for uri in ("java", sample.uri)]
+            assert sorted(names[0]) == sorted(names[1])
+
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            ("--for other", "no program"),
+            ("--for java-sdk --mode minimal", "shares nothing"),
+            ("--for java-sdk --expires 1d", "does not expire"),
+            ("--for java-sdk --engine spark", "by this process"),
+        ],
+    )
+    def test_what_means_nothing_for_it(self, run, sample, words, said):
+        run("-c", sample.uri, "export", "create", "x", "--dest", "java", *words.split()).failed(2, said)
