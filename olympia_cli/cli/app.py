@@ -60,6 +60,7 @@ COMMANDS = {
     "export resume": "Go on with an export that was interrupted.",
     "export drop": "Forget an export.",
     "import olympia": "Bring another catalog in, one of the Java SDK for example.",
+    "import parquet": "Register Parquet files as Iceberg tables, where they are.",
     "import iceberg": "Register the tables of another Iceberg catalog, or below a prefix.",
     "fsck": "Check that the catalog is whole.",
     "dump-node": "Show one node file, even a damaged one.",

@@ -10,6 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
@@ -59,6 +61,7 @@ SHAPES: dict[str, tuple[str, list[str]]] = {
     "table head": ("table-head", ["sales.real"]),
     "import iceberg": ("import", ["./other"]),
     "import olympia": ("import", ["./second"]),
+    "import parquet": ("import", ["./files"]),
     "table register": ("changed", ["sales.n", "--metadata-location", "s3://n"]),
     "table alter": ("changed", ["sales.orders_2025", "--set", "k=v"]),
     "table rename": ("changed", ["sales.orders_2025", '"a.b".x']),
@@ -83,6 +86,9 @@ def on_sample(olympia: Run, sample: Sample, tmp_path: Path) -> Callable[..., Any
         if command in ("table append", "table head"):
             (tmp_path / "rows.csv").write_text("id\n1\n")
             olympia("table", "create", "sales.real", "--schema", "id int").ok()
+        if command == "import parquet":
+            (tmp_path / "files").mkdir()
+            pq.write_table(pa.table({"id": [1]}), tmp_path / "files" / "a.parquet")
         if command == "import olympia":
             Catalog.create(tmp_path / "second")
         if command == "import iceberg":

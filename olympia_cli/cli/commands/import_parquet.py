@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import DryRun, Message, RetryFor
+
+EXAMPLES = [
+    "olympia import parquet s3://lake/raw --inspect",
+    "olympia import parquet s3://lake/raw",
+    "olympia import parquet ./exports --into staging",
+]
+
+
+def run(
+    ctx: typer.Context,
+    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="A folder or prefix with Parquet files below it.")],
+    into: Annotated[str | None, typer.Option("--into", metavar="NS", help="One namespace for all its tables.")] = None,
+    inspect: Annotated[bool, typer.Option("--inspect", help="Show what is there, and import nothing.")] = False,
+    dry_run: DryRun = False,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Register Parquet files as Iceberg tables, where they are.
+
+    A folder with Parquet files in it is a table, named by it and by the folder that it lies in; folders below it that
+    read column=value are its partitions. Columns go by their names, and those of all files are united: int with long,
+    float with double, a column that is missing is empty. A file that does not go with the others is left out. Only the
+    ends of files are read, and no data is moved. All is one transaction. Running it again adds the files that are new.
+    What is left out is told, and the exit code is 3.
+    """
+    from olympia_cli.cli.iceberg_tables import iceberg_catalog, need_pyiceberg
+    from olympia_cli.cli.import_render import print_imported
+    from olympia_cli.errors import InvalidOption
+    from olympia_cli.format.node import Sizes
+    from olympia_cli.names import check_name
+    from olympia_cli.storage.open import open_store, scheme_of
+
+    if inspect and dry_run:
+        raise InvalidOption("--inspect and --dry-run do not go together", hint="give one of them")
+    if into is not None:
+        check_name(into, "namespace")
+    need_pyiceberg()
+    from olympia_cli.iceberg.settings import io_properties
+    from olympia_cli.importers.iceberg import Imported
+    from olympia_cli.importers.parquet import find_folders
+    from olympia_cli.importers.parquet_tables import ParquetImport, open_io
+    from olympia_cli.importers.renaming import Renaming
+
+    session = Session(ctx)
+    options = session.options_for(prefix)
+    store = open_store(prefix, options or None)
+    base = f"file://{store.uri}" if scheme_of(prefix) == "file" else prefix.rstrip("/")
+    done = Imported()
+    with session.progress() as progress:
+        progress.phase("listing files")
+        folders, done.left_out = find_folders(store.list())
+        progress.phase("reading columns")
+        io = open_io(base, io_properties(prefix, options))
+        if inspect:
+            importing = ParquetImport(base, io, Renaming(Sizes(128, 100, 100, 100), into), None)
+            done.created = [plan.found for plan in importing.plan(folders, done)]
+            version = 0
+        else:
+            with iceberg_catalog(session, message=message, retry_for=retry_for) as catalog:
+                importing = ParquetImport(base, io, Renaming(session.snapshot().sizes, into), catalog)
+                version = importing.run(folders, done, message, dry_run)
+    print_imported(session, done, version, inspect or dry_run, "file")
