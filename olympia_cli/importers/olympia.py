@@ -111,7 +111,7 @@ def _bring(source: Catalog, wanted: Snapshot, into: str | None, is_last: bool, t
     """Stage what a version of the source holds, and with it the note."""
     done, note = Imported(), read_note(transaction, wanted)
     _check_note(note, wanted, into)
-    bringing = _Bringing(transaction, wanted, Renaming(transaction.base.sizes, into), done)
+    bringing = Bringing(transaction, wanted, Renaming(transaction.base.sizes, into), done)
     if note is not None and note.version != wanted.version:
         try:
             bringing.take(diff(source.snapshot(AtVersion(note.version)), wanted))
@@ -193,11 +193,12 @@ def _count(done: Imported, renaming: Renaming, change: ObjectChange) -> None:
 
 
 @dataclass(slots=True)
-class _Bringing:
-    """Changes of the source, staged one after the other. `here` are the objects of this catalog by their ids."""
+class Bringing:
+    """Changes of a source, a version of it if it has versions, staged one after the other. `here` are the objects of
+    this catalog by their ids."""
 
     transaction: Transaction
-    source: Snapshot
+    source: Snapshot | None
     renaming: Renaming
     done: Imported
     here: dict[tuple[Kind, str], ObjectName] = field(init=False)
@@ -299,6 +300,8 @@ class _Bringing:
 
     def _drop_homeless(self, namespace: str) -> None:
         """The SDK drops a namespace and leaves its views: here they go with it, and are told as left out."""
+        if self.source is None:
+            return
         for kind in (Kind.TABLE, Kind.VIEW):
             for found in self.source.read_objects(self.source.scan(kind, namespace)):
                 self._drop(ObjectChange("dropped", found.name, found.name, found, None))

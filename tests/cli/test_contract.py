@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -62,6 +63,7 @@ SHAPES: dict[str, tuple[str, list[str]]] = {
     "import iceberg": ("import", ["./other"]),
     "import olympia": ("import", ["./second"]),
     "import parquet": ("import", ["./files"]),
+    "rebuild": ("import", ["./gone"]),
     "table register": ("changed", ["sales.n", "--metadata-location", "s3://n"]),
     "table alter": ("changed", ["sales.orders_2025", "--set", "k=v"]),
     "table rename": ("changed", ["sales.orders_2025", '"a.b".x']),
@@ -89,6 +91,8 @@ def on_sample(olympia: Run, sample: Sample, tmp_path: Path) -> Callable[..., Any
         if command == "import parquet":
             (tmp_path / "files").mkdir()
             pq.write_table(pa.table({"id": [1]}), tmp_path / "files" / "a.parquet")
+        if command == "rebuild":
+            shutil.copytree(tmp_path / "catalog" / "def" / "ns", tmp_path / "gone" / "def" / "ns")
         if command == "import olympia":
             Catalog.create(tmp_path / "second")
         if command == "import iceberg":
