@@ -59,7 +59,7 @@ COMMANDS = {
     "export verify": "Check that an export is whole.",
     "export resume": "Go on with an export that was interrupted.",
     "export drop": "Forget an export.",
-    "import olympia": "Bring another catalog in, one of the Java SDK for example.",
+    "import olympia": "Bring another catalog in: its namespaces, tables and views.",
     "import parquet": "Register Parquet files as Iceberg tables, where they are.",
     "import iceberg": "Register the tables of another Iceberg catalog, or below a prefix.",
     "rebuild": "Make a catalog from definitions and metadata files alone.",

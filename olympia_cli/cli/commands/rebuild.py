@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from olympia_cli.importers.iceberg import Imported
 
 EXAMPLES = [
-    "olympia -c s3://lake/new rebuild s3://lake/catalog --dry-run",
-    "olympia -c s3://lake/new rebuild s3://lake/catalog",
+    "olympia rebuild s3://lake/catalog -c s3://lake/new --dry-run",
+    "olympia rebuild s3://lake/catalog -c s3://lake/new",
 ]
 
 
