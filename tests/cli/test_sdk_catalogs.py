@@ -240,6 +240,25 @@ class TestImporting:
                 value for key, value in shown[1].items() if key != "version"
             ]
 
+    def test_renames_follow_each_other(self, run, empty, sample):
+        """Of a namespace with all that is in it; of a table to the name that another one leaves."""
+        bring = lambda: run("-c", empty, "import", "olympia", sample.uri, "--json").ok().json  # noqa: E731
+        bring()
+        for words in (
+            "ns rename sales trade",
+            "table rename trade.lines trade.older",
+            "table rename trade.orders_2025 trade.lines",
+            "table register trade.orders_2025 --metadata-location s3://b/new.json",
+        ):
+            run("-c", sample.uri, *words.split()).ok()
+        done = bring()
+        assert done["problems"] == []
+        names = [run("-c", uri, "table", "ls", "-o", "name").ok().lines for uri in (empty, sample.uri)]
+        assert names[0] == names[1]
+        ids = [run("-c", uri, "table", "show", "trade.lines", "--json").json["id"] for uri in (empty, sample.uri)]
+        assert ids[0] == ids[1]
+        assert bring()["version"] == done["version"]
+
 
 class TestTheRule:
     @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def run(
         raise CatalogNotFound(f"there is nothing of a catalog at {prefix}", hint="check the location")
 
     def bring(transaction: Transaction) -> Imported:
-        from olympia_cli.importers.olympia import Bringing
+        from olympia_cli.importers.bringing import Bringing
         from olympia_cli.importers.renaming import Renaming
 
         done = Imported(left_out=list(found.left_out))
