@@ -139,6 +139,11 @@ class DistributedTransaction:
         return self.transaction.id
 
     @property
+    def save_number(self) -> int:
+        """The number of the latest save that this process knows."""
+        return self._save
+
+    @property
     def saved(self) -> Saved:
         """The transaction as others see it since this process saved it."""
         assert self._last is not None, "it was loaded, and not saved since"

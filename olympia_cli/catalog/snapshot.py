@@ -83,6 +83,7 @@ class Snapshot:
         self.definitions: DefinitionReader = near.definitions if near is not None else DefinitionReader(store)
         self._definition: CatalogDef | None = near._definition if near is not None and same else None
         self._keys: KeyCodec | None = None
+        self._namespaces: dict[NamespaceName, str | None] = {}
         for path, data in file.beside.items():
             if isinstance(data, bytes):
                 self._keep(path, data)
@@ -134,6 +135,14 @@ class Snapshot:
 
     def find(self, name: ObjectName) -> str | None:
         """The path of the object's definition, or None."""
+        if not isinstance(name, NamespaceName):
+            return self._find(name)
+        # a statement on a table asks for its namespace, and many of them for the same
+        if name not in self._namespaces:
+            self._namespaces[name] = self._find(name)
+        return self._namespaces[name]
+
+    def _find(self, name: ObjectName) -> str | None:
         try:
             key = self.keys.encode(name)
         except InvalidName:

@@ -14,6 +14,7 @@ of step 1 name them: fsck lists those that no version reaches.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from typing import TypeVar
 
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError
-from pyiceberg.io import FileIO
+from pyiceberg.io import PY_IO_IMPL, FileIO
 from pyiceberg.serializers import Compressor, FromInputFile
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
@@ -32,10 +33,12 @@ from pyiceberg.typedef import Properties
 from olympia_cli.catalog.commit import Author, Committed, FileWriter, commit
 from olympia_cli.catalog.distributed import DistributedTransaction
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.errors import CommitUnknown, OlympiaError, OutcomeUnknown
+from olympia_cli.errors import CommitUnknown, InvalidLocation, OlympiaError, OutcomeUnknown, PathTaken
 from olympia_cli.iceberg.identifiers import dotted
+from olympia_cli.iceberg.locations import LOCAL, place_of
 from olympia_cli.iceberg.table_actions import actions_of
 from olympia_cli.names import TableName
+from olympia_cli.storage.open import open_store
 
 OpenIO = Callable[[Properties, str], FileIO]
 """PyIceberg's files for a table's properties and a location."""
@@ -137,13 +140,13 @@ class TableChanges:
         """As `commit`, into the distributed transaction that this one is: its save takes the place of the root."""
         if self._files:
             running.write_files()
-        self._written_for(running.save)
+        self._written_for(lambda: _save(running))
 
     def _written_for(self, publish: Callable[[], R]) -> R:
         """Write the metadata files, and do what makes them count; they go again when it surely did not."""
         try:
             self._write()
-        except Exception as error:
+        except BaseException as error:
             self._discard_after(error)
             raise
         try:
@@ -171,7 +174,7 @@ class TableChanges:
         self._written.clear()
         return left
 
-    def _discard_after(self, error: Exception) -> None:
+    def _discard_after(self, error: BaseException) -> None:
         if left := self.discard():
             shown = f"left behind: {', '.join(left)}"
             if isinstance(error, OlympiaError):
@@ -183,8 +186,12 @@ class TableChanges:
         def write(location: str) -> None:
             # noted first: a write that fails may leave something all the same
             self._written.append(location)
-            with self._files[location].io.new_output(location).create() as stream:
-                stream.write(self._files[location].content)
+            try:
+                _create(location, self._files[location])
+            except (PathTaken, FileExistsError):
+                # what is there is somebody else's
+                self._written.remove(location)
+                raise
 
         if len(self._files) == 1:
             write(*self._files)
@@ -201,6 +208,31 @@ class TableChanges:
     def _kept(self) -> str:
         shown = ", ".join(self._written)
         return f"; if the log does not have it, nothing needs these files: {shown}" if shown else ""
+
+
+def _save(running: DistributedTransaction) -> None:
+    """Save; a save that stands has the changes, whatever failed after it."""
+    before = running.save_number
+    try:
+        running.save()
+    except OlympiaError as error:
+        if running.save_number == before:
+            raise
+        raise CommitUnknown(f"saved, and then it failed: {error.message}", hint="load the transaction again") from error
+
+
+def _create(location: str, file: NewFile) -> None:
+    """Write the file through PyIceberg; on this machine, where that leaves it to the cache of the disk, through a store
+    of ours: it survives a power cut like the root that leads to it."""
+    place = None
+    if PY_IO_IMPL not in file.io.properties:
+        with contextlib.suppress(InvalidLocation):
+            place = place_of(location)
+    if place is not None and place.store == LOCAL:
+        open_store(LOCAL).create(place.path, file.content)
+        return
+    with file.io.new_output(location).create() as stream:
+        stream.write(file.content)
 
 
 def encode_metadata(metadata: TableMetadata, location: str) -> bytes:

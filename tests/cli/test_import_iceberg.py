@@ -21,7 +21,7 @@ def source(tmp_path):
     found.create_table("a.empty", ROWS.schema)
     found.create_table("b.u", ROWS.schema)
     yield found
-    found.close()
+    found.engine.dispose()
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ def imported(*args: str) -> tuple[int, set[str]]:
         (["--version"], 0),
         (["table", "show", "--help"], 0),
         (["view", "create", "--help"], 0),
+        (["table", "create", "--help"], 0),
         (["nope"], 2),
         (["ns"], 2),
         (["ns", "create"], 2),

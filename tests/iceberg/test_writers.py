@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +12,17 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError
 from pyiceberg.table import Table, Transaction
 
-from olympia_cli import Catalog, CommitConflict, StorageFailed
+from olympia_cli import Catalog, CommitConflict, StorageFailed, TableName, open_store
 from olympia_cli.catalog import distributed
+from olympia_cli.catalog.commit import Author
+from olympia_cli.errors import PathTaken
 from olympia_cli.format.definitions import decode
 from olympia_cli.format.paths import parse_root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.iceberg import OlympiaCatalog
+from olympia_cli.iceberg.table_changes import TableChanges
 from olympia_cli.storage.protocol import Store
+from tests.helpers.clock import MINUTE, FakeClock
 from tests.helpers.stores import AmbiguousStore, CuttingStore, PowerCut, WrappedStore
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
@@ -230,10 +235,29 @@ def test_metadata_that_cannot_be_written_stops_the_commit(
 ) -> None:
     (tmp_path / "file").write_text("no folder")
     before, files = catalog.version, metadata_files(catalog)
-    with pytest.raises(OSError, match="file"), catalog.transaction() as together:  # noqa: PT012
+    with pytest.raises(StorageFailed, match="file"), catalog.transaction() as together:  # noqa: PT012
         together.load_table("ns.t").append(ROWS)
         together.create_table("ns.u", ROWS.schema, location=str(tmp_path / "file" / "u"))
     assert (catalog.version, metadata_files(catalog)) == (before, files)
+
+
+def test_metadata_is_on_the_disk_before_the_root(
+    catalog: OlympiaCatalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    sync = os.fsync
+
+    def noted(file: int) -> None:
+        sync(file)
+        synced.append(os.readlink(f"/proc/self/fd/{file}"))
+
+    monkeypatch.setattr(os, "fsync", noted)
+    made = catalog.create_table("ns.u", ROWS.schema)
+    folder = os.path.dirname(made.metadata_location)
+    root = next(at for at, name in enumerate(synced) if "/vn" in name)
+    # the file, under the name that it is written by, and each folder on the way to it
+    assert any(name.startswith(f"{folder}/") for name in synced[:root])
+    assert {folder, os.path.dirname(folder)} <= set(synced[:root])
 
 
 class RootUnknown(AmbiguousStore):
@@ -300,3 +324,45 @@ def test_a_distributed_transaction_conflicts_with_who_was_first(catalog: Olympia
     assert rows_in(catalog) == 3
     with pytest.raises(ValueError, match="no transactions inside"):
         catalog.inside(running.id).transaction()
+
+
+class FailsAfterTheSave(WrappedStore):
+    """Half an hour goes by while a save is written, and after it the store fails."""
+
+    def __init__(self, store: Store, clock: FakeClock) -> None:
+        super().__init__(store)
+        self.clock = clock
+        self.armed = self.failing = False
+
+    def create(self, path: str, data: bytes) -> None:
+        if self.failing:
+            raise StorageFailed(f"{path}: no answer")
+        super().create(path, data)
+        if self.armed and path.startswith("dtxn/"):
+            self.failing = True
+            self.clock.advance(31 * MINUTE)
+
+
+def test_metadata_that_a_save_has_stays_whatever_fails_after_it(tmp_path: Path) -> None:
+    """A save that took too long is made again; the first one stands all the same."""
+    clock, warehouse = FakeClock(), str(tmp_path / "lake")
+    store = FailsAfterTheSave(open_store(warehouse), clock)
+    catalog = OlympiaCatalog.of(Catalog.create(store, clock=clock), warehouse=warehouse)
+    catalog.create_namespace("ns")
+    running = distributed.begin(catalog.store_catalog)
+    store.armed = True
+    with pytest.raises(CommitStateUnknownException, match="saved, and then it failed"):
+        catalog.inside(running.id).create_table("ns.t", ROWS.schema)
+    store.armed = store.failing = False
+    distributed.load(catalog.store_catalog, running.id).commit()
+    assert rows_in(catalog) == 0
+
+
+def test_a_file_that_was_there_before_stays(catalog: OlympiaCatalog, table: Table, tmp_path: Path) -> None:
+    (tmp_path / "there.json").write_text("somebody else's")
+    changes = TableChanges(catalog.store_catalog.begin(), catalog._open_io)
+    changes.create(TableName("ns", "u"), table.metadata, str(tmp_path / "there.json"))
+    with pytest.raises(PathTaken):
+        changes.commit(Author())
+    assert (tmp_path / "there.json").read_text() == "somebody else's"
+    assert not catalog.table_exists("ns.u")
