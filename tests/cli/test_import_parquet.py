@@ -172,6 +172,17 @@ def test_what_belongs_to_others_is_left_to_them(bring, write, tmp_path):
     assert done.json["version"] == 0
 
 
+def test_the_advice_for_an_iceberg_table_works(bring, run, empty, tmp_path):
+    run("init", tmp_path / "other", "-q").ok()
+    run("-c", tmp_path / "other", "ns", "create", "n").ok()
+    made = ("table", "create", "n.t", "--schema", "id int", "--location", tmp_path / "raw" / "n" / "t")
+    run("-c", tmp_path / "other", *made).ok()
+    why = problems(bring())["n/t"]
+    words = why.rpartition("olympia ")[2].split()
+    run("-c", empty, *words, tmp_path / "raw").ok()
+    assert run("-c", empty, "table", "ls", "-o", "name").ok().lines == ["n.t"]
+
+
 def test_names(bring, write):
     write("with space/a.parquet", v=[1])
     write("x/t/a.parquet", v=[1])
