@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 DEVELOPMENT := $(VENV)/.installed-dev
 export PYTHON
 
-.PHONY: demo test test-pyiceberg-0.9 mutants soak fuzz lint format histories benchmark proto docs clean
+.PHONY: demo test test-browser test-pyiceberg-0.9 mutants soak fuzz lint format histories benchmark proto docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -27,6 +27,11 @@ test-pyiceberg-0.9:
 		'pyiceberg[pyarrow,s3fs,sql-sqlite]==0.9.1' pytest pytest-xdist hypothesis aiohttp
 	$(WITH_0_9)/bin/python -m pytest -n 0 -W ignore \
 		$(patsubst %,tests/iceberg/test_%.py,at catalog guide on_s3 table_actions views writers)
+
+# the page in a real browser, by keyboard
+test-browser: $(DEVELOPMENT)
+	tools/ensure-chromium
+	OLYMPIA_TEST_BROWSER=1 $(BIN)/python -m pytest -n 0 tests/browser
 
 # breaks one promise at a time: the tests meant for it must fail. MUTANTS="purge undo" takes those with such names
 mutants: $(DEVELOPMENT)

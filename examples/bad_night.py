@@ -1,4 +1,4 @@
-"""A bad night, as a person types it: a catalog damaged in five ways, found, explained, repaired; and an expire that is
+"""A bad night, as a person types it: a catalog damaged in six ways, found, explained, repaired; and an expire that is
 killed half-way and finished by the next run.
 
     python examples/bad_night.py [FOLDER]
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,7 +31,8 @@ def main(folder: Path) -> int:
     olympia(folder, "fsck --level full --all-versions")
 
     say("1 a node is cut short, 2 a bit of a definition flips, 3 another definition is gone,")
-    say("4 the hint names a version that never was, 5 somebody puts the root of version 20 into a zip file")
+    say("4 the hint names a version that never was, 5 somebody puts the root of version 20 into a zip file,")
+    say("6 and copies the root of version 15 to where version 25 would be")
     damage(catalog)
     olympia(folder, "fsck --level full --all-versions")
     olympia(folder, "fsck --level full --all-versions --report fsck.html --bundle support.zip --quiet")
@@ -42,7 +44,10 @@ def main(folder: Path) -> int:
     olympia(folder, "fsck --level full")
     olympia(folder, "table ls b -o name", lines=3)
     olympia(folder, "log -n 3")
-    say("what is damaged in the past stays named until it is expired; a new catalog from all that can be read:")
+    say("what is damaged in the past stays named until it is expired; once it is known it raises no more alarm")
+    olympia(folder, "fsck --level full --all-versions --acknowledge -m 'the disk of node7'")
+    olympia(folder, "fsck --level full --all-versions --quiet")
+    say("a new catalog from all that can be read:")
     olympia(folder, "fsck --salvage rescued")
     olympia(folder, "-c rescued fsck --level full --all-versions")
 
@@ -84,6 +89,7 @@ def damage(folder: Path) -> None:
     (folder / str(snapshot.find(TableName("b", "t0017_1")))).unlink()
     (folder / "vn/latest").write_text("4711")
     (folder / root_path(20)).write_bytes(b"PK\x03\x04 not a root any more")
+    shutil.copy(folder / root_path(15), folder / root_path(25))
 
 
 def roots(folder: Path) -> list[Path]:

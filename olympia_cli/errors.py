@@ -5,6 +5,9 @@ One class, one meaning, one exit code. The message says what happened; the hint 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 
 class OlympiaError(Exception):
     """The base of all of them. Never raised itself."""
@@ -12,10 +15,23 @@ class OlympiaError(Exception):
     exit_code = 1
     default_hint = ""
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, command: Sequence[str] = ()) -> None:
+        """`command` are the words of a command that does what the hint says; see `command_words`."""
         super().__init__(message)
         self.message = message
-        self.hint = self.default_hint if hint is None else hint
+        self.advice = self.default_hint if hint is None else hint
+        self.command = tuple(command)
+        self.program: tuple[str, ...] = ("olympia",)
+        """What the command begins with; the command line adds where its catalog is."""
+
+    @property
+    def hint(self) -> str:
+        """What to do. A command in it can be pasted as it stands."""
+        if not self.command:
+            return self.advice
+        import shlex
+
+        return f"{self.advice}: {shlex.join((*self.program, *self.command))}"
 
     @property
     def name(self) -> str:
@@ -24,6 +40,17 @@ class OlympiaError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}: {self.hint}" if self.hint else self.message
+
+
+def command_words(*words: str, names: Sequence[str] = ()) -> tuple[str, ...]:
+    """The words of a command, and the names that it ends with: one may begin with a dash, and is no option."""
+    return (*words, *(["--"] if any(name.startswith("-") for name in names) else []), *names)
+
+
+def quoted(text: str, most: int = 60) -> str:
+    """What somebody typed, as it looks, cut where it is long; what a terminal would act on is shown as escapes."""
+    shown = text if len(text) <= most else text[: most - 3] + "..."
+    return "'" + "".join(one if one.isprintable() else ascii(one)[1:-1] for one in shown) + "'"
 
 
 # 2: usage
@@ -39,7 +66,9 @@ class InvalidReference(OlympiaError):
     """A version reference that cannot be read as one."""
 
     exit_code = 2
-    default_hint = "use a version (12), latest, latest~3, oldest, a time, a duration ago (2h) or an export's name"
+    default_hint = (
+        "use a version (12), latest, latest~3, oldest, a time, yesterday, a duration ago (2h) or an export's name"
+    )
 
 
 class InvalidOption(OlympiaError):
@@ -74,8 +103,15 @@ class IcebergMissing(OlympiaError):
     default_hint = "install olympia-cli[iceberg]"
 
 
+class ServerMissing(OlympiaError):
+    """A server was asked for, and what it is made of is not installed."""
+
+    exit_code = 2
+    default_hint = "install olympia-cli[serve]"
+
+
 class ExecutorUnprepared(OlympiaError):
-    """Spark's executors lack a Python package that the work needs."""
+    """Spark's executors lack a Python package that the work needs, or see another place than the driver."""
 
     exit_code = 2
 
@@ -98,19 +134,26 @@ class CatalogNotFound(OlympiaError):
     exit_code = 10
 
 
-class NamespaceNotFound(OlympiaError):
+class _Missing:
+    """What was looked for, and in which version: a namespace, and the name of what is in it where that was meant."""
+
+    version: int | None = None
+    missing: tuple[str, str] = ("", "")
+
+
+class NamespaceNotFound(_Missing, OlympiaError):
     """No such namespace in this version."""
 
     exit_code = 10
 
 
-class TableNotFound(OlympiaError):
+class TableNotFound(_Missing, OlympiaError):
     """No such table in this version."""
 
     exit_code = 10
 
 
-class ViewNotFound(OlympiaError):
+class ViewNotFound(_Missing, OlympiaError):
     """No such view in this version."""
 
     exit_code = 10
@@ -166,7 +209,7 @@ class NamespaceNotEmpty(OlympiaError):
     """The namespace still holds tables or views."""
 
     exit_code = 11
-    default_hint = "drop what is in it first, or drop with cascade"
+    default_hint = "drop what is in it first, or all of it"
 
 
 class TableExists(OlympiaError):
@@ -221,14 +264,16 @@ class TransactionTooLarge(OlympiaError):
     """More actions than one commit may hold."""
 
     exit_code = 12
-    default_hint = "commit in steps (--commit-every N), or lift the bound for this one commit (--atomic)"
+    default_hint = (
+        "lift the bound for this one commit with --atomic; an apply can be committed in steps with --commit-every N"
+    )
 
 
 class TransactionExpired(OlympiaError):
     """The transaction lived longer than the catalog allows."""
 
     exit_code = 12
-    default_hint = "begin a new transaction"
+    default_hint = "begin a new transaction, and do it again there"
 
 
 class TransactionClosed(OlympiaError):
@@ -236,6 +281,12 @@ class TransactionClosed(OlympiaError):
 
     exit_code = 12
     default_hint = "begin a new transaction"
+
+
+class NotRevertible(OlympiaError):
+    """A version did what a revert does not take back; another command does."""
+
+    exit_code = 12
 
 
 # 20, 21: other writers
@@ -246,6 +297,13 @@ class CommitConflict(OlympiaError):
 
     exit_code = 20
     default_hint = "look at the newer versions, then run it again"
+
+
+class RevertConflict(OlympiaError):
+    """What was to be taken back has been changed again since. `conflicts` tells what, and why, as plain values."""
+
+    exit_code = 20
+    conflicts: Sequence[dict[str, Any]] = ()
 
 
 class SavedElsewhere(OlympiaError):
@@ -323,10 +381,15 @@ class Damaged(OlympiaError):
     """
 
     exit_code = 40
-    default_hint = "see what is damaged and what to do about it with fsck"
+    default_hint = "see what is damaged and what to do about it"
 
-    def __init__(self, code: str, path: str, reason: str, *, hint: str | None = None) -> None:
-        super().__init__(f"{path}: {reason}", hint=hint)
+    def __init__(
+        self, code: str, path: str, reason: str, *, hint: str | None = None, command: Sequence[str] = ()
+    ) -> None:
+        if hint is None and not command:
+            # definitions and logs are read at that level, and not before
+            command = ("fsck", "--level", "full") if code.startswith(("F3", "F4")) else ("fsck",)
+        super().__init__(f"{path}: {reason}", hint=hint, command=command)
         self.code = code
         self.path = path
         self.reason = reason

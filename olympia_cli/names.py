@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
 
-from olympia_cli.errors import InvalidName, InvalidReference
+from olympia_cli.days import OnDay, parse_day
+from olympia_cli.errors import InvalidName, InvalidReference, quoted
 
 
 class Kind(IntEnum):
@@ -120,13 +122,13 @@ def check_name(name: str, what: str) -> None:
     found = re.search(_FORBIDDEN, name)
     if found:
         raise InvalidName(
-            f"the {what} name {_shown(name)} holds the character U+{ord(found[0]):04X}",
+            f"the {what} name {quoted(name)} holds the character U+{ord(found[0]):04X}",
             hint="spaces and control characters are not allowed in names",
         )
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise InvalidName(f"the {what} name {_shown(name)} is not valid Unicode", hint="") from None
+        raise InvalidName(f"the {what} name {quoted(name)} is not valid Unicode", hint="") from None
 
 
 def parse_table(text: str) -> TableName:
@@ -172,14 +174,20 @@ def _split(text: str, what: str) -> tuple[str, str]:
         at += 1
     if at != len(text) or len(parts) != 2:
         raise InvalidName(
-            f"{_shown(text)} is not the full name of a {what}",
+            f"{quoted(text)} is not the full name of a {what}",
             hint=f"write namespace.{what}; a part that holds a dot or a quote goes in double quotes",
         )
     return parts[0], parts[1]
 
 
-def _shown(text: str) -> str:
-    return ascii(text if len(text) <= 60 else text[:57] + "...")
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Which of the known names somebody may have meant; None when none is like it."""
+    from difflib import get_close_matches
+
+    # two names that differ in case alone are one to most people
+    folded = {one.casefold(): one for one in known}
+    found = get_close_matches(name[:200].casefold(), folded, 1)
+    return folded[found[0]] if found else None
 
 
 # References to versions
@@ -215,7 +223,8 @@ class AtExport:
     name: str
 
 
-Reference = AtVersion | Latest | Oldest | AtTime | Ago | AtExport
+SettledReference = AtVersion | Latest | Oldest | AtTime | AtExport
+Reference = SettledReference | Ago | OnDay
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SURROGATE = "[\ud800-\udfff]"
@@ -239,9 +248,18 @@ def parse_reference(text: str) -> Reference:
         return Ago(parse_duration(text))
     if re.fullmatch(_TIME, text, re.IGNORECASE):
         return AtTime(parse_time(text))
+    if (day := parse_day(text)) is not None:
+        return day
     if not text or re.search(_FORBIDDEN, text) or re.search(_SURROGATE, text):
-        raise InvalidReference(f"{_shown(text)} is not a version reference")
+        raise InvalidReference(f"{quoted(text)} is not a version reference")
     return AtExport(text)
+
+
+def settle(reference: Reference, now_millis: int, exports: Callable[[], Container[str]]) -> SettledReference:
+    """The reference without what depends on now. A day that is the name of an export means the export."""
+    if isinstance(reference, OnDay):
+        return AtExport(reference.text) if reference.text in exports() else AtTime(reference.moment(now_millis))
+    return AtTime(now_millis - reference.millis) if isinstance(reference, Ago) else reference
 
 
 def parse_duration(text: str) -> int:
@@ -249,7 +267,7 @@ def parse_duration(text: str) -> int:
     found = re.fullmatch(_DURATION, text)
     if not found:
         raise InvalidReference(
-            f"{_shown(text)} is not a duration", hint="write a number and s, m, h, d or w: 2h, 3d, 1w"
+            f"{quoted(text)} is not a duration", hint="write a number and s, m, h, d or w: 2h, 3d, 1w"
         )
     return _number(found[1], text) * _UNITS[found[2]]
 
@@ -260,7 +278,7 @@ def parse_time(text: str) -> int:
         time = datetime.fromisoformat(text.upper())
     except ValueError:
         raise InvalidReference(
-            f"{_shown(text)} is not a time", hint="write 2026-11-15 or 2026-11-15T20:04:00Z"
+            f"{quoted(text)} is not a time", hint="write 2026-11-15 or 2026-11-15T20:04:00Z"
         ) from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
@@ -268,20 +286,27 @@ def parse_time(text: str) -> int:
     return (since.days * 86_400 + since.seconds) * 1_000 + since.microseconds // 1_000
 
 
+def parse_moment(text: str, now_millis: int) -> int:
+    """A time, or a day seen from now, in milliseconds since 1970."""
+    day = parse_day(text)
+    return parse_time(text) if day is None else day.moment(now_millis)
+
+
 def check_export_name(name: str) -> None:
     """Raise InvalidName for a name that would read as another reference, or that no reference could name."""
     try:
         reference = parse_reference(name)
     except InvalidReference:
-        raise InvalidName(f"{_shown(name)} cannot name an export", hint="use letters, digits and dashes") from None
-    if not isinstance(reference, AtExport):
-        raise InvalidName(f"{_shown(name)} cannot name an export: it reads as another reference", hint="choose a word")
+        raise InvalidName(f"{quoted(name)} cannot name an export", hint="use letters, digits and dashes") from None
+    # a day's name is a good one for an export, and then means it
+    if not (isinstance(reference, AtExport) or (isinstance(reference, OnDay) and name.lower() == reference.day)):
+        raise InvalidName(f"{quoted(name)} cannot name an export: it reads as another reference", hint="choose a word")
 
 
 def _number(digits: str, text: str) -> int:
     # a number longer than any version or sane duration is a mistake, and int() of millions of digits is slow
     if len(digits) > 12:
-        raise InvalidReference(f"the number in {_shown(text)} is too large")
+        raise InvalidReference(f"the number in {quoted(text)} is too large")
     return int(digits)
 
 

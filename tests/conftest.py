@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+
+# a browser is a program to install: `make test-browser` has one
+collect_ignore = [] if os.environ.get("OLYMPIA_TEST_BROWSER") else ["browser"]
 
 PROGRAMS = ("tests/spark/test_elsewhere.py", "tests/spark/test_program.py")
 WITHOUT = tuple(f"tests/spark/test_{name}.py" for name in ("failures", "options", "parts", "session"))

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from olympia_cli.catalog.checks import check_catalog_settings, check_properties
 from olympia_cli.catalog.clock import Clock, SystemClock, moment
 from olympia_cli.catalog.commit import Author, Committed, check_writable, commit
-from olympia_cli.catalog.references import open_snapshot
+from olympia_cli.catalog.references import open_head, open_snapshot
 from olympia_cli.catalog.snapshot import MAJOR_VERSION, Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.catalog.versions import write_latest
@@ -128,7 +128,7 @@ class Catalog:
     ) -> Transaction:
         """As `begin`, under an id of the caller's."""
         opened_at = moment(self.clock)
-        base = self.snapshot(names=names, near=near)
+        base = open_head(self.store, self.clock.now_millis(), names, near)
         check_writable(base)
         return Transaction(base, self.clock, isolation=isolation, id=id, opened_at=opened_at)
 

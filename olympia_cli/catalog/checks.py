@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from olympia_cli.catalog.protection import PROTECTING
 from olympia_cli.catalog.snapshot import REQUIRED_FEATURES
-from olympia_cli.errors import InvalidOption, InvalidReference
-from olympia_cli.names import parse_duration
+from olympia_cli.errors import InvalidOption, InvalidReference, quoted
+from olympia_cli.names import nearest, parse_duration
 
 Properties = Mapping[str, str]
 MIN_TTL_MILLIS = 60 * 1000
 MAX_TTL_MILLIS = 366 * 86_400_000
+TABLE_LOCATION = "olympia.table-location"
+"""Where Iceberg tables are made that nobody gave a place."""
+
+RESERVED = "olympia."
+"""Properties whose names begin so are for this program, so one that it does not know is a typing error."""
+
+
+IMPORTED = "olympia.import."
+"""What an import remembers, of the catalog and of objects, begins so."""
 
 
 def check_changes(set_properties: Properties | None, unset_properties: Sequence[str], *others: object) -> None:
@@ -21,6 +31,20 @@ def check_changes(set_properties: Properties | None, unset_properties: Sequence[
         raise InvalidOption(f"the property {min(both)} is both set and unset", hint="do one or the other")
     check_properties(set_properties or {})
     check_properties(dict.fromkeys(unset_properties, ""))
+
+
+def check_object_properties(properties: Properties) -> None:
+    """Refuse what no namespace, table or view may be given."""
+    check_properties(properties)
+    for key in properties:
+        if key in SETTINGS:
+            words = ("catalog", "alter", "--set", f"{key}={properties[key]}")
+            raise InvalidOption(f"{key} is a setting of the catalog", hint="set it there", command=words)
+        if key.startswith(IMPORTED):
+            raise _kept(key)
+        if key.startswith(RESERVED):
+            hint = f"choose a name that does not begin with {RESERVED}"
+            raise InvalidOption(f"{key[:80]} is no property of objects", hint=hint)
 
 
 def check_properties(properties: Properties) -> None:
@@ -37,28 +61,66 @@ def check_catalog_settings(
 ) -> None:
     """Refuse to change by hand what the program keeps true itself, and values that it could not go by."""
     for key in (*properties, *unset_properties):
-        if key.startswith(PROTECTING) or key == REQUIRED_FEATURES:
-            raise InvalidOption(f"{key} is kept by the program itself", hint="")
+        if key.startswith((*PROTECTING, IMPORTED)) or key == REQUIRED_FEATURES:
+            raise _kept(key)
     for key, value in properties.items():
-        _check_retention(key, value)
+        if key in SETTINGS:
+            SETTINGS[key](key, value)
+        elif key.startswith(RESERVED):
+            raise InvalidOption(f"{key[:80]} is no setting of a catalog", hint=_meant(key))
     if txn_ttl_millis is not None and not MIN_TTL_MILLIS <= txn_ttl_millis <= MAX_TTL_MILLIS:
         raise InvalidOption("a transaction's lifetime is 1 minute to 1 year", hint="write 1h, 3d or 2w")
+
+
+def known_settings(properties: Properties) -> dict[str, str]:
+    """Of an older catalog's properties those that a new one may be made with."""
+    found = {}
+    for key, value in properties.items():
+        with suppress(InvalidOption):
+            check_catalog_settings({key: value})
+            found[key] = value
+    return found
 
 
 def check_text(value: str, what: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InvalidOption(f"the {what} is not valid Unicode: {value[:60]!a}", hint="") from None
+        raise InvalidOption(f"the {what} is not valid Unicode: {quoted(value)}", hint="") from None
 
 
-def _check_retention(key: str, value: str) -> None:
-    if key == "olympia.retention.max-version-age":
-        try:
-            parse_duration(value)
-        except InvalidReference:
-            raise InvalidOption(f"{value[:60]!a} is not a duration", hint="write 7d, 12h or 4w") from None
-    if key in ("olympia.retention.min-versions", "olympia.txn.max-actions") and not (
-        value.isascii() and value.isdigit() and len(value) <= 9 and int(value) > 0
-    ):
-        raise InvalidOption(f"{value[:60]!a} is not a number above 0", hint=f"set {key} to a whole number")
+def _kept(key: str) -> InvalidOption:
+    return InvalidOption(f"{key} is kept by the program itself", hint="")
+
+
+def _check_duration(key: str, value: str) -> None:
+    try:
+        parse_duration(value)
+    except InvalidReference:
+        raise InvalidOption(f"{quoted(value)} is not a duration", hint="write 7d, 12h or 4w") from None
+
+
+def _check_number(key: str, value: str) -> None:
+    if not (value.isascii() and value.isdigit() and len(value) <= 9 and int(value) > 0):
+        raise InvalidOption(f"{quoted(value)} is not a number above 0", hint=f"set {key} to a whole number")
+
+
+def _check_location(key: str, value: str) -> None:
+    if not value.strip():
+        raise InvalidOption(f"{key} is no location", hint="give a folder or a URI")
+
+
+SETTINGS: dict[str, Callable[[str, str], None]] = {
+    "olympia.retention.max-version-age": _check_duration,
+    "olympia.retention.min-versions": _check_number,
+    "olympia.txn.max-actions": _check_number,
+    "olympia.fsck.max-age": _check_duration,
+    TABLE_LOCATION: _check_location,
+}
+"""What a catalog can be told by its properties, and what the values must be."""
+
+
+def _meant(key: str) -> str:
+    known = {setting.removeprefix(RESERVED): setting for setting in SETTINGS}
+    meant = nearest(key.removeprefix(RESERVED), known)
+    return f"did you mean {known[meant]}?" if meant else "there are: " + ", ".join(SETTINGS)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -33,7 +32,7 @@ from olympia_cli.format.actions import Action, commit_info, encode_action
 from olympia_cli.format.node import Node, Root
 from olympia_cli.format.node_file import encode_node, encode_root
 from olympia_cli.format.paths import MAX_VERSION, new_definition_path, new_node_path, root_path
-from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
+from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef, VersionRange
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel
 from olympia_cli.names import Kind, ObjectName
 from olympia_cli.storage.protocol import Store
@@ -63,8 +62,8 @@ class Author:
     program: str = "olympia-cli"
     program_version: str = __version__
 
-    def sign(self, transaction_id: str, began_at_version: int = 0) -> Action:
-        """The action with which a commit says whose it is."""
+    def sign(self, transaction_id: str, began_at_version: int = 0, reverts: Iterable[VersionRange] = ()) -> Action:
+        """The action with which a commit says whose it is, and which versions it takes back."""
         info = CommitInfoDef(
             transaction_id=transaction_id,
             by=self.by,
@@ -72,6 +71,7 @@ class Author:
             program_version=self.program_version,
             message=self.message,
             began_at_version=began_at_version,
+            reverts=reverts,
         )
         return Action(ActionType.COMMIT_INFO, None, b"", info.SerializeToString())
 
@@ -98,7 +98,7 @@ def commit(
     clock, store = transaction.clock, transaction.base.store
     transaction.check_open()
     check_writable(transaction.base)
-    if not transaction.has_writes:
+    if not transaction.has_writes or transaction.changes_nothing:
         transaction.open = False
         return Committed(transaction.base.version, ())
     _check_size(transaction, atomic)
@@ -162,7 +162,11 @@ def newer_versions(base: Snapshot) -> Iterator[Snapshot]:
                 return
             if isinstance(data, Exception):
                 raise data
-            yield Snapshot(store, RootFile(number, width, data), base)
+            snapshot = Snapshot(store, RootFile(number, width, data), base)
+            if not snapshot.in_place:
+                # a copy of an older version: to go on from it would throw away what was committed since
+                raise snapshot.out_of_place()
+            yield snapshot
         version, window = version + window, min(2 * window, 64)
 
 
@@ -243,9 +247,12 @@ class FileWriter:
 
 
 def check_writable(snapshot: Snapshot) -> None:
-    """Raise Unsupported for a catalog that this program reads but must not write."""
+    """Raise Unsupported for a catalog that this program reads but must not write, and Damaged where a commit would go
+    on from what is no part of history."""
     if snapshot.file.java:
         raise written_by_java(snapshot.store.uri)
+    if not snapshot.in_place:
+        raise snapshot.out_of_place()
     if snapshot.version >= MAX_VERSION:
         raise Unsupported(
             f"{snapshot.store.uri} is at the last version that the format can name",
@@ -257,7 +264,8 @@ def written_by_java(uri: str) -> Unsupported:
     """What to say of a catalog whose own program would take our action rows for objects."""
     return Unsupported(
         f"{uri} was written by the Java SDK and is read only",
-        hint=f"make another with olympia init NEW, and bring it in: olympia -c NEW import olympia {shlex.quote(uri)}",
+        hint="make a new catalog (init NEW), and bring this one in",
+        command=("-c", "NEW", "import", "olympia", uri),
     )
 
 
@@ -284,9 +292,12 @@ def create_root(store: Store, path: str, data: bytes, again: str) -> bool:
 def _committed_actions(transaction: Transaction, author: Author) -> list[Action]:
     """The actions as the root stores them: those that are done here, reads where they decided, and who committed."""
     serializable = transaction.isolation == IsolationLevel.SERIALIZABLE
-    done = (action for action in transaction.actions if not action.merged)
-    actions = [action for action in done if serializable or action.type not in READS]
-    return [*actions, author.sign(transaction.id, transaction.began_at_version)]
+    done = [action for action in transaction.actions if not action.merged]
+    notes = [action.parse_payload(CommitInfoDef) for action in done if action.type == ActionType.COMMIT_INFO]
+    left_out = {ActionType.COMMIT_INFO, *(() if serializable else READS)}
+    actions = [action for action in done if action.type not in left_out]
+    reverts = [versions for note in notes for versions in note.reverts]
+    return [*actions, author.sign(transaction.id, transaction.began_at_version, reverts)]
 
 
 def _check_size(transaction: Transaction, atomic: bool) -> None:

@@ -44,6 +44,7 @@ from olympia_cli.errors import (
     TransactionExpired,
     TransactionNotFound,
     VersionNotFound,
+    quoted,
 )
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import decode_action
@@ -282,7 +283,9 @@ def load(catalog: Catalog, id: str) -> DistributedTransaction:
         data = store.read(running)
     except PathMissing:
         reason = f"the running root of the transaction {id} is missing"
-        raise Damaged("F502", running, reason, hint=f"what it staged is lost, so give it up: txn abort {id}") from None
+        raise Damaged(
+            "F502", running, reason, hint="what it staged is lost, so give it up", command=("txn", "abort", id)
+        ) from None
     rows = decode_action_rows(data, running)
     transaction.take_actions([decode_action(key, value, running) for key, value in rows])
     return DistributedTransaction(transaction, saved.save)
@@ -312,7 +315,11 @@ def find(store: Store, id: str) -> Saved:
     found = look(store, id)
     if isinstance(found, UnreadableSave):
         raise Damaged(
-            "F501", found.path, found.reason, hint=f"if it cannot be restored, give it up: txn abort {found.id}"
+            "F501",
+            found.path,
+            found.reason,
+            hint="if it cannot be restored, give it up",
+            command=("txn", "abort", found.id),
         )
     return found
 
@@ -326,7 +333,7 @@ def look(store: Store, id: str) -> Saved | UnreadableSave:
         raise written_by_java(store.uri)
     if found is None:
         raise TransactionNotFound(
-            f"there is no transaction {id[:60]!a}", hint="list the transactions to see what there is"
+            f"there is no transaction {quoted(id)}", hint="see which transactions there are", command=("txn", "ls")
         )
     return found
 

@@ -12,6 +12,7 @@ from olympia_cli.format.definitions import CLASSES
 from olympia_cli.format.node import Node
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName
+from olympia_cli.tree.load import same_nodes
 
 Staged = bytes | str | None
 """A new definition, the path of one that exists already, or nothing: the object is gone."""
@@ -125,6 +126,19 @@ class Draft:
     def is_empty(self, namespace: str) -> bool:
         """Whether the namespace holds no table and no view."""
         return not any(True for kind in (Kind.TABLE, Kind.VIEW) for _ in self.entries(kind, namespace))
+
+    def is_unchanged(self) -> bool:
+        """Whether the base has all of this already, the nodes of its tree included."""
+        if self.tree is not self.base or self._catalog is not None:
+            return False
+        same = all(self._stands(name, staged) for name, staged in self.staged.items())
+        return same and same_nodes(self.base.reader, self.base.root.node, self.node)
+
+    def _stands(self, name: ObjectName, staged: Staged) -> bool:
+        if not isinstance(staged, bytes):
+            return staged == self.base.find(name)
+        found = self.base.get(name)
+        return found is not None and definitions.body(found.definition) == staged
 
     def _present(self, name: ObjectName) -> Iterator[tuple[ObjectName, bytes | str]]:
         staged = self.staged[name]

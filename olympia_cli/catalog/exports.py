@@ -9,7 +9,7 @@ from typing import TypeGuard
 from urllib.parse import quote, unquote
 
 from olympia_cli.catalog.snapshot import EXPORT_PREFIX
-from olympia_cli.errors import ExportNotFound
+from olympia_cli.errors import ExportNotFound, quoted
 from olympia_cli.format.paths import WIDTH, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 
@@ -45,7 +45,9 @@ def read_exports(definition: CatalogDef) -> dict[str, ExportRecord | None]:
 
 def find_export(name: str, definition: CatalogDef) -> ExportRecord:
     if name not in definition.exported_snapshots:
-        raise ExportNotFound(f"there is no export {name!a}", hint="list the exports to see what there is")
+        raise ExportNotFound(
+            f"there is no export {quoted(name)}", hint="see which exports there are", command=("export", "ls")
+        )
     record = _parse(name, definition)
     if record is None:
         raise ExportNotFound(

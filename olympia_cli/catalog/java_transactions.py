@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from olympia_cli.catalog.distributed import Saved, UnreadableSave
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile
-from olympia_cli.errors import Damaged, FileTooLarge, PathMissing, PathOutside, TransactionNotFound
+from olympia_cli.errors import Damaged, FileTooLarge, PathMissing, PathOutside, TransactionNotFound, quoted
 from olympia_cli.format import definitions
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import JAVA_TRANSACTIONS, JAVA_WIDTH, check_pointer, java_transaction_id, parse_root_path
@@ -54,7 +54,9 @@ def find_saved_by_java(store: Store, id: str) -> JavaSaved:
             raise Damaged("F501", saved.path, saved.reason, hint="")
         if saved.id == id and isinstance(saved, JavaSaved):
             return saved
-    raise TransactionNotFound(f"there is no transaction {id[:60]!a}", hint="list the transactions to see what there is")
+    raise TransactionNotFound(
+        f"there is no transaction {quoted(id)}", hint="see which transactions there are", command=("txn", "ls")
+    )
 
 
 def _read(store: Store, id: str, file: FileInfo) -> JavaSaved:

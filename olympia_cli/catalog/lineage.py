@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 from olympia_cli.catalog.replay import moved, replay, rollback_target, tells_all
 from olympia_cli.catalog.snapshot import Snapshot
@@ -14,55 +13,66 @@ from olympia_cli.format.definitions import definition_id
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import ObjectName
 
+Names = Mapping[str, ObjectName | None]
+"""What objects are called, by their ids; None for those that do not exist."""
+
 
 def living_name(id: str, name: ObjectName, version: int, base: Snapshot, staged: Sequence[Action]) -> ObjectName | None:
-    """The name under which an object lives in `base` and the staged actions, given its name in an older version.
+    """The name under which an object lives in `base` and the staged actions, given its name in an older version."""
+    return living_names({id: name}, version, base, staged)[id]
+
+
+def living_names(names: Mapping[str, ObjectName], version: int, base: Snapshot, staged: Sequence[Action]) -> Names:
+    """As `living_name`, of many objects by their ids: what came since is read once for all of them.
 
     The actions since tell it. Where they do not (versions of another program, repairs, versions that cannot be read, a
-    rollback to before), all definitions of its kind are looked through.
+    rollback to before), all definitions of their kinds are looked through.
     """
     unknown = False
-    names: dict[int, ObjectName | None] = {version: name}
-    current: ObjectName | None = name
+    followed = Followed(names)
+    known = {version: followed.names}
     for snapshot in _since(version, base):
         if snapshot is None:
             unknown = True
             continue
         actions = snapshot.actions()
         target = rollback_target(actions)
-        if unknown or not tells_all(actions) or (target is not None and target not in names):
-            current, unknown = _search(id, name, snapshot), False
+        if unknown or not tells_all(actions) or (target is not None and target not in known):
+            followed, unknown = Followed(_search(names, snapshot)), False
+        elif target is not None:
+            followed = Followed(known[target])
         else:
-            current = follow(id, current, actions) if target is None else names[target]
-        names[snapshot.version] = current
-    return follow(id, current, staged)
+            followed.follow(actions)
+        known[snapshot.version] = followed.names
+    return followed.follow(staged)
 
 
-def follow(id: str, name: ObjectName | None, actions: Iterable[Action]) -> ObjectName | None:
-    """The object's name after the actions; None while it does not exist."""
-    followed = _Followed(id, name)
-    for action in actions:
-        replay(action, followed)
-    return followed.name
+class Followed:
+    """Some of all objects, and what they are called after actions. A mapping that was given out never changes."""
 
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self._at = {name: id for id, name in names.items() if name is not None}
 
-@dataclass(slots=True)
-class _Followed:
-    """One of all objects, and what it is called."""
-
-    id: str
-    name: ObjectName | None
+    def follow(self, actions: Iterable[Action]) -> Names:
+        """The names after these actions, too."""
+        before = dict(self._at)
+        for action in actions:
+            replay(action, self)
+        if self._at != before:
+            self.names = dict.fromkeys(self.names) | {id: name for name, id in self._at.items()}
+        return self.names
 
     def put(self, name: ObjectName, definition: bytes) -> None:
-        if definition_id(name.kind, definition) == self.id:
-            self.name = name
+        id = definition_id(name.kind, definition)
+        if id in self.names:
+            self._at[name] = id
 
     def drop(self, name: ObjectName) -> None:
-        if name == self.name:
-            self.name = None
+        self._at.pop(name, None)
 
     def move(self, old: ObjectName, new: ObjectName, definition: bytes) -> None:
-        self.name = None if self.name is None else moved(self.name, old, new)
+        self._at = {moved(name, old, new): id for name, id in self._at.items()}
 
 
 def _since(version: int, base: Snapshot) -> Iterable[Snapshot | None]:
@@ -89,5 +99,8 @@ def _since(version: int, base: Snapshot) -> Iterable[Snapshot | None]:
         yield snapshot
 
 
-def _search(id: str, name: ObjectName, snapshot: Snapshot) -> ObjectName | None:
-    return next((found.name for found in snapshot.objects(name.kind) if found.id == id), None)
+def _search(names: Mapping[str, ObjectName], snapshot: Snapshot) -> Names:
+    found: dict[str, ObjectName | None] = dict.fromkeys(names)
+    for kind in {name.kind for name in names.values()}:
+        found.update((one.id, one.name) for one in snapshot.objects(kind) if one.id in names)
+    return found

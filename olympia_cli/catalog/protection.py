@@ -1,11 +1,12 @@
-"""What in the catalog's definition protects files, or says that they are gone: exports, and what expire decided."""
+"""What in the catalog's definition protects files, or says that they are gone: exports, what expire decided, and the
+damage that is known."""
 
 from __future__ import annotations
 
-from olympia_cli.catalog.snapshot import EXPORT_PREFIX
+from olympia_cli.catalog.snapshot import ACKNOWLEDGED, EXPORT_PREFIX
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 
-PROTECTING = (EXPORT_PREFIX, "olympia.expire.")
+PROTECTING = (EXPORT_PREFIX, "olympia.expire.", ACKNOWLEDGED)
 """How the names of such properties begin. They are about one catalog's versions, and no copy takes them along."""
 
 

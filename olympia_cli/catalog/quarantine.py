@@ -17,6 +17,8 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef
 
 EXPIRE_QUARANTINE = "olympia.expire.quarantine"
 EXPIRE_PURGING = "olympia.expire.purging"
+QUARANTINE_MILLIS = 86_400_000
+"""How long a mark rests unless an expire is told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,12 @@ def read_quarantine(definition: CatalogDef) -> list[QuarantineMark]:
         if all(type(number) is int and 0 <= number <= MAX_VERSION for number in numbers) and isinstance(manifest, str):
             marks.append(QuarantineMark(numbers[0], numbers[1], numbers[2], manifest))
     return sorted(marks, key=lambda mark: mark.version)
+
+
+def resting_mark(definition: CatalogDef, version: int) -> QuarantineMark | None:
+    """The mark that took a version out of history, while an undo still brings it back."""
+    marks = read_quarantine(definition) if version >= purged_before(definition) else []
+    return next((mark for mark in marks if mark.former_oldest <= version < mark.oldest), None)
 
 
 def read_purging(definition: CatalogDef) -> list[str]:

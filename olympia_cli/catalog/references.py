@@ -3,14 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 
 from olympia_cli.catalog.exports import find_export
+from olympia_cli.catalog.quarantine import QUARANTINE_MILLIS, resting_mark
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
-from olympia_cli.catalog.versions import RootFile, first_version, read_hints, read_latest, read_root
-from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PathMissing, VersionNotFound
-from olympia_cli.format.paths import check_pointer, root_path
-from olympia_cli.names import AtExport, AtTime, AtVersion, Latest, ObjectName, Oldest, Reference
+from olympia_cli.catalog.versions import RootFile, first_version, read_below, read_hints, read_latest, read_root
+from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PathMissing, VersionNotFound, quoted
+from olympia_cli.format.paths import MAX_VERSION, check_pointer, root_path
+from olympia_cli.names import AtExport, AtVersion, Latest, ObjectName, Oldest, Reference, settle, time_text
 from olympia_cli.storage.protocol import Store
+
+
+def open_head(
+    store: Store, now_millis: int, names: Sequence[ObjectName] = (), near: Snapshot | None = None
+) -> Snapshot:
+    """The latest version, to commit on; Damaged where the next one would close the gap to a root that is no part of
+    history, which readers would take for the latest from then on. That it is not there is seen on the way."""
+    latest = open_snapshot(store, Latest(), now_millis, names, near, beyond=2)
+    version, width = latest.version, latest.file.width
+    if version + 2 > MAX_VERSION:
+        return latest
+    path = root_path(version + 2, width)
+    seen = latest.file.beside.get(path)
+    there = store.exists(path) if seen is None else not isinstance(seen, PathMissing)
+    # others may have committed both of them meanwhile
+    if there and not store.exists(root_path(version + 1, width)):
+        raise behind_gap(latest, version + 1, version + 2)
+    return latest
+
+
+def behind_gap(latest: Snapshot, missing: int, version: int) -> Damaged:
+    """What is wrong where a root stands behind a version that is missing: it is no part of history, or that is lost."""
+    width = latest.file.width
+    with suppress(OlympiaError):
+        found = Snapshot(latest.store, read_root(latest.store, version, width), latest)
+        if not found.in_place:
+            return found.out_of_place()
+    reason = f"version {missing} is missing, but there is a version {version}"
+    return Damaged("F101", root_path(missing, width), reason)
 
 
 def open_snapshot(
@@ -19,9 +51,12 @@ def open_snapshot(
     now_millis: int,
     names: Sequence[ObjectName] = (),
     near: Snapshot | None = None,
+    *,
+    beyond: int | None = None,
 ) -> Snapshot:
     """The version of a catalog that a reference means now. `names` are the objects that will be asked for first; `near`
-    is another version, whose files need not be read again."""
+    is another version, whose files need not be read again. `beyond` asks for the root of so many versions after the
+    latest, too, which is none of them."""
 
     def wanted(file: RootFile) -> Sequence[str]:
         version = reference.version if isinstance(reference, AtVersion) else file.version
@@ -32,11 +67,13 @@ def open_snapshot(
         except OlympiaError:
             # a root that is damaged, or a name that no object can have: told when the version is really looked at
             return ()
+        if beyond is not None and file.version + beyond <= MAX_VERSION:
+            paths.append(root_path(file.version + beyond, file.width))
         return [*paths, root_path(version, file.width)] if 0 <= version < file.version else paths
 
     file = read_latest(store, wanted)
     try:
-        latest = Snapshot(store, file, near)
+        latest = _in_history(Snapshot(store, file, near))
     except Damaged:
         if reference == Latest():
             raise
@@ -48,6 +85,17 @@ def open_snapshot(
             # it exists, and cannot be read: that is what the error must say
             return Snapshot(store, read_root(store, reference.version, file.width))
     return resolve(reference, latest, now_millis)
+
+
+def _in_history(latest: Snapshot) -> Snapshot:
+    """The latest version. Where a hint lags, probes may leap over a gap to a copy of an older root that somebody left
+    behind it; what is before the gap is the end of history."""
+    while not latest.in_place and not latest.store.exists(root_path(latest.version - 1)):
+        below = read_below(latest.store, latest.file)
+        if below is None:
+            break
+        latest = Snapshot(latest.store, replace(below, hints=latest.file.hints))
+    return latest
 
 
 def _newest_whole(store: Store, file: RootFile) -> Snapshot:
@@ -64,6 +112,7 @@ def resolve(reference: Reference, latest: Snapshot, now_millis: int) -> Snapshot
     """The version that a reference means, seen from the latest one."""
     if isinstance(reference, Latest) and reference.back == 0:
         return latest
+    reference = settle(reference, now_millis, lambda: latest.definition.exported_snapshots)
     if isinstance(reference, AtExport):
         return _exported(reference.name, latest, now_millis)
     if isinstance(reference, AtVersion):
@@ -73,8 +122,7 @@ def resolve(reference: Reference, latest: Snapshot, now_millis: int) -> Snapshot
     elif isinstance(reference, Oldest):
         version = oldest_version(latest)
     else:
-        millis = reference.millis if isinstance(reference, AtTime) else now_millis - reference.millis
-        return _at_time(millis, latest)
+        return _at_time(reference.millis, latest)
     return at_version(version, latest)
 
 
@@ -94,8 +142,23 @@ def at_version(version: int, latest: Snapshot) -> Snapshot:
         return Snapshot(latest.store, RootFile(version, latest.file.width, data), latest)
     oldest = oldest_version(latest)
     if version < oldest:
-        raise VersionNotFound(f"version {version} does not exist any more: the oldest is {oldest}", hint="")
+        raise _gone(version, oldest, latest)
     return _open(version, latest)
+
+
+def _gone(version: int, oldest: int, latest: Snapshot) -> VersionNotFound:
+    """For a version that an expire took out of history: what brings it back, and until when."""
+    reason = f"version {version} does not exist any more: the oldest is {oldest}"
+    mark = resting_mark(latest.definition, version)
+    if mark is None:
+        return VersionNotFound(reason, hint="")
+    until = ""
+    with suppress(OlympiaError):
+        # by the store's clock, which a purge goes by
+        marked = latest.store.stat(root_path(mark.version, latest.file.width)).modified_at_millis
+        until = f", which may be from {time_text(marked + QUARANTINE_MILLIS)} on"
+    hint = f"it rests in quarantine until a purge{until}; bring it back"
+    return VersionNotFound(reason, hint=hint, command=("expire", "undo"))
 
 
 def oldest_version(latest: Snapshot) -> int:
@@ -127,7 +190,7 @@ def _at_time(millis: int, latest: Snapshot) -> Snapshot:
     first = _near(low, low, latest.version, latest) or latest
     if first.created_at_millis > millis:
         raise VersionNotFound(
-            f"the oldest version, {first.version}, was created after that time", hint="choose a later time"
+            f"the oldest version, {first.version}, was created after {time_text(millis)}", hint="choose a later time"
         )
     found, high = first, latest.version
     while high - found.version > 1:
@@ -157,14 +220,14 @@ def _walk_back(millis: int, latest: Snapshot, oldest: int) -> Snapshot:
         found = _open(version, latest)
         if found.created_at_millis <= millis:
             return found
-    raise VersionNotFound("every version was created after that time", hint="choose a later time")
+    raise VersionNotFound(f"every version was created after {time_text(millis)}", hint="choose a later time")
 
 
 def _exported(name: str, latest: Snapshot, now_millis: int) -> Snapshot:
     """The version that an export is of; when it is expired here, what the export pins of it."""
     if name not in latest.definition.exported_snapshots:
         raise ExportNotFound(
-            f"{name!a} is neither a version reference nor the name of an export",
+            f"{quoted(name)} is neither a version reference nor the name of an export",
             hint="use a version, latest~1, a time, 2h, or an export's name",
         )
     record = find_export(name, latest.definition)

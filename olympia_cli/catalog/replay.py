@@ -205,19 +205,27 @@ def _expired(catalog: CatalogDef, action: Action, version: int) -> CatalogDef:
     if action.type == T.CATALOG_EXPIRE_PURGE:
         resting = {mark.manifest for mark in marks}
         if change.purged > oldest or not resting.issuperset(change.manifests):
-            raise InvalidOption("what was to be purged is no longer in quarantine", hint="look at the log")
+            raise InvalidOption(
+                "what was to be purged is no longer in quarantine",
+                hint="see what was done",
+                command=("log", "--oneline"),
+            )
         catalog.properties[EXPIRE_PURGED] = str(max(change.purged, purged))
         marks = [mark for mark in marks if mark.manifest not in change.manifests]
         write_purging(catalog, [*change.manifests, *change.unfinished])
     elif action.type == T.CATALOG_EXPIRE_MARK:
         if change.former_oldest != oldest or not oldest <= change.oldest <= version:
-            raise InvalidOption(f"the oldest version is {oldest} by now", hint="look at the log")
+            raise InvalidOption(
+                f"the oldest version is {oldest} by now", hint="see what was done", command=("log", "--oneline")
+            )
         catalog.properties[EXPIRE_OLDEST] = str(change.oldest)
         if change.manifest:
             marks = [*marks, QuarantineMark(version, change.oldest, oldest, change.manifest)]
     else:
         if change.oldest < purged:
-            raise InvalidOption(f"versions below {purged} are purged already", hint="look at the log")
+            raise InvalidOption(
+                f"versions below {purged} are purged already", hint="see what was done", command=("log", "--oneline")
+            )
         catalog.properties[EXPIRE_OLDEST] = str(change.oldest)
         marks = [mark for mark in marks if mark.former_oldest < change.oldest]
     write_quarantine(catalog, marks)

@@ -25,7 +25,7 @@ from olympia_cli.format.definitions import CLASSES, decode, sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Root, Sizes
 from olympia_cli.format.node_file import decode_action_rows, decode_root
-from olympia_cli.format.paths import check_pointer, parse_root_path
+from olympia_cli.format.paths import check_pointer, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef, TableDef, ViewDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, as_found
 from olympia_cli.storage.protocol import Store
@@ -40,6 +40,7 @@ REQUIRED_FEATURES = "olympia.required-features"
 EXPIRE_OLDEST = "olympia.expire.oldest"
 EXPIRE_PURGED = "olympia.expire.purged"
 EXPORT_PREFIX = "olympia.export."
+ACKNOWLEDGED = "olympia.fsck.acknowledged"
 KNOWN_FEATURES: frozenset[str] = frozenset()
 
 ObjectDefinition = NamespaceDef | TableDef | ViewDef
@@ -95,6 +96,19 @@ class Snapshot:
     @property
     def created_at_millis(self) -> int:
         return self.root.created_at_millis
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the root names the version before it, as every root does that was committed where it stands."""
+        before = root_path(self.version - 1) if self.version else None
+        return self.file.java or self.root.previous_root == before
+
+    def out_of_place(self) -> Damaged:
+        """For whoever would go on from a root that is not in its place."""
+        reason = f"the root of version {self.version} does not name the version before it"
+        return Damaged(
+            "F104", self.file.path, reason, hint="see what is wrong, and mend it", command=("fsck", "--repair")
+        )
 
     @property
     def definition(self) -> CatalogDef:
@@ -162,25 +176,19 @@ class Snapshot:
     def namespace(self, name: NamespaceName) -> CatalogObject[NamespaceDef]:
         found = self.get(name)
         if found is None:
-            raise namespace_not_found(name.namespace, self.version)
+            raise not_found(name, self.version)
         return cast("CatalogObject[NamespaceDef]", found)
 
     def table(self, name: TableName) -> CatalogObject[TableDef]:
         found = self.get(name)
         if found is None:
-            raise TableNotFound(
-                f"there is no table {name} in version {self.version}",
-                hint="list the tables to see what there is",
-            )
+            raise not_found(name, self.version)
         return cast("CatalogObject[TableDef]", found)
 
     def view(self, name: ViewName) -> CatalogObject[ViewDef]:
         found = self.get(name)
         if found is None:
-            raise ViewNotFound(
-                f"there is no view {name} in version {self.version}",
-                hint="list the views to see what there is",
-            )
+            raise not_found(name, self.version)
         return cast("CatalogObject[ViewDef]", found)
 
     def get(self, name: ObjectName) -> CatalogObject[ObjectDefinition] | None:
@@ -199,28 +207,35 @@ class Snapshot:
     def views(self, namespace: str | None = None) -> Iterator[ViewName]:
         return (cast(ViewName, name) for name, _ in self.entries(Kind.VIEW, namespace))
 
-    def entries(self, kind: Kind, namespace: str | None = None) -> Iterator[tuple[ObjectName, str]]:
-        """Names and definition paths of a kind, in key order;
+    def entries(
+        self, kind: Kind, namespace: str | None = None, after: ObjectName | None = None
+    ) -> Iterator[tuple[ObjectName, str]]:
+        """Names and definition paths of a kind, in key order, from the one after another on;
 
         NamespaceNotFound when asked for a namespace that is not there.
         """
         if namespace is not None:
-            name = as_found(Kind.NAMESPACE, namespace) if self.file.java else NamespaceName(namespace)
-            if self.find(name) is None:
-                raise namespace_not_found(namespace, self.version)
-        return self.scan(kind, namespace)
+            self._check_namespace(namespace)
+        return self.scan(kind, namespace, after)
 
-    def scan(self, kind: Kind, namespace: str | None = None) -> Iterator[tuple[ObjectName, str]]:
+    def scan(
+        self, kind: Kind, namespace: str | None = None, after: ObjectName | None = None
+    ) -> Iterator[tuple[ObjectName, str]]:
         """As `entries`, whether or not the namespace exists."""
         self._loaded_definition()
+        last = "" if after is None else self.keys.encode(after)
         decode, path = self.keys.decode, self.file.path
-        for key, value in scan(self.reader, self.root.node, self.keys.prefix(kind, namespace)):
+        for key, value in scan(self.reader, self.root.node, self.keys.prefix(kind, namespace), last):
             yield decode(key, path), value
+
+    def _check_namespace(self, namespace: str) -> None:
+        name = as_found(Kind.NAMESPACE, namespace) if self.file.java else NamespaceName(namespace)
+        if self.find(name) is None:
+            raise not_found(name, self.version)
 
     def names(self, kind: Kind, namespace: str) -> list[str]:
         """The names of a kind in a namespace, in key order; NamespaceNotFound when that is not there."""
-        if self.find(NamespaceName(namespace)) is None:
-            raise namespace_not_found(namespace, self.version)
+        self._check_namespace(namespace)
         prefix, path = self.keys.prefix(kind, namespace), self.file.path
         found = scan_keys(self.reader, self.root.node, prefix)
         return [name for keys in found for name in self.keys.names(keys, prefix, path)]
@@ -317,8 +332,18 @@ def expired_before(definition: CatalogDef) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else 0
 
 
-def namespace_not_found(namespace: str, version: int) -> NamespaceNotFound:
-    return NamespaceNotFound(
-        f"there is no namespace {namespace} in version {version}",
-        hint="list the namespaces to see what there is",
+NotThere = NamespaceNotFound | TableNotFound | ViewNotFound
+_NOT_FOUND: dict[Kind, type[NotThere]] = {
+    Kind.NAMESPACE: NamespaceNotFound,
+    Kind.TABLE: TableNotFound,
+    Kind.VIEW: ViewNotFound,
+}
+
+
+def not_found(name: ObjectName, version: int) -> NotThere:
+    word = name.kind.word
+    error = _NOT_FOUND[name.kind](
+        f"there is no {word} {name} in version {version}", hint=f"list the {word}s to see what there is"
     )
+    error.version, error.missing = version, (name.namespace, name.name)
+    return error

@@ -11,7 +11,7 @@ from typing import cast
 
 from olympia_cli.catalog.draft import Draft
 from olympia_cli.catalog.replay import alter_of, catalog_after, check_kept, merge, oldest_before, replay
-from olympia_cli.catalog.snapshot import ObjectDefinition, Snapshot, namespace_not_found
+from olympia_cli.catalog.snapshot import ObjectDefinition, Snapshot, not_found
 from olympia_cli.catalog.versions import read_root
 from olympia_cli.errors import (
     CommitConflict,
@@ -27,13 +27,14 @@ from olympia_cli.errors import (
     VersionNotFound,
     ViewExists,
     ViewNotFound,
+    command_words,
 )
 from olympia_cli.format import definitions
 from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES, RESTORES, renamed
 from olympia_cli.format.actions import Action
 from olympia_cli.format.pb.actions_pb2 import ActionType, AlterDef, CompactDef, ExpireDef, RestoreDef, RollbackDef
 from olympia_cli.format.pb.objects_pb2 import TableDef
-from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName
+from olympia_cli.names import Kind, NamespaceName, ObjectName
 from olympia_cli.tree.bulk import bulk_load
 from olympia_cli.tree.diff import diff
 from olympia_cli.tree.scan import scan
@@ -86,7 +87,7 @@ def _fit(action: Action, name: ObjectName, draft: Draft) -> Action:
     elif action.type in DROPS:
         _need(name, draft)
         if isinstance(name, NamespaceName) and not draft.is_empty(name.namespace):
-            raise NamespaceNotEmpty(f"the namespace {name} is not empty")
+            raise not_empty(name)
     elif action.type in RENAMES:
         _check_rename(name, renamed(action), draft)
     return action
@@ -116,7 +117,7 @@ def _check_rename(name: ObjectName, new: ObjectName, draft: Draft) -> None:
 def _merge(action: Action, name: ObjectName, draft: Draft) -> Action:
     now = draft.get(name)
     if now is None:
-        raise not_found(name, draft)
+        raise not_found(name, draft.base.version)
     wanted = _carried(action)
     check_location(name, now, alter_of(action))
     again = action.reapply
@@ -206,21 +207,16 @@ def _compact(action: Action, draft: Draft) -> Action:
 
 def _need(name: ObjectName, draft: Draft) -> None:
     if not draft.find(name):
-        raise not_found(name, draft)
+        raise not_found(name, draft.base.version)
 
 
 def _need_namespace(namespace: str, draft: Draft) -> None:
     _need(NamespaceName(namespace), draft)
 
 
-def not_found(name: ObjectName, draft: Draft) -> OlympiaError:
-    if isinstance(name, NamespaceName):
-        return namespace_not_found(name.namespace, draft.base.version)
-    error = TableNotFound if isinstance(name, TableName) else ViewNotFound
-    return error(
-        f"there is no {name.kind.word} {name} in version {draft.base.version}",
-        hint=f"list the {name.kind.word}s to see what there is",
-    )
+def not_empty(name: NamespaceName) -> NamespaceNotEmpty:
+    words = command_words("ns", "drop", "--cascade", names=[name.namespace])
+    return NamespaceNotEmpty(f"the namespace {name} is not empty", command=words)
 
 
 def exists(name: ObjectName) -> OlympiaError:

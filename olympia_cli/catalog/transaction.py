@@ -10,33 +10,43 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
-from olympia_cli.catalog.checks import Properties, check_catalog_settings, check_changes, check_properties, check_text
+from olympia_cli.catalog.checks import (
+    IMPORTED,
+    Properties,
+    check_catalog_settings,
+    check_changes,
+    check_object_properties,
+    check_text,
+)
 from olympia_cli.catalog.clock import Clock, Moment, moment
 from olympia_cli.catalog.draft import Draft
-from olympia_cli.catalog.lineage import living_name
+from olympia_cli.catalog.lineage import living_names
 from olympia_cli.catalog.replay import touched
-from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
-from olympia_cli.catalog.staging import NO_LONGER_FITS, check_location, exists, not_found, stage
+from olympia_cli.catalog.snapshot import ACKNOWLEDGED, CatalogObject, ObjectDefinition, Snapshot, not_found
+from olympia_cli.catalog.staging import NO_LONGER_FITS, check_location, exists, not_empty, stage
 from olympia_cli.errors import (
     CommitConflict,
     Damaged,
     InvalidOption,
-    NamespaceNotEmpty,
+    OlympiaError,
     TransactionClosed,
     TransactionExpired,
+    command_words,
 )
-from olympia_cli.format.action_types import READS
+from olympia_cli.format.action_types import READS, RESTORES
 from olympia_cli.format.actions import Action, Reapply
 from olympia_cli.format.definitions import Definition, body
 from olympia_cli.format.pb.actions_pb2 import (
     ActionType,
     AlterDef,
+    CommitInfoDef,
     NamespaceDropDef,
     NamespaceSetPropertiesDef,
     NamespaceUnsetPropertiesDef,
     RenameDef,
     RestoreDef,
     RollbackDef,
+    VersionRange,
 )
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, IsolationLevel, NamespaceDef, TableDef, ViewDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
@@ -46,7 +56,20 @@ if TYPE_CHECKING:
 
 T = ActionType
 
+_MAY_CHANGE_NOTHING = RESTORES | {
+    T.NAMESPACE_ALTER_SET_PROPERTIES,
+    T.NAMESPACE_ALTER_UNSET_PROPERTIES,
+    T.TABLE_ALTER,
+    T.VIEW_ALTER,
+    T.VIEW_REPLACE,
+    T.CATALOG_ALTER,
+    T.CATALOG_COMPACT,
+}
 _EXISTS = {Kind.NAMESPACE: T.NAMESPACE_EXISTS, Kind.TABLE: T.TABLE_EXISTS, Kind.VIEW: T.VIEW_EXISTS}
+
+
+_DESCRIBES = {Kind.NAMESPACE: T.NAMESPACE_DESCRIBE, Kind.TABLE: T.TABLE_DESCRIBE, Kind.VIEW: T.VIEW_DESCRIBE}
+_RESTORES = {Kind.NAMESPACE: T.NAMESPACE_RESTORE, Kind.TABLE: T.TABLE_RESTORE, Kind.VIEW: T.VIEW_RESTORE}
 
 
 class Transaction:
@@ -86,7 +109,16 @@ class Transaction:
 
     @property
     def has_writes(self) -> bool:
-        return any(action.type not in READS and not action.merged for action in self.actions)
+        return next(self._writes(), None) is not None
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether all that it writes is there already: alters and restores to what the base has make no version."""
+        return all(type in _MAY_CHANGE_NOTHING for type in self._writes()) and self.draft.is_unchanged()
+
+    def _writes(self) -> Iterator[ActionType]:
+        silent = READS | {T.COMMIT_INFO}
+        return (action.type for action in self.actions if action.type not in silent and not action.merged)
 
     def age_millis(self) -> int:
         """How long ago the transaction began."""
@@ -112,7 +144,7 @@ class Transaction:
     # Namespaces
 
     def create_namespace(self, name: NamespaceName, properties: Properties | None = None) -> None:
-        check_properties(properties or {})
+        check_object_properties(properties or {})
         definition = NamespaceDef(id=str(uuid.uuid4()), properties=properties)
         self.do(_action(T.NAMESPACE_CREATE, name, definition))
 
@@ -123,6 +155,7 @@ class Transaction:
         unset_properties: Sequence[str] = (),
     ) -> None:
         check_changes(set_properties, unset_properties)
+        check_object_properties(set_properties or {})
         if set_properties:
             definition = cast(NamespaceDef, self._need(name))
             definition.properties.update(set_properties)
@@ -153,7 +186,7 @@ class Transaction:
         elif not self.draft.is_empty(name.namespace):
             self._read(T.NAMESPACE_SHOW_TABLES, name)
             self._read(T.NAMESPACE_SHOW_VIEWS, name)
-            raise NamespaceNotEmpty(f"the namespace {name} is not empty")
+            raise not_empty(name)
         for drop in drops:
             self.do(drop)
 
@@ -161,7 +194,7 @@ class Transaction:
 
     def create_table(self, name: TableName, metadata_location: str, properties: Properties | None = None) -> None:
         """Register an Iceberg table by the location of its metadata, which is stored unread."""
-        check_properties(properties or {})
+        check_object_properties(properties or {})
         check_text(metadata_location, "metadata location")
         definition = TableDef(id=str(uuid.uuid4()), properties=properties, iceberg_metadata_location=metadata_location)
         self.do(_action(T.TABLE_CREATE, name, definition))
@@ -186,6 +219,7 @@ class Transaction:
         makes it again on the metadata location that another writer left meanwhile, and returns the new one.
         """
         check_changes(set_properties, unset_properties, metadata_location, payload)
+        check_object_properties(set_properties or {})
         check_text(metadata_location or "", "metadata location")
         check_text(expected_metadata_location or "", "expected metadata location")
         definition = cast(TableDef, self._need(name))
@@ -221,16 +255,20 @@ class Transaction:
 
     def create_view(self, name: ViewName, definition: ViewDef) -> None:
         """Create a view; the definition's id is given here."""
+        check_object_properties(definition.properties)
         self.do(_action(T.VIEW_CREATE, name, _with_id(definition, str(uuid.uuid4()))))
 
     def replace_view(self, name: ViewName, definition: ViewDef) -> None:
-        """Put another definition in place of a view's; the id stays."""
-        self.do(_action(T.VIEW_REPLACE, name, _with_id(definition, self._need(name).id)), is_merged=True)
+        """Put another definition in place of a view's; the id stays. What is as it was is nobody's change."""
+        former = self._need(name)
+        check_object_properties(dict(definition.properties.items() - former.properties.items()))
+        self.do(_action(T.VIEW_REPLACE, name, _with_id(definition, former.id)), is_merged=True)
 
     def alter_view(
         self, name: ViewName, set_properties: Properties | None = None, unset_properties: Sequence[str] = ()
     ) -> None:
         check_changes(set_properties, unset_properties)
+        check_object_properties(set_properties or {})
         definition = cast(ViewDef, self._need(name))
         change = _apply_properties(definition, set_properties, unset_properties)
         self.do(_action(T.VIEW_ALTER, name, definition, change), is_merged=True)
@@ -265,19 +303,61 @@ class Transaction:
             change.fields.append("txn_isolation_level")
         self.do(_action(T.CATALOG_ALTER, None, definition, change), is_merged=True)
 
+    def acknowledge(self, findings: str) -> None:
+        """Note the damage of older versions that is known, as fsck writes it."""
+        self._note(ACKNOWLEDGED, findings)
+
+    def note_import(self, source: str, note: str) -> None:
+        """Note what was brought from a source, by the source's id."""
+        self._note(IMPORTED + source, note)
+
+    def _note(self, key: str, value: str) -> None:
+        """Set what is kept by the program itself."""
+        definition = self.draft.catalog
+        change = _apply_properties(definition, {key: value}, ())
+        self.do(_action(T.CATALOG_ALTER, None, definition, change), is_merged=True)
+
     def restore(self, found: CatalogObject[ObjectDefinition], from_version: int) -> None:
         """Bring back an object as an older version has it, under its own id.
 
         One that lives under another name today is not brought back a second time: ids are unique.
         """
-        lives = living_name(found.id, found.name, from_version, self.base, self.actions)
-        if lives is not None and lives != found.name:
-            self._read(_EXISTS[lives.kind], lives)
-            error = exists(lives).__class__
-            raise error(f"{found.name} of version {from_version} lives as {lives} now", hint="rename it instead")
-        restores = {Kind.NAMESPACE: T.NAMESPACE_RESTORE, Kind.TABLE: T.TABLE_RESTORE, Kind.VIEW: T.VIEW_RESTORE}
+        for name, now in self._moved([found], from_version).items():
+            raise _lives_as(name, now, from_version)
+        self._restore(found, from_version)
+
+    def restore_all(
+        self, found: Sequence[CatalogObject[ObjectDefinition]], from_version: int
+    ) -> dict[ObjectName, ObjectName]:
+        """Bring back many objects of one version, namespaces before what is in them; those that are as they were stay.
+
+        Tables and views that live under other names today stay there: they are returned, with those names.
+        """
+        moved = self._moved(found, from_version)
+        for name, now in moved.items():
+            if isinstance(name, NamespaceName):
+                raise _lives_as(name, now, from_version)
+        for one in found:
+            present = None if one.name in moved else self.draft.get(one.name)
+            if present is not None and body(present) == body(one.definition):
+                self._read(_DESCRIBES[one.name.kind], one.name)
+            elif one.name not in moved:
+                self._restore(one, from_version)
+        return moved
+
+    def _moved(
+        self, found: Sequence[CatalogObject[ObjectDefinition]], from_version: int
+    ) -> dict[ObjectName, ObjectName]:
+        """The names today of those objects of an older version that have others now."""
+        lives = living_names({one.id: one.name for one in found}, from_version, self.base, self.actions)
+        moved = {one.name: now for one in found if (now := lives[one.id]) is not None and now != one.name}
+        for now in moved.values():
+            self._read(_EXISTS[now.kind], now)
+        return moved
+
+    def _restore(self, found: CatalogObject[ObjectDefinition], from_version: int) -> None:
         payload = RestoreDef(from_version=from_version)
-        self.do(_action(restores[found.name.kind], found.name, found.definition, payload))
+        self.do(_action(_RESTORES[found.name.kind], found.name, found.definition, payload))
 
     def roll_back(self, to_version: int) -> None:
         """Put an older version's tree in place of this one's."""
@@ -286,11 +366,21 @@ class Transaction:
         payload = RollbackDef(from_version=self.base.version, to_version=to_version)
         self.do(Action(T.CATALOG_ROLLBACK, None, b"", payload.SerializeToString()))
 
+    def note_revert(self, first: int, last: int) -> None:
+        """Say in the log that these versions, both included, are taken back."""
+        note = CommitInfoDef(reverts=[VersionRange(first=first, last=last)])
+        self.do(Action(T.COMMIT_INFO, None, b"", note.SerializeToString()))
+
     # Reading inside the transaction
 
     def exists(self, name: ObjectName) -> bool:
         self._read(_EXISTS[name.kind], name)
         return self.draft.find(name)
+
+    def find(self, name: ObjectName) -> CatalogObject[ObjectDefinition] | None:
+        """The object, or None."""
+        self._read(_DESCRIBES[name.kind], name)
+        return self.draft.object(name)
 
     def namespace(self, name: NamespaceName) -> CatalogObject[NamespaceDef]:
         self._read(T.NAMESPACE_DESCRIBE, name)
@@ -376,7 +466,7 @@ class Transaction:
 
     def _need_namespace(self, namespace: str) -> None:
         if not self.draft.find(NamespaceName(namespace)):
-            raise not_found(NamespaceName(namespace), self.draft)
+            raise not_found(NamespaceName(namespace), self.base.version)
 
     def _drop(self, type: ActionType, name: ObjectName, payload: Message | None = None) -> Action:
         """A drop of the object; one whose definition is damaged can be dropped all the same."""
@@ -392,8 +482,17 @@ class Transaction:
         found = self.draft.object(name)
         if found is None:
             self._read(_EXISTS[name.kind], name)
-            raise not_found(name, self.draft)
+            raise not_found(name, self.base.version)
         return found
+
+
+def _lives_as(name: ObjectName, now: ObjectName, version: int) -> OlympiaError:
+    word = {Kind.NAMESPACE: "ns"}.get(name.kind, name.kind.word)
+    return type(exists(now))(
+        f"{name} of version {version} lives as {now} now",
+        hint="give it its name back",
+        command=command_words(word, "rename", names=[str(now), str(name)]),
+    )
 
 
 def _looked_at(action: Action) -> list[ObjectName]:

@@ -108,14 +108,28 @@ def read_latest(store: Store, wanted: Wanted = nothing) -> RootFile:
     return _read_listed(store)
 
 
+def read_below(store: Store, stray: RootFile) -> RootFile | None:
+    """The latest root below one that is no part of history, if probes find another."""
+    start = min(read_hints(store).oldest or 0, stray.version - 1)
+    return _climb(store, start, stray.width, stray.version)
+
+
 def read_root(store: Store, version: int, width: int = WIDTH) -> RootFile:
     """The root of a version; VersionNotFound when it does not exist."""
     try:
         return RootFile(version, width, store.read(root_path(version, width)))
     except PathMissing:
         raise VersionNotFound(
-            f"version {version} does not exist in {store.uri}", hint="see which versions there are in the log"
+            f"version {version} does not exist in {store.uri}",
+            hint="see which versions there are",
+            command=("log", "--oneline"),
         ) from None
+
+
+def catalog_not_found(store: Store) -> CatalogNotFound:
+    return CatalogNotFound(
+        f"there is no catalog at {store.uri}", hint="check the location, or create one", command=("init",)
+    )
 
 
 def last_version(store: Store, start: int, width: int = WIDTH, ceiling: int | None = None) -> int:
@@ -195,7 +209,7 @@ def _read_listed(store: Store) -> RootFile:
         if version is not None:
             found[file.path] = (len(file.path) - len("vn/") == WIDTH, version)
     if not found:
-        raise CatalogNotFound(f"there is no catalog at {store.uri}", hint="check the location, or create one with init")
+        raise catalog_not_found(store)
     path = max(found, key=lambda path: found[path])
     ours, version = found[path]
     width = WIDTH if ours else JAVA_WIDTH

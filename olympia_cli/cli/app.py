@@ -24,6 +24,7 @@ COMMANDS = {
     "ns alter": "Set and unset properties of a namespace.",
     "ns rename": "Rename a namespace with all that is in it.",
     "ns drop": "Drop a namespace.",
+    "ns restore": "Bring back a namespace with its tables and views.",
     "table create": "Create an Iceberg table.",
     "table register": "Register an Iceberg table by its metadata location.",
     "table ls": "List tables.",
@@ -43,6 +44,7 @@ COMMANDS = {
     "view alter": "Set and unset properties of a view.",
     "view rename": "Rename a view.",
     "view drop": "Drop a view.",
+    "view restore": "Bring back a dropped or older view.",
     "txn begin": "Begin a distributed transaction.",
     "txn ls": "List the distributed transactions.",
     "txn show": "Show what a distributed transaction has staged.",
@@ -53,6 +55,7 @@ COMMANDS = {
     "diff": "Show what changed between two versions.",
     "time-travel": "Show the catalog as it was.",
     "rollback": "Put the catalog back to an older version.",
+    "revert": "Take back what a version did, and keep what came after.",
     "expire": "Take old versions out of history, and later their files out of the store.",
     "export create": "Copy a version to another place.",
     "export ls": "List the exports.",
@@ -67,9 +70,13 @@ COMMANDS = {
     "dump-node": "Show one node file, even a damaged one.",
     "tree": "Draw the tree of node files.",
     "status": "Show how the catalog is doing.",
+    "doctor": "Look for what keeps the program from working well here.",
     "compact": "Rewrite the tree to a fill factor.",
     "catalog show": "Show the catalog's definition.",
     "catalog alter": "Change the catalog's properties, lifetime or isolation.",
+    "config show": "Show the settings in effect, and where each comes from.",
+    "schema": "Print the JSON Schema of a command's --json.",
+    "serve": "Serve the catalog over HTTP: Iceberg's REST API, and a page.",
     "completion": "Print the completion script for a shell.",
     "man": "Print a manual page.",
 }
@@ -83,6 +90,7 @@ GROUPS = {
     "export": "Copies of versions at other places.",
     "import": "Tables that exist elsewhere.",
     "catalog": "The catalog itself.",
+    "config": "Settings and profiles.",
 }
 
 ALIASES = {"namespace": "ns", "list": "ls", "describe": "show", "rm": "drop", "mv": "rename", "at": "time-travel"}

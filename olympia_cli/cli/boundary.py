@@ -5,15 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from itertools import pairwise
 from typing import Any
 
 import typer
 
 from olympia_cli.cli.escape import dumps
-from olympia_cli.errors import OlympiaError, OutOfMemory
+from olympia_cli.cli.talk import about, begin, is_json, tell, tell_end
+from olympia_cli.errors import OlympiaError, OutOfMemory, RevertConflict
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _LOOK_AT_LOG = "make room; a change may have been committed: look at the log before running it again"
@@ -30,30 +31,37 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
     """Run the program, and translate whatever comes out of it into an exit code."""
     _open_what_is_closed()
     _escape_what_the_terminal_cannot_show()
+    begin(arguments)
     as_json, debug = _wants_json(arguments), "--debug" in arguments
     try:
         result = call()
-        if result == INTERRUPTED:
-            tell("interrupted")
+        code = result if isinstance(result, int) else 0
+        if code == INTERRUPTED:
+            tell("interrupted", level="error", exit_code=code)
         sys.stdout.flush()
-        return result if isinstance(result, int) else 0
+        tell_end(code)
+        return code
     except (PipeClosed, BrokenPipeError):
         _discard_output()
         return 0
     except OlympiaError as error:
         if debug:
             raise
-        report(error.name, error.message, error.hint, error.exit_code, as_json)
+        more: dict[str, Any] = {"command": [*error.program, *error.command]} if error.command else {}
+        if isinstance(error, RevertConflict):
+            more["conflicts"] = error.conflicts
+        report(error.name, error.message, error.hint, error.exit_code, as_json, more)
         return error.exit_code
     except typer.TyperException as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             tell(error.format_message())
         else:
+            about(command=_command_of(error))
             report("Usage", error.format_message().rstrip("."), _usage_hint(error), 2, as_json)
         return 2
     except (KeyboardInterrupt, typer.Abort):
-        tell("interrupted")
-        return 130
+        tell("interrupted", level="error", exit_code=INTERRUPTED)
+        return INTERRUPTED
     except SystemExit as error:
         # typer ends the program with 1 when a help text goes into a closed pipe
         if not isinstance(error.__context__, BrokenPipeError):
@@ -76,20 +84,19 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
         return 1
 
 
-def report(code: str, message: str, hint: str, exit_code: int, as_json: bool) -> None:
-    """One line on stderr, or one JSON document when JSON was asked for."""
-    if as_json:
-        document = {"error": {"code": code, "message": message, "hint": hint, "exit_code": exit_code}}
-        tell(dumps(document, sys.stderr))
-        return
-    line = f"error: {message}: {hint}" if hint else f"error: {message}"
-    tell(one_line(line))
-
-
-def tell(text: str, end: str = "\n") -> None:
-    """Talk, to stderr. That nobody listens must not stop what is under way, nor change how it ends."""
-    with suppress(OSError):
-        print(text, end=end, file=sys.stderr, flush=True)
+def report(
+    code: str, message: str, hint: str, exit_code: int, as_json: bool, more: Mapping[str, Any] | None = None
+) -> None:
+    """One line on stderr, or one JSON document when JSON was asked for; `more` is for that alone. A log has both in
+    one line."""
+    error = {"code": code, "message": message, "hint": hint, "exit_code": exit_code, **(more or {})}
+    if is_json():
+        whole: dict[str, Any] = {"error": error} if as_json else {}
+        tell(message, level="error", exit_code=exit_code, code=code, hint=hint, **whole)
+    elif as_json:
+        tell(dumps({"error": error}, sys.stderr))
+    else:
+        tell(one_line(f"error: {message}: {hint}" if hint else f"error: {message}"))
 
 
 def one_line(text: str) -> str:
@@ -99,14 +106,21 @@ def one_line(text: str) -> str:
     return visible(text)
 
 
-def guarded(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """A closed pipe ends the program quietly; typer would turn it into exit code 1."""
+def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A closed pipe ends the program quietly; typer would turn it into exit code 1. The advice of an error gets what
+    only the command line knows."""
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    @wraps(command)
+    def run(ctx: typer.Context, **kwargs: Any) -> Any:
         try:
-            return callback(*args, **kwargs)
+            return command(ctx, **kwargs)
         except BrokenPipeError:
             raise PipeClosed from None
+        except OlympiaError as error:
+            from olympia_cli.cli.advice import complete
+
+            complete(error, ctx)
+            raise
 
     return run
 
@@ -124,6 +138,11 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 def _usage_hint(error: Any) -> str:
     ctx = getattr(error, "ctx", None)
     return f"see {ctx.command_path} --help" if ctx is not None else "see olympia --help"
+
+
+def _command_of(error: Any) -> str | None:
+    ctx = getattr(error, "ctx", None)
+    return None if ctx is None else str(ctx.command_path).partition(" ")[2] or None
 
 
 def _open_what_is_closed() -> None:

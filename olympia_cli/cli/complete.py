@@ -72,7 +72,7 @@ def complete_object(ctx: typer.Context, incomplete: str) -> list[str]:
 def complete_reference(ctx: typer.Context, incomplete: str) -> list[str]:
     """A version: latest, latest~1, oldest, recent ones by number, exports by name; also the end of a range."""
     before, dots, _ = incomplete.rpartition("..")
-    words = ["latest", "latest~1", "oldest", *_look_up(ctx, "references", _references)]
+    words = ["latest", "latest~1", "oldest", *_look_up(ctx, "references", _references), "today", "yesterday"]
     return _starting(incomplete, (before + dots + word for word in dict.fromkeys(words)))
 
 
@@ -213,3 +213,12 @@ def _read_in_time(session: Session, names: Callable[[Session], Iterable[str]], l
     if not done.is_set():
         raise TimeoutError
     return found
+
+
+def complete_command(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The next word of a command's name."""
+    from olympia_cli.cli.app import COMMANDS
+
+    at, paths = len(ctx.args), [path.split() for path in COMMANDS]
+    words = [path[at] for path in paths if path[:at] == ctx.args and len(path) > at]
+    return [word for word in dict.fromkeys(words) if word.startswith(incomplete)]

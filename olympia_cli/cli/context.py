@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 
 import typer
 
-from olympia_cli.cli.boundary import tell
 from olympia_cli.cli.params import Output
 from olympia_cli.cli.profiles import Location, options_for, read_profile
+from olympia_cli.cli.talk import about, check_variable, is_json, tell
 from olympia_cli.cli.view import SnapshotView, TransactionView, View
-from olympia_cli.errors import CommitConflict, InvalidLocation, InvalidName, InvalidOption, OlympiaError
+from olympia_cli.errors import CommitConflict, InvalidLocation, InvalidName, InvalidOption, OlympiaError, quoted
 from olympia_cli.names import Kind, parse_as_found
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.catalog import Catalog
     from olympia_cli.catalog.snapshot import Snapshot
     from olympia_cli.catalog.transaction import Transaction
+    from olympia_cli.cli.settings import Setting
     from olympia_cli.format.actions import Action
     from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName
     from olympia_cli.ops.progress import Progress
@@ -46,6 +47,10 @@ class Session:
         }
         if uri is not None:
             self._given["catalog"] = uri
+        about(command=getattr(ctx, "command_path", "").partition(" ")[2] or None, quiet=self.quiet)
+        check_variable()
+        self.metrics: Callable[[], dict[str, Any]] | None = None
+        """What the work of this run took, where that is known; documents have it."""
 
     # Options
 
@@ -87,6 +92,11 @@ class Session:
 
         return shutil.get_terminal_size((80, 24)).columns
 
+    @property
+    def name(self) -> str:
+        """What was typed after the name of the program: `export create`."""
+        return self._ctx.command_path.partition(" ")[2]
+
     # The catalog
 
     @cached_property
@@ -96,11 +106,9 @@ class Session:
             # an unset variable in a script must not lead to another catalog
             if self._given.get(option) == "":
                 raise InvalidLocation(f"--{option} is empty", hint="give it a value, or leave it out")
-        uri = self._given.get("catalog")
-        if not uri and not self._given.get("profile"):
-            uri = os.environ.get("OLYMPIA_CATALOG")
-        if uri:
-            return Location(uri, self.options_for(uri))
+        catalog = self.said("catalog")
+        if catalog.value and (catalog.source == "flag" or not self._given.get("profile")):
+            return Location(catalog.value, self.options_for(catalog.value))
         profile = read_profile(self._profile)
         if not profile.uri:
             raise InvalidLocation("no catalog is given", hint="use -c URI, or set OLYMPIA_CATALOG, or make a profile")
@@ -122,16 +130,27 @@ class Session:
             )
         return options_for(uri, found, self.timeout)
 
+    def said(self, option: str) -> Setting:
+        """What was said for an option, and where: a flag beats the environment."""
+        from olympia_cli.cli.settings import Setting
+
+        variable = f"OLYMPIA_{option.upper()}"
+        if self._given.get(option):
+            return Setting(option, str(self._given[option]), "flag", f"--{option.replace('_', '-')}")
+        if value := os.environ.get(variable):
+            return Setting(option, value, "environment", variable)
+        return Setting(option, None, "default")
+
     @property
     def _profile(self) -> str | None:
-        return self._given.get("profile") or os.environ.get("OLYMPIA_PROFILE") or None
+        return self.said("profile").value
 
     @property
     def timeout(self) -> float | None:
         """How many seconds an operation on a store is tried for, where that was said."""
         from olympia_cli.cli.params import parse_seconds
 
-        text = self._given.get("timeout") or os.environ.get("OLYMPIA_TIMEOUT")
+        text = self.said("timeout").value
         seconds = parse_seconds(text) if text else None
         if seconds == 0:
             raise InvalidOption("the timeout is 0", hint="write a duration: 30s, say")
@@ -139,9 +158,11 @@ class Session:
 
     @cached_property
     def store(self) -> Store:
+        from olympia_cli.cli.settings import mask_uri
         from olympia_cli.format.paths import size_limit
         from olympia_cli.storage.open import open_store
 
+        about(catalog=mask_uri(self.location.uri))
         return open_store(_expanded(self.location.uri), self.location.options or None, size_limit=size_limit)
 
     @cached_property
@@ -201,6 +222,8 @@ class Session:
         hint = latest.file.hint
         if hint is not None and hint > latest.version:
             self.say(f"warning: vn/latest names version {hint}, but the last root is that of version {latest.version}")
+        if not latest.in_place:
+            self.say(f"warning: the root of version {latest.version} does not name the version before it: see fsck")
 
     def resolve(self, reference: str, latest: Snapshot) -> Snapshot:
         """A version seen from a latest one that was read before: several references mean the same moment."""
@@ -267,15 +290,24 @@ class Session:
                     raise
         raise AssertionError("unreachable")
 
-    def command(self, words: str) -> str:
-        """A command to suggest, with the location that was given to this one."""
+    @property
+    def program(self) -> tuple[str, ...]:
+        """What a command to suggest begins with: the program, and the location that was given to this one."""
+        place = self._given.get("catalog")
+        program, *options = self.program_elsewhere
+        return (program, *(("-c", place) if place else ()), *options)
+
+    @property
+    def program_elsewhere(self) -> tuple[str, ...]:
+        """The same for a command that names another catalog."""
+        profile = self._given.get("profile")
+        return ("olympia", *(("--profile", profile) if profile else ()))
+
+    def command(self, words: str | Sequence[str]) -> str:
+        """A command to suggest: as text that is quoted already, or as words."""
         import shlex
 
-        parts = ["olympia"]
-        for option, flag in (("catalog", "-c"), ("profile", "--profile")):
-            if self._given.get(option):
-                parts += [flag, shlex.quote(self._given[option])]
-        return " ".join([*parts, words])
+        return f"{shlex.join(self.program)} {words if isinstance(words, str) else shlex.join(words)}"
 
     # Output
 
@@ -305,21 +337,30 @@ class Session:
                 spool.seek(0)
                 source = spool
         except OSError as error:
-            raise InvalidOption(f"{path!a} cannot be read: {error.strerror}", hint="give a file, or -") from None
+            raise InvalidOption(
+                f"{quoted(path, 200)} cannot be read: {error.strerror}", hint="give a file, or -"
+            ) from None
         with io.TextIOWrapper(source, encoding="utf-8") as file:
             try:
                 yield file
             except UnicodeDecodeError:
-                raise InvalidOption(f"{path!a} is not UTF-8 text", hint="give JSON lines") from None
+                raise InvalidOption(f"{quoted(path, 200)} is not UTF-8 text", hint="give JSON lines") from None
 
     def say(self, text: str) -> None:
-        """Talk, to stderr. A program that asked for JSON gets documents only, unless it asked for more."""
-        if self.output in (Output.JSON, Output.JSONL) and not self.verbose:
+        """Talk, to stderr. A program that asked for JSON gets documents only, unless it asked for more or for a log."""
+        if self.output in (Output.JSON, Output.JSONL) and not self.verbose and not is_json():
             return
         if not self.quiet:
             from olympia_cli.cli.escape import visible
 
-            tell(visible(text))
+            tell(text if is_json() else visible(text))
+
+    def note(self, text: str) -> None:
+        """What explains a run to those who ask for it with --verbose. Spark draws a bar of its own then, which goes."""
+        if self.verbose:
+            if self.metrics is not None and sys.stderr.isatty() and not is_json():
+                tell("\r\x1b[K", end="")
+            self.say(text)
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:
@@ -339,13 +380,26 @@ class Session:
             raise Refused(
                 "this needs to be confirmed, and nobody is there to ask", hint="add --yes, or look first with --dry-run"
             )
-        tell(f"{question} [y/N] ", end="")
-        try:
-            answer = sys.stdin.readline()
-        except UnicodeDecodeError:
-            answer = ""
-        if answer.strip().lower() not in ("y", "yes"):
+        if _answer(f"{question} [y/N] ").lower() not in ("y", "yes"):
             raise Refused("nothing was done", hint="")
+
+    def confirm_unknown(self, what: str, hint: str) -> None:
+        """Ask before something is destroyed of which nobody knows how much: a yes typed by habit is not enough."""
+        from olympia_cli.errors import Refused
+
+        if not sys.stdin.isatty() or not sys.stderr.isatty():
+            raise Refused(what, hint=hint)
+        uri = self.location.uri
+        if _answer(f"{what}. To go on all the same type where the catalog is, {uri}: ") != uri:
+            raise Refused("nothing was done", hint=hint)
+
+
+def _answer(question: str) -> str:
+    tell(question, end="")
+    try:
+        return sys.stdin.readline().strip()
+    except UnicodeDecodeError:
+        return ""
 
 
 def _expanded(uri: str) -> str:

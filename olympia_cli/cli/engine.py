@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated
@@ -45,6 +45,10 @@ Parallelism = Annotated[
         "--parallelism", metavar="N", min=1, max=MAX_PARALLELISM, help="Into how many parts Spark divides the work."
     ),
 ]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's; may be given several times."),
+]
 
 
 @contextmanager
@@ -54,6 +58,7 @@ def engine(
     master: str | None,
     remote: str | None,
     parallelism: int | None,
+    conf: list[str] | None,
     *,
     local_only: str | None = None,
 ) -> Iterator[LongWork]:
@@ -62,18 +67,43 @@ def engine(
     `local_only` names an option that was given and that only the local engine has. A run() has an argument of each of
     the types above, and passes them on.
     """
-    if not _wants_spark(session, word, master, remote, parallelism, local_only):
+    settings = parse_settings(conf or ())
+    about = {"--master": master, "--remote": remote, "--parallelism": parallelism, "--conf": conf}
+    if not _wants_spark(session, word, [option for option, value in about.items() if value is not None], local_only):
         yield LocalWork()
         return
     from olympia_cli.spark.engine import spark_engine
+    from olympia_cli.spark.run import Run
 
     if not session.verbose:
         _hush()
-    storage = session.location.options
+    run = Run(say=session.say, note=session.note)
+    session.metrics = run.metrics
     with spark_engine(
-        session.store.uri, storage, master=master, remote=remote, partitions=parallelism, verbose=session.verbose
+        session.store.uri,
+        session.location.options,
+        master=master,
+        remote=remote,
+        partitions=parallelism,
+        settings=settings,
+        verbose=session.verbose,
+        command=session.name,
+        run=run,
     ) as found:
         yield SparkWork(found)
+
+
+def parse_settings(conf: Sequence[str]) -> dict[str, str]:
+    """Settings of Spark's as they are given. A value may be a secret, and is in no message."""
+    settings = {}
+    for text in conf:
+        name, separator, value = text.partition("=")
+        if not (separator and name.startswith("spark.") and name.isascii() and not name.endswith(".")):
+            raise InvalidOption(f"--conf {name[:60]!a} is not a setting", hint="write spark.executor.memory=4g, say")
+        if name == "spark.master":
+            raise InvalidOption("--conf spark.master is an option of its own", hint="use --master")
+        settings[name] = value
+    return settings
 
 
 def _hush() -> None:
@@ -87,27 +117,22 @@ def _hush() -> None:
     warnings.filterwarnings("ignore", module=r"pyspark\.")
 
 
-def _wants_spark(
-    session: Session,
-    word: EngineWord,
-    master: str | None,
-    remote: str | None,
-    parallelism: int | None,
-    local_only: str | None,
-) -> bool:
-    where = "--master" if master is not None else "--remote" if remote is not None else None
-    if master is not None and remote is not None:
+def _wants_spark(session: Session, word: EngineWord, about: Sequence[str], local_only: str | None) -> bool:
+    """`about` are the options given that only Spark has; the first of them say where it is."""
+    where = next((option for option in about if option in ("--master", "--remote")), None)
+    if "--master" in about and "--remote" in about:
         raise InvalidOption("--master and --remote do not go together", hint="choose one of them")
     if word is EngineWord.LOCAL:
-        about = where or ("--parallelism" if parallelism is not None else None)
-        if about is not None:
-            raise InvalidOption(f"{about} is about Spark", hint="leave it out, or use --engine spark")
+        if about:
+            raise InvalidOption(f"{about[0]} is about Spark", hint="leave it out, or use --engine spark")
         return _told(session, False, "it was asked for")
-    if word is EngineWord.SPARK or where is not None:
+    from olympia_cli.spark.launch import submitted
+
+    if word is EngineWord.SPARK or where is not None or (submitted() and local_only is None):
         if local_only is not None:
             without = f"leave out {where}" if where is not None else "use --engine local"
             raise InvalidOption(f"{local_only} is not for Spark", hint=without)
-        return _told(session, True, "it was asked for")
+        return _told(session, True, "spark-submit runs this" if submitted() else "it was asked for")
     if local_only is not None:
         return _told(session, False, f"{local_only} is not for Spark")
     return _auto(session)
@@ -134,8 +159,7 @@ def _auto(session: Session) -> bool:
 
 
 def _told(session: Session, spark: bool, why: str) -> bool:
-    if session.verbose:
-        session.say(f"engine: {'spark' if spark else 'local'}: {why}")
+    session.note(f"engine: {'spark' if spark else 'local'}: {why}")
     return spark
 
 

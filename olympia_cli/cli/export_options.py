@@ -53,15 +53,19 @@ def export_engine(
     master: str | None,
     remote: str | None,
     parallelism: int | None,
+    conf: list[str] | None,
 ) -> Iterator[ExportEngine]:
     """Who reads and copies the files, to the end of the block: this process, or Spark."""
-    with engine(session, word, master, remote, parallelism) as work:
-        yield work.export_engine(dest, session.options_for(dest.uri, profile))
+    with (
+        engine(session, word, master, remote, parallelism, conf) as work,
+        work.export_engine(dest, session.options_for(dest.uri, profile)) as copier,
+    ):
+        yield copier
 
 
 def parse_expires(text: str | None, now_millis: int) -> int | None:
     """When an export expires: a duration from now, or a time."""
-    from olympia_cli.errors import InvalidOption, InvalidReference
+    from olympia_cli.errors import InvalidOption, InvalidReference, quoted
     from olympia_cli.names import parse_duration, parse_time
 
     if text is None:
@@ -73,7 +77,7 @@ def parse_expires(text: str | None, now_millis: int) -> int | None:
     try:
         return parse_time(text)
     except InvalidReference:
-        raise InvalidOption(f"{text[:60]!a} is neither a duration nor a time", hint="write 30d, say") from None
+        raise InvalidOption(f"{quoted(text)} is neither a duration nor a time", hint="write 30d, say") from None
 
 
 def whole_command(session: Session, text: str, dest_profile: str | None) -> str:
@@ -93,7 +97,7 @@ def whole_commands(session: Session, dest_profile: str | None) -> Iterator[None]
     try:
         yield
     except OlympiaError as error:
-        error.hint = whole_command(session, error.hint, dest_profile)
+        error.advice = whole_command(session, error.advice, dest_profile)
         raise
 
 

@@ -85,7 +85,8 @@ class Problems:
             session.say(f"warning: and {self.count - SHOWN_PROBLEMS:,} more")
         raise PartlyDone(
             f"{plural(self.count, 'table')} or parts of them could not be read",
-            hint=f"see what is wrong with {session.command('fsck --level data')}",
+            hint="see what is wrong with them",
+            command=("fsck", "--level", "data"),
         )
 
 

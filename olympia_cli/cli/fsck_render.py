@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from olympia_cli.cli import render
@@ -13,27 +12,31 @@ from olympia_cli.cli.escape import plural, visible
 from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
+    from olympia_cli.cli.fsck_advice import NextCommand
     from olympia_cli.names import ObjectName
     from olympia_cli.ops.fsck.findings import Finding
     from olympia_cli.ops.fsck.fsck import Report
 
 _COLORS = {"error": "31", "warning": "33", "info": "36"}
-_CSV = ["severity", "code", "path", "message", "version_ranges", "objects", "objects_total", "hint"]
+_CSV = ["severity", "code", "path", "message", "version_ranges", "objects", "objects_total", "hint", "acknowledged"]
 
 
-def with_commands(session: Session, report: Report) -> Report:
-    """The report with whole commands as hints, which repeat where the catalog is."""
-    findings = (replace(one, hint=session.command(one.hint)) if one.hint else one for one in report.findings)
-    return replace(report, findings=tuple(findings))
-
-
-def print_report(session: Session, report: Report, more: dict[str, Any] | None = None) -> None:
-    """Print it. `more` goes into the JSON document beside what is always there."""
+def print_report(
+    session: Session,
+    report: Report,
+    commands: Sequence[NextCommand] = (),
+    *,
+    to_repair: bool = False,
+    more: dict[str, Any] | None = None,
+) -> None:
+    """Print it. `commands` are what to do next; `to_repair` says that a plan to mend something follows, and `more`
+    goes into the JSON document beside what is always there."""
     from olympia_cli.ops.fsck.findings import describe_finding
     from olympia_cli.ops.fsck.fsck import describe_report
 
     if session.output is Output.JSON:
-        render.document(session, {**describe_report(report), **(more or {})})
+        told = [command.describe() for command in commands]
+        render.document(session, {**describe_report(report), "next": told, **(more or {})})
         return
     with session.out(paged=True) as out:
         if session.output is Output.JSONL:
@@ -48,17 +51,7 @@ def print_report(session: Session, report: Report, more: dict[str, Any] | None =
             write = _write_block if session.is_tty else _write_line
             for one in report.findings:
                 write(session, out, one)
-            out.write(_verdict(session, report) + "\n")
-
-
-def say_how_to_mend(session: Session, report: Report) -> None:
-    """Where a finding says to roll back: a repair often keeps more, and shows what before it does anything."""
-    back = session.command(f"rollback v{report.last_sound_version}")
-    if session.output in (Output.TABLE, Output.WIDE) and any(one.hint == back for one in report.findings):
-        session.say(
-            f"mend it: {session.command('fsck --repair --dry-run')} shows what a repair keeps; "
-            f"a rollback to v{report.last_sound_version} loses what was committed since"
-        )
+            out.write(_verdict(session, report, to_repair) + "\n")
 
 
 def versions_text(found: Finding, dash: str = "-") -> str:
@@ -86,9 +79,10 @@ def _word(name: ObjectName) -> str:
 
 
 def _write_line(session: Session, out: TextIO, found: Finding) -> None:
-    """One record a line: severity, code, file, what, versions, objects, next command."""
+    """One record a line: severity, code, file, what, versions, objects, and the next command or that it is known."""
     names = ", ".join(map(_word, found.objects)) if session.output is Output.WIDE else objects_text(found)
-    cells = [str(found.severity), found.code, found.path, found.message, versions_text(found), names, found.hint]
+    cells = [str(found.severity), found.code, found.path, found.message, versions_text(found), names]
+    cells.append("acknowledged" if found.acknowledged else found.hint)
     out.write("\t".join(map(visible, cells)) + "\n")
 
 
@@ -112,15 +106,19 @@ def _parts(session: Session, found: Finding) -> Iterator[tuple[str, list[str]]]:
         hits.append(objects_text(found))
     if hits:
         yield "hits", hits
-    if found.hint:
+    if found.acknowledged:
+        yield "known", ["acknowledged"]
+    elif found.hint:
         yield "next", [found.hint]
 
 
-def _verdict(session: Session, report: Report) -> str:
+def _verdict(session: Session, report: Report, to_repair: bool) -> str:
     from olympia_cli.ops.fsck.findings import Severity
 
     counts = [(report.count(severity), str(severity)) for severity in Severity]
     told = ", ".join(f"{count:,} info" if word == "info" else plural(count, word) for count, word in counts if count)
+    known = sum(found.acknowledged for found in report.findings)
+    told += f" ({known:,} acknowledged)" if known else ""
     checked = ", ".join(
         plural(report.checked[key], key.removesuffix("s"))
         for key in ("versions", "roots", "nodes", "definitions")
@@ -129,6 +127,8 @@ def _verdict(session: Session, report: Report) -> str:
     last = "none" if report.last_sound_version is None else f"v{report.last_sound_version}"
     if report.damaged:
         return f"{_colored(session, 'DAMAGED', '1;31')}  {told}.  Last sound version: {last}"
+    if to_repair:
+        return f"{_colored(session, 'TO REPAIR', '1;33')}  {checked}; {told or 'nothing found'}"
     if not report.complete:
         return f"{_colored(session, 'INCOMPLETE', '1;33')}  {checked} so far; {told or 'nothing found'}"
     return f"{_colored(session, 'SOUND', '1;32')}  {checked}; {told or 'nothing found'}"

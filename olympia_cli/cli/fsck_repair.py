@@ -10,7 +10,9 @@ from olympia_cli.cli.escape import plural
 from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
+    from olympia_cli.cli.fsck_advice import NextCommand
     from olympia_cli.names import ObjectName
+    from olympia_cli.ops.fsck.fsck import Report
     from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport
     from olympia_cli.ops.repair.repair import Prefer
 
@@ -19,44 +21,123 @@ SHOWN = 20
 
 
 def check_options(
-    *, repair: bool, prefer: str | None, salvage: str | None, dry_run: bool, yes: bool, past: bool
+    repair: bool, prefer: str | None, salvage: str | None, acknowledge: bool, *, dry_run: bool, yes: bool, past: bool
 ) -> None:
     """Refuse options that mean nothing together. `past` is whether older versions are looked at."""
     from olympia_cli.errors import InvalidOption
 
-    if repair and salvage is not None:
-        raise InvalidOption("--repair and --salvage do not go together", hint="give one of them")
+    modes = {"--repair": repair, "--salvage": salvage is not None, "--acknowledge": acknowledge}
+    given = [option for option, value in modes.items() if value]
+    if len(given) > 1:
+        raise InvalidOption(f"{given[0]} and {given[1]} do not go together", hint="give one of them")
     if repair and past:
         raise InvalidOption("a repair is about the latest version", hint="leave out --at")
     if not repair and (prefer is not None or yes):
         raise InvalidOption("--prefer and --yes are about --repair", hint="add --repair")
-    if not repair and salvage is None and dry_run:
-        raise InvalidOption("--dry-run is about --repair and --salvage", hint="add one of them")
+    if not given and dry_run:
+        raise InvalidOption("--dry-run is about --repair, --salvage and --acknowledge", hint="add one of them")
 
 
-def repair(
-    session: Session, prefer: Prefer, *, yes: bool, dry_run: bool, message: str
-) -> tuple[RepairPlan, int | None]:
-    """Plan, show it, ask, and do it; the plan, and the version that it became."""
+def exit_code(report: Report) -> int:
+    return 50 if report.damaged else 0 if report.complete else 3
+
+
+def repair_shown(
+    session: Session,
+    found: Report,
+    commands: Sequence[NextCommand],
+    looked: Sequence[str],
+    prefer: Prefer,
+    yes: bool,
+    dry_run: bool,
+    message: str,
+) -> int:
+    """Show what was found and the plan, do it, and look again; the exit code."""
+    from olympia_cli.catalog.clock import SystemClock
+    from olympia_cli.cli.fsck_advice import next_commands, say_next, with_commands
+    from olympia_cli.cli.fsck_render import print_report
+    from olympia_cli.errors import OlympiaError
+    from olympia_cli.ops.fsck.fsck import fsck
+    from olympia_cli.ops.fsck.last_fsck import note_fsck
+
+    as_json = session.output is Output.JSON
+    try:
+        planned = plan(session, prefer)
+    except OlympiaError:
+        if not as_json:
+            print_report(session, found)
+        raise
+    if not as_json:
+        print_report(session, found, to_repair=bool(planned.steps))
+    version = repair(session, planned, prefer, yes=yes, dry_run=dry_run, message=message)
+    after = found
+    if not planned.nothing_to_do and not dry_run:
+        clock = SystemClock()
+        with session.progress() as progress:
+            after = fsck(session.store, level=found.level, clock=clock, progress=progress)
+        note_fsck(session.store, after, clock, False)
+        commands = next_commands(session, after, looked)
+        after = with_commands(session, after, commands)
+        if not is_rows(session):
+            print_report(session, after)
+    if as_json:
+        print_report(session, after, commands, more={"repair": describe_repair(planned, version, dry_run)})
+    if after is found:
+        return exit_code(found)
+    # versions before the repaired one stay as they are, damaged or not, until they expire
+    sound = after.version is not None and after.last_sound_version == after.version
+    if after.damaged and sound:
+        session.say("the latest version is sound; what is damaged before it stays in history until it expires")
+    say_next(session, commands)
+    return 0 if sound and after.complete else 50 if after.damaged else 3
+
+
+def salvage_shown(
+    session: Session,
+    found: Report,
+    commands: Sequence[NextCommand],
+    destination: str,
+    dry_run: bool,
+    message: str,
+) -> int:
+    from olympia_cli.cli.fsck_render import print_report
+    from olympia_cli.ops.repair.plan import describe_salvage
+
+    if session.output is not Output.JSON:
+        print_report(session, found)
+    report = salvage(session, destination, dry_run=dry_run, message=message)
+    if session.output is Output.JSON:
+        print_report(session, found, commands, more={"salvage": {**describe_salvage(report), "dry_run": dry_run}})
+    return 0 if report.complete else 3
+
+
+def plan(session: Session, prefer: Prefer) -> RepairPlan:
+    from olympia_cli.ops.repair.repair import plan_repair
+
+    with session.progress() as progress:
+        return plan_repair(session.store, prefer=prefer, progress=progress)
+
+
+def repair(session: Session, plan: RepairPlan, prefer: Prefer, *, yes: bool, dry_run: bool, message: str) -> int | None:
+    """Show the plan, ask, and do it; the version that it became."""
     from olympia_cli.catalog.catalog import who
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.catalog.commit import Author
-    from olympia_cli.ops.repair.repair import apply_repair, plan_repair
+    from olympia_cli.ops.repair.repair import apply_repair
 
     clock = SystemClock()
-    with session.progress() as progress:
-        plan = plan_repair(session.store, prefer=prefer, progress=progress)
     _show(session, plan)
     if plan.nothing_to_do or dry_run:
         if not plan.nothing_to_do:
             words = "fsck --repair" if prefer == "auto" else f"fsck --repair --prefer {prefer}"
             session.say(f"to do it: {session.command(words)}")
-        return plan, None
+        return None
     session.confirm("Repair it like this?", yes)
     with session.progress() as progress:
         version = apply_repair(session.store, clock, plan, Author(by=who(), message=message), progress)
-    session.say("the hints are right again" if version is None else f"v{version} is the repaired version")
-    return plan, version
+    done = "it is done: no version was needed" if version is None else f"v{version} is the repaired version"
+    session.say(done if plan.asides or version is not None else "the hints are right again")
+    return version
 
 
 def _show(session: Session, plan: RepairPlan) -> None:
@@ -131,6 +212,26 @@ def _show_salvage(session: Session, report: SalvageReport, dry_run: bool) -> Non
     did = "would be" if dry_run else "are"
     lost = plural(len(report.lost), "object")
     session.say(f"{plural(report.objects, 'object')} of {origin} {did} in {report.destination}; {lost} lost")
+
+
+def acknowledge(session: Session, found: Report, *, dry_run: bool, message: str) -> Report:
+    """Note as known what was found in the past; the report with that."""
+    from dataclasses import replace
+
+    from olympia_cli.ops.fsck.acknowledged import acknowledge, of_the_past, recognised
+
+    known = [finding for finding in found.findings if finding.is_damage and of_the_past(finding, found.latest)]
+    if not known:
+        session.say("there is nothing to acknowledge: damage can be that the latest version does not reach")
+        return found
+    if dry_run:
+        session.say(f"{plural(len(known), 'finding')} would be acknowledged")
+        return found
+    version = acknowledge(session.catalog, known, message)
+    definition = session.catalog.snapshot().definition
+    assert found.latest is not None, "something was found in the past of it"
+    session.say(f"v{version} acknowledges {plural(len(known), 'finding')}")
+    return replace(found, findings=tuple(recognised(found.findings, definition, found.latest)))
 
 
 def is_rows(session: Session) -> bool:

@@ -33,12 +33,10 @@ class LazyCommand(TyperCommand):
         module = import_module(module_name(self.path))
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
         settings: dict[str, Any] = {**CONTEXT_SETTINGS, **getattr(module, "CONTEXT_SETTINGS", {})}
-        single.command(self.name, context_settings=settings, epilog=_examples(module))(module.run)
+        single.command(self.name, context_settings=settings, epilog=_examples(module))(guarded(module.run))
         command = typer.main.get_command(single)
         assert isinstance(command, TyperCommand)
         command.params.extend(shared_params())
-        assert command.callback is not None
-        command.callback = guarded(command.callback)
         return command
 
 

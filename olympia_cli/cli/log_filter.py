@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from olympia_cli.errors import InvalidOption
+from olympia_cli.errors import InvalidOption, quoted
 from olympia_cli.format.action_types import RENAMES, renamed
 from olympia_cli.format.actions import Action
 from olympia_cli.format.pb.actions_pb2 import ActionType
@@ -29,7 +29,7 @@ class Filter:
         upper = frozenset(one.upper().replace("-", "_").replace(" ", "_") for one in types)
         if unknown := sorted(upper - known):
             raise InvalidOption(
-                f"there is no action {unknown[0][:60]!a}", hint="for example TABLE_CREATE or TABLE_DROP"
+                f"there is no action {quoted(unknown[0])}", hint="for example TABLE_CREATE or TABLE_DROP"
             )
         return cls(object, upper, by)
 

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import read_root
 from olympia_cli.cli.escape import visible
+from olympia_cli.cli.log_text import FOLD_FROM
 from olympia_cli.errors import Damaged, VersionNotFound
+from olympia_cli.names import Kind, NamespaceName, quote_part
 from olympia_cli.ops.look.diff import ObjectChange, changed_fields, diff
 from olympia_cli.ops.look.log import LogEntry
 
+MARKS = {"created": "+", "dropped": "-", "altered": "~", "renamed": ">"}
 
-def patch_lines(entry: LogEntry) -> Iterator[str]:
-    """The changes that a version made to its predecessor, field by field."""
+
+class Patched(NamedTuple):
+    """The changes that a version made to its predecessor, field by field; `told` says whether these are all of them."""
+
+    lines: list[str]
+    told: bool
+
+
+def patch_lines(entry: LogEntry) -> Patched:
     if entry.previous_version is None or entry.snapshot is None:
-        return
+        return Patched([], False)
+    lines: list[str] = []
     try:
-        yield from _patch(entry.snapshot, entry.previous_version)
+        lines.extend(_patch(entry.snapshot, entry.previous_version))
     except (Damaged, VersionNotFound) as damaged:
-        yield visible(f"cannot be shown: {damaged.message}")
+        return Patched([*lines, visible(f"! cannot be shown: {damaged.message}")], False)
+    return Patched(lines, True)
 
 
 def _patch(new: Snapshot, previous: int) -> Iterator[str]:
@@ -49,11 +61,37 @@ def _all_fields(change: ObjectChange) -> dict[str, tuple[Any, Any]]:
 
 def change_line(change: ObjectChange) -> str:
     """One changed object."""
-    mark = {"created": "+", "dropped": "-", "altered": "~", "renamed": ">"}[change.change]
+    mark = MARKS[change.change]
     text = f"{mark} {change.name.kind.word} {change.name}"
     if change.change == "renamed":
         text = f"{mark} {change.name.kind.word} {change.old_name} to {change.name}"
     return visible(text)
+
+
+def folded_changes(changes: Iterable[ObjectChange]) -> Iterator[tuple[str, int]]:
+    """A line for each change, and how many it stands for: neighbours alike share one when they are many."""
+    alike: list[ObjectChange] = []
+    for change in changes:
+        if alike and _alike(change) != _alike(alike[0]):
+            yield from _folded(alike)
+            alike = []
+        alike.append(change)
+    yield from _folded(alike)
+
+
+def _alike(change: ObjectChange) -> tuple[str, int, str]:
+    kind = change.name.kind
+    return change.change, kind, "" if kind is Kind.NAMESPACE else change.name.namespace
+
+
+def _folded(alike: list[ObjectChange]) -> Iterator[tuple[str, int]]:
+    if len(alike) < FOLD_FROM:
+        yield from ((change_line(change), 1) for change in alike)
+        return
+    first, last = alike[0].name, alike[-1].name
+    end = last.namespace if isinstance(last, NamespaceName) else quote_part(last.name)
+    mark = MARKS[alike[0].change]
+    yield visible(f"{mark} {len(alike):,} {first.kind.word}s  {first} … {end}"), len(alike)
 
 
 def field_lines(fields: dict[str, tuple[Any, Any]]) -> Iterator[str]:

@@ -8,13 +8,15 @@ from typing import Any, TextIO
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.escape import visible
-from olympia_cli.cli.log_text import action_line, age, folded, stat
+from olympia_cli.cli.log_patch import Patched
+from olympia_cli.cli.log_text import action_line, age, folded, said, stat
 from olympia_cli.cli.params import Output
 from olympia_cli.names import time_text
 from olympia_cli.ops.look.describe import describe_action
 from olympia_cli.ops.look.log import LogEntry
 
-Patch = Callable[[LogEntry], Iterable[str]]
+Patch = Callable[[LogEntry], Patched]
+NO_PATCH = Patched([], False)
 _STYLES = {"+": "32", "-": "31", "~": "33", ">": "36"}
 
 
@@ -28,6 +30,8 @@ def describe(entry: LogEntry) -> dict[str, Any]:
         "rollback_from": entry.rollback_from,
         "rollback_to": entry.rollback_to,
         "undone_by": entry.undone_by,
+        "reverts": [{"first": first, "last": last} for first, last in entry.reverts],
+        "reverted_by": entry.reverted_by,
         "transaction_id": entry.transaction_id or None,
         "by": entry.by or None,
         "message": entry.message or None,
@@ -45,19 +49,26 @@ def print_log(
     graph: bool,
     stats: bool,
     patch: Patch | None,
+    paged: bool = True,
 ) -> None:
     """Print the entries as they come."""
-    with session.out(paged=True) as out:
+    with session.out(paged=paged) as out:
         if session.output is Output.JSON:
             render.json_list(session, out, "versions", map(describe, entries), {})
         elif session.output is Output.JSONL:
             for entry in entries:
                 out.write(render.json_text(session, describe(entry)) + "\n")
+                out.flush()
         elif session.output is Output.CSV:
-            render.csv_rows(session, out, _CSV, (row for entry in entries for row in _csv_rows(entry)))
+            render.csv_row(session, out, _CSV)
+            for entry in entries:
+                for row in _csv_rows(entry):
+                    render.csv_row(session, out, [row.get(key) for key in _CSV])
+                out.flush()
         elif session.output is Output.NAME:
             for entry in entries:
                 out.write(f"v{entry.version}\n")
+                out.flush()
         elif oneline or graph:
             _print_lines(session, out, entries, now_millis, graph)
         elif not session.is_tty:
@@ -79,17 +90,18 @@ def _print_for_pipe(out: TextIO, entries: Iterable[LogEntry], stats: bool, patch
     """One action a line, each with its version: lines of a log are cut and sorted."""
     for entry in entries:
         shown = describe(entry)
-        undone = f"undone by v{entry.undone_by}" if entry.undone_by is not None else ""
         moment = shown["created_at"] or ""
-        lead = "\t".join([f"v{entry.version}", moment, visible(entry.by), visible(entry.message), undone])
-        actions = shown["actions"]
+        lead = "\t".join(
+            [f"v{entry.version}", moment, visible(entry.by), visible(entry.message), ", ".join(fate(entry))]
+        )
+        patched = patch(entry) if patch is not None and not stats else NO_PATCH
+        actions = _untold(shown["actions"]) if patched.told else shown["actions"]
         lines = [stat(actions)] if stats else [action_line(action) for action in actions]
         if entry.unreadable:
             lines = [_unreadable(entry)]
-        for line in lines or [""]:
-            out.write(f"{lead}\t{line}\n")
-        for line in patch(entry) if patch is not None else ():
-            out.write(f"v{entry.version}\t\t\t\t\t{line}\n")
+        for line in [*lines, *patched.lines] or [""]:
+            # what belongs to the line before has the version alone
+            out.write(f"v{entry.version}\t\t\t\t\t{line}\n" if line.startswith(" ") else f"{lead}\t{line}\n")
         out.flush()
 
 
@@ -103,15 +115,15 @@ def _print_blocks(
         shown = describe(entry)
         moment = (shown["created_at"] or "")[:19].replace("T", " ").ljust(19) + ("Z" if shown["created_at"] else " ")
         undone = entry.undone_by is not None
-        note = f"  undone by v{entry.undone_by}" if undone else ""
-        if entry.rollback_to is not None:
-            note = f"  rollback to v{entry.rollback_to}" + note
+        kind = [] if entry.rollback_to is None else [f"rollback to v{entry.rollback_to}"]
+        note = "".join(f"  {text}" for text in (*kind, *fate(entry)))
         head = f"v{entry.version}".ljust(width)
         ago = _age(entry, now)
         out.write(f"{paint(head, '2' if undone else '1')} {moment} {ago}  {visible(entry.by)}{paint(note, '35')}\n")
         indent = " " * (width + 1)
         for line in entry.message.splitlines():
-            out.write(f"{indent}{visible(line)}\n")
+            out.write(f"{indent}{said(line)}\n")
+        patched = patch(entry) if patch is not None and not stats else NO_PATCH
         if entry.unreadable:
             out.write(f"{indent}{paint(_unreadable(entry), '31')}\n")
         elif stats:
@@ -122,10 +134,10 @@ def _print_blocks(
             span = f"v{first}" if first == last else f"v{first}…v{last}"
             out.write(f"{indent}{paint(f'< undoes {span}', '35')}\n")
         else:
-            for one in folded(shown["actions"]):
+            for one in folded(_untold(shown["actions"]) if patched.told else shown["actions"]):
                 out.write(f"{indent}{paint(one.text, '2' if undone else _STYLES.get(one.sign, '0'))}\n")
-        for text in patch(entry) if patch is not None else ():
-            out.write(f"{indent}    {text}\n")
+        for text in patched.lines:
+            out.write(f"{indent}{paint(text, '2' if undone else _STYLES.get(text[:1], '0'))}\n")
         out.flush()
 
 
@@ -142,17 +154,37 @@ def _print_lines(session: Session, out: TextIO, entries: Iterable[LogEntry], now
             what = "unreadable"
         lead = lanes.next(entry) if graph else ""
         ago = _age(entry, now)
-        subject = visible(entry.message.split("\n", 1)[0])
+        subject = said(entry.message.split("\n", 1)[0])
+        if not subject and entry.rollback_to is None:
+            subject = _first(shown["actions"])
         undone = entry.undone_by is not None
         text = f"v{entry.version:<5} {ago}  {what:<10}  {subject}"
-        if undone and not graph:
-            text += f"  (undone by v{entry.undone_by})"
+        notes = [text for text in fate(entry) if not (graph and undone)]
+        text += f"  ({', '.join(notes)})" if notes else ""
         by = visible(entry.by)
         room = session.width - len(lead) - len(by) - 2
         if session.is_tty and room >= 20:
             text = (text if len(text) <= room else text[: room - 1] + "…").ljust(room)
         out.write(f"{lead}{paint(text, '2' if undone else '0')}  {by}\n")
         out.flush()
+
+
+def fate(entry: LogEntry) -> list[str]:
+    """What a version takes back, and what became of it."""
+    notes = ["reverts " + (f"v{first}" if first == last else f"v{first}…v{last}") for first, last in entry.reverts]
+    notes += [] if entry.undone_by is None else [f"undone by v{entry.undone_by}"]
+    return notes + ([] if entry.reverted_by is None else [f"reverted by v{entry.reverted_by}"])
+
+
+def _untold(actions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The actions that a patch does not tell: those on the catalog that are no change of its definition alone."""
+    return [one for one in actions if one["object"] == "catalog" and one["type"] != "CATALOG_ALTER"]
+
+
+def _first(actions: list[dict[str, Any]]) -> str:
+    """What a version did, for one that says no reason."""
+    lines = [one.text for one in folded(actions)]
+    return " ".join([*lines[:1], *([f"and {len(lines) - 1:,} more"] if lines[1:] else [])])
 
 
 def _unreadable(entry: LogEntry) -> str:

@@ -90,9 +90,21 @@ def action_line(action: dict[str, Any]) -> str:
     return visible(f"{text}  {'; '.join(parts)}" if parts else text)
 
 
+def conflict_line(conflict: dict[str, Any]) -> str:
+    """An object that a revert cannot take back, and why."""
+    when = "" if conflict["version"] is None else f" (v{conflict['version']})"
+    return visible(f"! {conflict['object']} {full_name(conflict)}".rstrip() + f"  {conflict['why']}{when}")
+
+
 def short_location(location: str) -> str:
     """The last part of a metadata location, which is what differs."""
     return location.rstrip("/").rpartition("/")[2] or location
+
+
+def said(line: str) -> str:
+    """A line of a message. One that does not begin as a sentence is quoted: it must not pass for what a version did."""
+    shown = visible(line)
+    return shown if not shown or shown[0].isalnum() else f'"{shown}"'
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ EXIT_CODES = {
     40: "Cannot be read: damaged, or not of this format.",
     41: "The version of the format, or a feature of it, is not supported.",
     50: "fsck found damage, now or when it last ran.",
-    51: "status: the catalog needs attention.",
+    51: "status, doctor: something needs attention.",
     130: "Interrupted.",
 }
 
@@ -40,6 +40,7 @@ ENVIRONMENT = {
     "OLYMPIA_PROFILE": "The profile of the config file, when --profile is not given.",
     "OLYMPIA_TIMEOUT": "How long to try each read, listing or write, when --timeout is not given; 30s otherwise.",
     "OLYMPIA_CONFIG": "The config file, instead of the one under FILES.",
+    "OLYMPIA_LOG_FORMAT": "How to talk on stderr, when --log-format is not given: text, or json, one object a line.",
     "OLYMPIA_BY": "Who commits, for the log; otherwise user@host.",
     "OLYMPIA_PAGER": "What shows long output on a terminal; cat shows it as it is.",
     "PAGER": "The same, when OLYMPIA_PAGER is not set. Without both it is less -FRX.",

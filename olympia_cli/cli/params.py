@@ -19,6 +19,11 @@ class Output(StrEnum):
     CSV = "csv"
 
 
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
 def _shared(
     catalog: Annotated[
         str | None,
@@ -44,6 +49,12 @@ def _shared(
     verbose: Annotated[bool, typer.Option("--verbose", help="Say more.")] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="No colours. [NO_COLOR]")] = False,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bars.")] = False,
+    log_format: Annotated[
+        LogFormat | None,
+        typer.Option(
+            "--log-format", help="How to talk on stderr: text, or json, one object a line. [OLYMPIA_LOG_FORMAT]"
+        ),
+    ] = None,
     csv_safe: Annotated[
         bool,
         typer.Option("--csv-safe", help="In CSV, put ' before what a spreadsheet would take for a formula."),
@@ -80,18 +91,22 @@ def remember(ctx: Any, param: Any, value: Any) -> Any:
 
 At = Annotated[
     str | None,
-    typer.Option("--at", metavar="REF", help="Look at another version: 12, latest~1, 2h, a time, an export's name."),
+    typer.Option(
+        "--at",
+        metavar="REF",
+        help="Look at another version: 12, latest~1, 2h, a time, 'monday 09:00' (UTC), an export's name.",
+    ),
 ]
 
 
 def check_message(text: str) -> str:
     """Bytes that are not text cannot be stored."""
-    from olympia_cli.errors import InvalidOption
+    from olympia_cli.errors import InvalidOption, quoted
 
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidOption(f"the message is not valid Unicode: {text[:60]!a}", hint="") from None
+        raise InvalidOption(f"the message is not valid Unicode: {quoted(text)}", hint="") from None
     return text
 
 
@@ -120,17 +135,20 @@ IfExists = Annotated[bool, typer.Option("--if-exists", help="Not being there is 
 IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="Being there already is no error.")]
 
 
+Atomic = Annotated[bool, typer.Option("--atomic", help="Lift the bound on actions for this one commit.")]
+
+
 def parse_properties(pairs: list[str] | None) -> dict[str, str]:
     """KEY=VALUE pairs; the value may hold further equal signs, and may be empty."""
-    from olympia_cli.errors import InvalidOption
+    from olympia_cli.errors import InvalidOption, quoted
 
     found: dict[str, str] = {}
     for pair in pairs or []:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise InvalidOption(f"{pair[:60]!a} is not KEY=VALUE", hint="write owner=ann, say")
+            raise InvalidOption(f"{quoted(pair)} is not KEY=VALUE", hint="write owner=ann, say")
         if key in found:
-            raise InvalidOption(f"the property {key!a} is given twice", hint="give each property once")
+            raise InvalidOption(f"the property {quoted(key)} is given twice", hint="give each property once")
         found[key] = value
     return found
 
@@ -143,17 +161,17 @@ def parse_seconds(duration: str) -> float:
 
 def parse_isolation(word: str) -> Any:
     """An isolation level by its name."""
-    from olympia_cli.errors import InvalidOption
+    from olympia_cli.errors import InvalidOption, quoted
     from olympia_cli.format.pb.objects_pb2 import IsolationLevel
 
     if word.upper() not in list(IsolationLevel.keys()):
-        raise InvalidOption(f"{word[:60]!a} is not an isolation level", hint="use snapshot or serializable")
+        raise InvalidOption(f"{quoted(word)} is not an isolation level", hint="use snapshot or serializable")
     return IsolationLevel.Value(word.upper())
 
 
 def check_metadata_location(location: str) -> None:
     """The location is stored unread, so only what can never be one is refused."""
-    from olympia_cli.errors import InvalidOption
+    from olympia_cli.errors import InvalidOption, quoted
 
     if not location.strip() or any(ord(character) < 32 for character in location):
-        raise InvalidOption(f"{location[:60]!a} is not a location", hint="give the URI of the table's metadata file")
+        raise InvalidOption(f"{quoted(location)} is not a location", hint="give the URI of the table's metadata file")

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from olympia_cli.errors import InvalidOption
+from olympia_cli.errors import InvalidOption, quoted
 
 
 class Location(NamedTuple):
@@ -16,25 +16,32 @@ class Location(NamedTuple):
     options: dict[str, Any]
 
 
-def read_profile(name: str | None) -> Location:
-    """A profile of the config file. Only one that was asked for must exist."""
+def read_config(name: str | None) -> dict[str, Any]:
+    """The config file: profiles by name. It must exist only when a profile or the file was asked for."""
     import tomllib
 
     path = config_path()
     try:
-        config = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if name is not None or "OLYMPIA_CONFIG" in os.environ:
             raise InvalidOption(f"there is no config file {path}", hint="make it, or use -c URI") from None
-        return Location("", {})
+        return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:
         raise InvalidOption(f"the config file {path} cannot be read: {error}", hint="correct it") from None
+
+
+def read_profile(name: str | None) -> Location:
+    """A profile of the config file. Only one that was asked for must exist."""
+    path, config = config_path(), read_config(name)
     profile = config.get(name or "default")
     if profile is None and name is None:
         return Location("", {})
     if not isinstance(profile, dict):
         known = ", ".join(key for key, value in config.items() if isinstance(value, dict)) or "none"
-        raise InvalidOption(f"the config file {path} has no profile {name or 'default'!a}", hint=f"there are: {known}")
+        raise InvalidOption(
+            f"the config file {path} has no profile {quoted(name or 'default', 200)}", hint=f"there are: {known}"
+        )
     options = profile.get("storage", {})
     uri = profile.get("catalog", "")
     if not isinstance(options, dict) or not isinstance(uri, str):

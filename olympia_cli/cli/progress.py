@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
-from olympia_cli.cli.boundary import tell
 from olympia_cli.cli.escape import visible
 from olympia_cli.cli.params import Output
+from olympia_cli.cli.talk import is_json, tell
 from olympia_cli.ops.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -29,16 +29,31 @@ PATIENCE_SECONDS = 10
 def shown(session: Session, asked_for_none: bool) -> Iterator[Progress]:
     """What shows the progress of this run. Data is printed after the block: on a terminal a bar is in the way."""
     as_json = session.output in (Output.JSON, Output.JSONL)
-    if asked_for_none or session.quiet or (as_json and not session.verbose):
+    if asked_for_none or session.quiet or (as_json and not session.verbose and not is_json()):
         yield SILENT
-    elif not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        yield Lines(lambda text: tell(visible(text)))
+    elif session.verbose and session.metrics is not None:
+        yield Phases(session.note)
+    elif is_json() or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield Lines(lambda text: tell(text if is_json() else visible(text)))
     else:
         bar = Bar(session)
         try:
             yield bar
         finally:
             bar.close()
+
+
+class Phases:
+    """A line where a step begins, and no more: on Spark with --verbose, how far it is shows Spark's own bar."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+
+    def phase(self, what: str, total: int | None = None) -> None:
+        self._note(what if total is None else f"{what}: {total:,}")
+
+    def advance(self, count: int = 1) -> None:
+        pass
 
 
 class Lines:

@@ -5,16 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from olympia_cli.cli.context import Changed, Session
 from olympia_cli.cli.escape import dumps, visible
 from olympia_cli.cli.params import Output
 
+if TYPE_CHECKING:
+    from olympia_cli.format.actions import Action
+
 MAX_TABLE_ROWS = 2000
 """A rich table needs all of its rows at once; longer lists are printed as lines."""
 
 
+FOLDED = 12
+"""A column of text is folded to no less; a table that needs more room than there is becomes lines."""
+_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?Z"
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for the beginning of a formula."""
 
@@ -30,7 +36,9 @@ class Column(NamedTuple):
 
 
 def document(session: Session, value: Mapping[str, Any]) -> None:
-    """One JSON document on stdout."""
+    """One JSON document on stdout, with what the work took where that is known."""
+    if session.metrics is not None:
+        value = {**value, "metrics": session.metrics()}
     with session.out() as out:
         out.write(json_text(session, value) + "\n")
 
@@ -146,6 +154,17 @@ def changed(session: Session, done: Changed, text: str, **more: Any) -> None:
         out.write(f"{where}  {visible(text)}\n" if done.actions else f"{where}  nothing to do\n")
 
 
+def say_actions(session: Session, actions: Iterable[Action]) -> None:
+    """Talk of actions, many alike on one line."""
+    from olympia_cli.cli.log_text import folded
+    from olympia_cli.format.pb.actions_pb2 import ActionType
+    from olympia_cli.ops.look.describe import describe_action
+
+    shown = [describe_action(action) for action in actions if action.type != ActionType.COMMIT_INFO]
+    for one in folded(shown):
+        session.say(f"  {one.text}")
+
+
 def line(session: Session, text: str) -> None:
     """One line of data."""
     with session.out() as out:
@@ -194,14 +213,53 @@ def _write_rows(
         for value in chain(first, values):
             out.write("  ".join(visible(_cell(value.get(column.key))) for column in columns) + "\n")
         return
+    cells = [[visible(_cell(value.get(column.key))) for column in columns] for value in first]
+    if session.output is not Output.WIDE:
+        cells = [[_short_time(cell) for cell in row] for row in cells]
+    rigid = [column.right or _is_whole(row[at] for row in cells) for at, column in enumerate(columns)]
+    widths = [max(len(column.title), *(len(row[at]) for row in cells)) for at, column in enumerate(columns)]
+    needed = sum(width if whole else min(width, FOLDED) for width, whole in zip(widths, rigid, strict=True))
+    if needed + 2 * (len(columns) - 1) > session.width:
+        _write_blocks(session, out, columns, cells)
+        return
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column.title, justify="right" if column.right else "left", overflow="fold", style=column.style)
-    for value in first:
-        table.add_row(*(text(_cell(value.get(column.key))) for column in columns))
+    for column, whole in zip(columns, rigid, strict=True):
+        justify: Any = "right" if column.right else "left"
+        table.add_column(column.title, justify=justify, overflow="fold", no_wrap=whole, style=column.style)
+    for row in cells:
+        table.add_row(*(Text(cell) for cell in row))
     console(session, out).print(table)
+
+
+def _write_blocks(session: Session, out: TextIO, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
+    """A line for each field, where a table would break what has to be copied in one piece."""
+    label = max(len(column.title) for column in columns)
+    for number, row in enumerate(rows):
+        out.write("\n" if number else "")
+        for column, cell in zip(columns, row, strict=True):
+            if cell and label + 2 + len(cell) <= session.width:
+                out.write(f"{column.title.ljust(label)}  {cell}\n")
+            elif cell:
+                room = max(session.width - 2, 1)
+                parts = [cell[at : at + room] for at in range(0, len(cell), room)]
+                out.write("".join(f"{line}\n" for line in (column.title, *(f"  {part}" for part in parts))))
+
+
+def _is_whole(cells: Iterable[str]) -> bool:
+    """Whether a column holds what is copied in one piece: times, ids, versions."""
+    import re
+
+    return all(re.fullmatch(rf"{_TIME}|[0-9a-f]{{8}}-[0-9a-f-]{{27}}|v?[0-9]*", cell) for cell in cells)
+
+
+def _short_time(cell: str) -> str:
+    """A time to the second, as the log has it."""
+    import re
+
+    return f"{cell[:10]} {cell[11:19]}Z" if re.fullmatch(_TIME, cell) else cell
 
 
 def _write_fields(session: Session, out: TextIO, value: Mapping[str, Any]) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from olympia_cli.catalog.snapshot import CatalogObject, Snapshot
+    from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.format.pb.objects_pb2 import NamespaceDef, TableDef, ViewDef
-    from olympia_cli.names import NamespaceName, TableName, ViewName
+    from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
 
 
 class View(Protocol):
     @property
     def version(self) -> int: ...
+    @property
+    def snapshot(self) -> Snapshot: ...
+    def objects(self, kind: Kind, namespace: str | None) -> Iterator[CatalogObject[ObjectDefinition]]: ...
     def namespaces(self) -> Iterator[NamespaceName]: ...
     def tables(self, namespace: str | None) -> Iterator[TableName]: ...
     def views(self, namespace: str | None) -> Iterator[ViewName]: ...
@@ -27,8 +30,9 @@ class SnapshotView:
     """A version."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+        self.snapshot = snapshot
         self.version = snapshot.version
+        self.objects = snapshot.objects
         self.namespaces = snapshot.namespaces
         self.tables = snapshot.tables
         self.views = snapshot.views
@@ -42,11 +46,22 @@ class TransactionView:
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
+        self.snapshot = transaction.base
         self.version = transaction.base.version
         self.namespaces = transaction.namespaces
         self.namespace = transaction.namespace
         self.table = transaction.table
         self.view = transaction.view
+
+    def objects(self, kind: Kind, namespace: str | None) -> Iterator[CatalogObject[ObjectDefinition]]:
+        # one by one: what is looked at in a transaction is remembered
+        within: dict[str, Callable[[], Iterator[ObjectName]]] = {
+            "namespace": self.namespaces,
+            "table": lambda: self.tables(namespace),
+            "view": lambda: self.views(namespace),
+        }
+        names = within[kind.word]()
+        return (found for name in names if (found := self._transaction.find(name)) is not None)
 
     def tables(self, namespace: str | None) -> Iterator[TableName]:
         for one in self._in(namespace):

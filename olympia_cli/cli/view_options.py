@@ -57,7 +57,7 @@ def make_view(
 def _read_plan(path: str) -> bytes:
     import sys
 
-    from olympia_cli.errors import InvalidOption
+    from olympia_cli.errors import InvalidOption, quoted
 
     try:
         if path == "-":
@@ -65,26 +65,28 @@ def _read_plan(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        raise InvalidOption(f"the plan {path!a} cannot be read: {error.strerror}", hint="give a file") from None
+        raise InvalidOption(
+            f"the plan {quoted(path, 200)} cannot be read: {error.strerror}", hint="give a file"
+        ) from None
 
 
 def _columns(text: str) -> list[Column]:
     """`name type` pairs; a type that ends in ? is nullable."""
-    from olympia_cli.errors import InvalidOption
+    from olympia_cli.errors import InvalidOption, quoted
     from olympia_cli.format.pb.objects_pb2 import Column, DataType
 
     columns: list[Column] = []
     for number, part in enumerate(text.split(","), 1):
         words = part.split()
         if len(words) != 2:
-            raise InvalidOption(f"{part.strip()[:60]!a} is not a column", hint="write 'id long, name string?'")
+            raise InvalidOption(f"{quoted(part.strip())} is not a column", hint="write 'id long, name string?'")
         try:
             words[0].encode()
         except UnicodeEncodeError:
-            raise InvalidOption(f"the column {words[0][:60]!a} is not valid Unicode", hint="") from None
+            raise InvalidOption(f"the column {quoted(words[0])} is not valid Unicode", hint="") from None
         word = words[1].lower()
         name = _WORDS.get(word.rstrip("?"), word.rstrip("?")).upper()
         if name not in list(DataType.keys()):
-            raise InvalidOption(f"{words[1][:60]!a} is not a type", hint="use " + ", ".join(sorted(_WORDS)))
+            raise InvalidOption(f"{quoted(words[1])} is not a type", hint="use " + ", ".join(sorted(_WORDS)))
         columns.append(Column(id=number, name=words[0], type=name, nullable=word.endswith("?")))
     return columns

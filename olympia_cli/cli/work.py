@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from olympia_cli.ops.expire.survey import Surveyor
     from olympia_cli.ops.export.verify import ExportEngine
+    from olympia_cli.ops.fsck.examined import Engine
     from olympia_cli.ops.fsck.fsck import FsckRequest, Report
+    from olympia_cli.ops.walk.files import Files
     from olympia_cli.spark.engine import SparkEngine
     from olympia_cli.storage.protocol import Store
 
@@ -21,12 +23,12 @@ class LongWork(Protocol):
         """Spark, for what only Spark can write to."""
         ...
 
-    def fsck(self, store: Store, request: FsckRequest, say: Callable[[str], None]) -> Report:
-        """See ops/fsck; `say` is told where the work goes on in this process after all."""
+    def fsck(self, store: Store, request: FsckRequest) -> Report:
+        """See ops/fsck."""
         ...
 
-    def export_engine(self, dest: Store, options: Mapping[str, object]) -> ExportEngine:
-        """Who reads and copies the files of an export to a destination."""
+    def export_engine(self, dest: Store, options: Mapping[str, object]) -> AbstractContextManager[ExportEngine]:
+        """Who reads and copies the files of an export to a destination, to the end of a block."""
         ...
 
     def surveyor(self) -> AbstractContextManager[Surveyor]:
@@ -37,15 +39,16 @@ class LongWork(Protocol):
 class LocalWork:
     spark = None
 
-    def fsck(self, store: Store, request: FsckRequest, say: Callable[[str], None]) -> Report:
+    def fsck(self, store: Store, request: FsckRequest) -> Report:
         from olympia_cli.ops.fsck.fsck import check
 
         return check(store, request)
 
-    def export_engine(self, dest: Store, options: Mapping[str, object]) -> ExportEngine:
+    @contextmanager
+    def export_engine(self, dest: Store, options: Mapping[str, object]) -> Iterator[ExportEngine]:
         from olympia_cli.ops.export.verify import local_engine
 
-        return local_engine
+        yield local_engine
 
     @contextmanager
     def surveyor(self) -> Iterator[Surveyor]:
@@ -58,16 +61,24 @@ class LocalWork:
 class SparkWork:
     spark: SparkEngine
 
-    def fsck(self, store: Store, request: FsckRequest, say: Callable[[str], None]) -> Report:
+    def fsck(self, store: Store, request: FsckRequest) -> Report:
         from olympia_cli.spark.pipelines.fsck import spark_fsck
 
-        return spark_fsck(self.spark, request, say)
+        return spark_fsck(self.spark, request)
 
-    def export_engine(self, dest: Store, options: Mapping[str, object]) -> ExportEngine:
+    @contextmanager
+    def export_engine(self, dest: Store, options: Mapping[str, object]) -> Iterator[ExportEngine]:
         from olympia_cli.spark.engine import place_for
         from olympia_cli.spark.pipelines.export import SparkExport
 
-        return SparkExport(self.spark, place_for(dest.uri, options))
+        engine, place = self.spark, place_for(dest.uri, options)
+        with ExitStack() as stack:
+
+            def begun(files: Files) -> Engine:
+                # not before: an export that is refused writes nothing
+                return SparkExport(engine, stack.enter_context(place.proven(engine.run.note)))(files)
+
+            yield begun
 
     @contextmanager
     def surveyor(self) -> Iterator[Surveyor]:

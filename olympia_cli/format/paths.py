@@ -90,6 +90,15 @@ def transaction_save_path(transaction: str, save: int) -> str:
     return f"dtxn/{transaction}.{save}.binpb"
 
 
+ASIDE = "ops/aside/"
+"""Where a repair keeps roots that are no part of history."""
+
+
+def aside_path(version: int, digest: str) -> str:
+    """Where the root that stood at a version's name is kept. `digest` is of its bytes: one file, one name."""
+    return f"{ASIDE}v{version}-{digest}.arrow"
+
+
 JAVA_TRANSACTIONS = "def/dtxn/"
 """Where the Java SDK keeps distributed transactions, under ids that need not be uuids."""
 
@@ -144,8 +153,9 @@ _KINDS = (
     (FileKind.TRANSACTION, re.compile(r"def/dtxn/[^/]+\.binpb")),
     (
         FileKind.OPERATION,
-        re.compile(rf"ops/(?:expire/[0-9]+-{_UUID}(?:\.{_UUID}\.part)?|last-(?:fsck|expire)|export)\.json"),
+        re.compile(rf"ops/(?:expire/[0-9]+-{_UUID}(?:\.{_UUID}\.part)?|last-(?:fsck|expire|export)|export)\.json"),
     ),
+    (FileKind.OPERATION, re.compile(rf"{ASIDE}v[0-9]+-[0-9a-f]{{16}}\.arrow")),
     (FileKind.DATA, re.compile(rf"{DATA}/.+", re.DOTALL)),
     (FileKind.TEMPORARY, re.compile(rf"(?:[^/]+/)*\.tmp-{_UUID}")),
 )
@@ -178,4 +188,6 @@ def size_limit(path: str) -> int:
     """How many bytes a file may have, by its name alone; a larger one is damaged, and not read."""
     if path.startswith("ops/expire/"):
         return _MAX_MANIFEST_BYTES
+    if path.startswith(ASIDE):
+        return MAX_FILE_BYTES
     return _LIMITS.get(file_kind(path), MAX_FILE_BYTES)

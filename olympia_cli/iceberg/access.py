@@ -23,6 +23,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from olympia_cli.catalog.catalog import Catalog, who
+from olympia_cli.catalog.checks import TABLE_LOCATION
 from olympia_cli.catalog.commit import Author, Committed
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
@@ -37,9 +38,6 @@ from olympia_cli.storage.open import scheme_of
 
 if TYPE_CHECKING:
     import pyarrow
-
-TABLE_LOCATION = "olympia.table-location"
-"""The property of the catalog that names another place for them."""
 
 ATTEMPTS = 20
 _MAX_IOS = 64
@@ -192,12 +190,17 @@ class CatalogAccess(MetastoreCatalog):
         view = self._view(name)
         with translated(name):
             own = view.namespace(name).properties.get("location")
-        folder = f"{_folder(table_name)}-{uuid4().hex[:12]}"
+        folder = f"{folder_of(table_name)}-{uuid4().hex[:12]}"
         if own:
             return f"{own.rstrip('/')}/{folder}"
+        return f"{self._tables_location()}/{folder_of(database_name)}/{folder}"
+
+    def _tables_location(self) -> str:
+        """Where tables are made whose namespace has no place of its own."""
+        view = self._view()
         definition = view.base.definition if isinstance(view, Transaction) else view.definition
         base = definition.properties.get(TABLE_LOCATION) or f"{_absolute(self.properties['warehouse'])}/{DATA}"
-        return f"{base.rstrip('/')}/{_folder(database_name)}/{folder}"
+        return base.rstrip("/")
 
 
 def _converted(schema: Schema | pyarrow.Schema, properties: Properties) -> Schema:
@@ -209,7 +212,7 @@ def _converted(schema: Schema | pyarrow.Schema, properties: Properties) -> Schem
     return convert(schema, cast(Any, version))
 
 
-def _folder(name: str) -> str:
+def folder_of(name: str) -> str:
     """A name as a folder, whatever is in it: no part of a location, and nothing that leads out of one."""
     return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
 

@@ -50,7 +50,7 @@ def whole(found: bytes | OlympiaError, location: str, what: str) -> bytes:
     """What was read; what went wrong instead is raised, and a file that is missing says what it would have been."""
     if isinstance(found, PathMissing):
         raise PathMissing(
-            f"there is no {what} at {location}", hint="look at the table with fsck --level data"
+            f"there is no {what} at {location}", hint="look at the tables", command=("fsck", "--level", "data")
         ) from None
     if isinstance(found, OlympiaError):
         raise found

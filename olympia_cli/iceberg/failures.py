@@ -120,7 +120,7 @@ def _ours(error: Exception) -> OlympiaError | None:
         case exceptions.NotInstalledError():
             return IcebergMissing(text)
         case FileNotFoundError():
-            return PathMissing(text, hint="check the table with fsck --level data")
+            return PathMissing(text, hint="check the data of tables", command=("fsck", "--level", "data"))
         case PermissionError():
             return StorageDenied(text)
         case OSError():

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -127,6 +128,17 @@ class TableChanges:
         """What will be at a location, if this transaction writes it."""
         file = self._files.get(location)
         return None if file is None else file.content
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Statements that are all done or not at all: what a block that fails has staged is taken back."""
+        actions, staged, files = list(self.transaction.actions), dict(self._staged), dict(self._files)
+        try:
+            yield
+        except Exception:
+            self.transaction.rebase(self.transaction.base, actions)
+            self._staged, self._files = staged, files
+            raise
 
     def commit(self, author: Author, retry_for: float = 60.0, atomic: bool = True) -> Committed:
         """Write and commit all of it, in the order that the module's text gives."""

@@ -60,7 +60,7 @@ class IcebergViews(CatalogAccess):
         content = metadata.model_dump_json(exclude_none=True, by_alias=True).encode()
 
         def create(changes: TableChanges) -> None:
-            _check_no_table(changes, name)
+            check_no_table(changes, name)
             changes.add_file(where, content, properties)
             changes.transaction.create_view(name, view_definition(where))
 
@@ -73,7 +73,7 @@ class IcebergViews(CatalogAccess):
         metadata = self._read_view(metadata_location)
 
         def register(changes: TableChanges) -> None:
-            _check_no_table(changes, name)
+            check_no_table(changes, name)
             changes.transaction.create_view(name, view_definition(metadata_location))
 
         self.change(name, register, NamespaceName(name.namespace), name)
@@ -109,7 +109,7 @@ class IcebergViews(CatalogAccess):
         def rename(changes: TableChanges) -> None:
             with translated(old):
                 changes.transaction.view(old)
-            _check_no_table(changes, new)
+            check_no_table(changes, new)
             changes.transaction.rename_view(old, new)
 
         self.change(new, rename, old, NamespaceName(new.namespace), new)
@@ -134,7 +134,7 @@ def view_definition(location: str) -> ViewDef:
     return ViewDef(view_format=ViewFormat.ICEBERG_VIEW, iceberg_metadata_location=location)
 
 
-def _check_no_table(changes: TableChanges, name: ViewName) -> None:
+def check_no_table(changes: TableChanges, name: ViewName) -> None:
     """Iceberg has tables and views under one roof."""
     if changes.transaction.exists(TableName(name.namespace, name.name)):
         raise TableAlreadyExistsError(f"Table {dotted(name)} already exists")

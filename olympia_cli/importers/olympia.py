@@ -15,6 +15,7 @@ from functools import partial
 from itertools import islice
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.checks import IMPORTED
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.catalog.snapshot import Snapshot, read_object
 from olympia_cli.catalog.transaction import Transaction
@@ -25,8 +26,6 @@ from olympia_cli.importers.iceberg import Imported, LeftOut
 from olympia_cli.importers.renaming import Renaming
 from olympia_cli.names import AtVersion, time_text
 from olympia_cli.ops.look.diff import ObjectChange, diff
-
-NOTE_PREFIX = "olympia.import."
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +42,12 @@ class ImportNote:
 def read_note(transaction: Transaction, source: Snapshot) -> ImportNote | None:
     """The note of an earlier import; none that cannot be read: then everything is compared by what it is."""
     try:
-        fields = json.loads(transaction.base.definition.properties.get(_key(source), ""))
+        fields = json.loads(transaction.base.definition.properties.get(IMPORTED + source.definition.id, ""))
         version, into = fields["version"], fields["into"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     known = isinstance(version, int) and version >= 0 and isinstance(into, str | None)
     return ImportNote(version, into) if known else None
-
-
-def _key(source: Snapshot) -> str:
-    return NOTE_PREFIX + source.definition.id
 
 
 Commit = Callable[[Callable[[Transaction], Imported], str], tuple[Imported, int]]
@@ -114,7 +109,7 @@ def _bring(source: Catalog, wanted: Snapshot, into: str | None, is_last: bool, t
         bringing.take(present(wanted, done))
     new = ImportNote(wanted.version, into)
     if note != new:
-        transaction.alter_catalog({_key(wanted): new.encode()})
+        transaction.note_import(wanted.definition.id, new.encode())
     done.left_out = list(dict.fromkeys(done.left_out))
     return done
 

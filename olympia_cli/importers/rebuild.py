@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from urllib.parse import quote, unquote
 
-from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, read_object
+from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, check_supported, read_object
 from olympia_cli.errors import Damaged, OlympiaError, Refused
 from olympia_cli.format.definitions import decode
 from olympia_cli.format.paths import DEFINITION_FOLDERS, parse_root_path
@@ -49,16 +49,22 @@ def check_gone(store: Store) -> None:
     """Refuse a place that has versions: they know more than what they are made of."""
     for file in store.list("vn/"):
         if parse_root_path(file.path) is not None:
-            raise Refused(f"{store.uri} has versions of its own", hint="see what is wrong with fsck, and repair that")
+            raise Refused(
+                f"{store.uri} has versions of its own",
+                hint="see what is wrong with it, and repair that",
+                command=("-c", store.uri, "fsck"),
+            )
 
 
 def newest_catalog(store: Store) -> CatalogDef | None:
     """The newest definition of the catalog itself that can be read."""
     for file in sorted(store.list("def/catalog/"), key=lambda file: -file.modified_at_millis):
         try:
-            return decode(CatalogDef, store.read(file.path), file.path)
+            definition = decode(CatalogDef, store.read(file.path), file.path)
         except OlympiaError:
             continue
+        check_supported(definition, file.path)
+        return definition
     return None
 
 

@@ -15,7 +15,7 @@ from olympia_cli.catalog.commit import Author, Committed, commit
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.errors import Damaged, InvalidLine, OlympiaError
+from olympia_cli.errors import Damaged, InvalidLine, OlympiaError, quoted
 from olympia_cli.format.actions import commit_info
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import ViewDef
@@ -77,22 +77,22 @@ class Step:
 
 
 def apply_in_steps(
-    catalog: Catalog, lines: Iterable[Line], digest: str, every: int, author: Author, retry_for: float
+    catalog: Catalog, lines: Iterable[Line], input: Input, every: int, author: Author, retry_for: float
 ) -> Iterator[Step]:
     """So many lines a commit. A run that was interrupted is gone on with by running it again on the same input.
 
-    The id of each transaction follows from the input and the step, so what an earlier run committed is in the log.
+    The id of each transaction follows from the input and the step, so what an earlier run committed is in the log. A
+    step that changed nothing is not; it was done when a later one was.
     """
-    known = _Known(catalog.snapshot())
+    known = _Known(catalog.snapshot(), f"{input.digest} {every}", -(-input.lines // every))
     batch: list[Line] = []
     step = 0
 
     def flush() -> Step:
         while True:
-            id = known.step_id(f"{digest} {every} {step}")
-            if id in known.done:
-                return Step(known.done[id], len(batch), True)
-            transaction = catalog.begin_as(None, id)
+            if step <= known.last:
+                return Step(known.version_of(step), len(batch), True)
+            transaction = catalog.begin_as(None, known.ids[step])
             if transaction.base.version == known.version:
                 break
             # others were here: another run of the same input, perhaps
@@ -101,7 +101,7 @@ def apply_in_steps(
             line.run(transaction)
         version = commit(transaction, author, retry_for=retry_for, atomic=True).version
         if version == known.version + 1:
-            known.done[id] = known.version = version
+            known.take(step, version)
         return Step(version, len(batch), False)
 
     for line in lines:
@@ -113,22 +113,37 @@ def apply_in_steps(
         yield flush()
 
 
-def digest_of(lines: Iterable[str]) -> str:
-    """What tells one input from another."""
-    hashed = hashlib.sha256()
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What tells one input from another, and how many statements it has."""
+
+    digest: str
+    lines: int
+
+
+def digest_of(lines: Iterable[str]) -> Input:
+    hashed, count = hashlib.sha256(), 0
     for line in lines:
         hashed.update(line.encode("utf-8", "surrogatepass"))
-    return hashed.hexdigest()
+        count += bool(line.strip())
+    return Input(hashed.hexdigest(), count)
 
 
 class _Known:
-    """The transactions in the log up to a version: those that count, and those that a rollback passed over."""
+    """The steps in the log up to a version: those that count, and those that a rollback passed over.
 
-    def __init__(self, latest: Snapshot) -> None:
-        self.catalog_id = latest.definition.id
+    `ids` are the transactions' ids, and `last` is the last step that is done.
+    """
+
+    def __init__(self, latest: Snapshot, input: str, steps: int) -> None:
+        self._catalog_id = latest.definition.id
+        self._input = input
+        self._steps = steps
+        self._done: dict[str, int] = {}
+        self._undone: set[str] = set()
         self.version = oldest_version(latest) - 1
-        self.done: dict[str, int] = {}
-        self.undone: set[str] = set()
+        self.ids: list[str] = []
+        self.last = -1
         self.look(latest)
 
     def look(self, latest: Snapshot) -> None:
@@ -138,17 +153,32 @@ class _Known:
                 raise Damaged("F401", root_path(entry.version), "it is not known what this version did")
             info = commit_info(entry.actions)
             if info is not None and entry.undone_by is None:
-                self.done[info.transaction_id] = entry.version
+                self._done[info.transaction_id] = entry.version
             elif info is not None:
-                self.undone.add(info.transaction_id)
+                self._undone.add(info.transaction_id)
         self.version = latest.version
+        if not self.ids or not self._undone.isdisjoint(self.ids):
+            self.ids = [self._id(step) for step in range(self._steps)]
+        self.last = max((step for step, id in enumerate(self.ids) if id in self._done), default=-1)
 
-    def step_id(self, step: str) -> str:
-        """The id of a step; what a rollback passed over is done anew, under an id of its own."""
+    def take(self, step: int, version: int) -> None:
+        """This run has committed a step."""
+        self._done[self.ids[step]] = self.version = version
+        self.last = step
+
+    def version_of(self, step: int) -> int:
+        """The version of a step that is done; of one that changed nothing, that of the next that did."""
+        return next(self._done[id] for id in self.ids[step:] if id in self._done)
+
+    def _id(self, step: int) -> str:
+        """What a rollback passed over is done anew, under an id of its own."""
         again = 0
-        while (id := str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.catalog_id} {step} {again}"))) in self.undone:
+        while (id := self._uuid(step, again)) in self._undone:
             again += 1
         return id
+
+    def _uuid(self, step: int, again: int) -> str:
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self._catalog_id} {self._input} {step} {again}"))
 
 
 def _parse(text: str) -> Statement:
@@ -161,7 +191,7 @@ def _parse(text: str) -> Statement:
     words = fields.pop("do")
     parser = _STATEMENTS.get(words)
     if parser is None:
-        raise InvalidLine(f"there is no {words[:60]!a}", hint="there are: " + ", ".join(_STATEMENTS))
+        raise InvalidLine(f"there is no {quoted(words)}", hint="there are: " + ", ".join(_STATEMENTS))
     taken = _Taken(fields)
     statement = parser(taken)
     taken.check_all_taken()
@@ -225,7 +255,7 @@ class _Taken:
     def check_all_taken(self) -> None:
         if unknown := sorted(set(self._fields) - self._known):
             raise InvalidLine(
-                f"{unknown[0][:60]!a} has no meaning here", hint="known: " + ", ".join(sorted(self._known))
+                f"{quoted(unknown[0])} has no meaning here", hint="known: " + ", ".join(sorted(self._known))
             )
 
     def _take(self, key: str, default: Any) -> Any:

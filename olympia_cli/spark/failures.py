@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from olympia_cli import errors
 from olympia_cli.errors import ExecutorUnprepared, OlympiaError, SparkFailed, SparkUnreachable, StorageDenied
 from olympia_cli.ops.walk.files import StoreFailure
 
-_CARRIED = re.compile(r"^(?:.*\s)?olympia_cli\.spark\.failures\.Carried: (\{.+\})$", re.MULTILINE)
+_CARRIED = re.compile(r"^(?:.*\s)?olympia: (\{\"name\": .+\})$", re.MULTILINE)
 _OURS = re.compile(r"^(?:.*\s)?olympia_cli\.errors\.(\w+): (.+)$", re.MULTILINE)
 _MISSING = re.compile(r"(?:ModuleNotFoundError|PackageNotFoundError): No (?:module|package) named '?([\w.]+)'?")
 _TOO_OLD = re.compile(r"PACKAGE_NOT_INSTALLED\]?\s*(.+)$", re.MULTILINE)
@@ -22,6 +24,9 @@ _UNAVAILABLE = re.compile(r"StatusCode\.UNAVAILABLE|Connection refused|All maste
 # where a package is not called as its module is
 _PACKAGES = {"google": "protobuf", "grpc": "grpcio"}
 LENGTH = 300
+
+P = ParamSpec("P")
+T = TypeVar("T")
 _CREDENTIALS = (
     "give them credentials of their own (a role of their machines, or spark.executorEnv.* for the variables that the "
     "SDK reads), or put storage options into the profile, which are sent to them"
@@ -51,32 +56,43 @@ def explain(error: BaseException) -> OlympiaError:
     return SparkFailed(f"Spark failed: {_cause(text)}")
 
 
-class Carried(Exception):
-    """An error of ours on its way from a task to the driver, which is told of it as a text."""
-
-
-def carried(error: OlympiaError) -> Carried:
-    """What a task raises, so that the driver has it as it was."""
-    return Carried(json.dumps({"name": error.name, **vars(error)}))
-
-
 @contextmanager
 def failures() -> Iterator[None]:
-    """What a task raises on purpose is carried to the driver as it is, the store's own failure included."""
+    """What a task raises on purpose is carried to the driver as it is, the store's own failure included. The driver is
+    told of it as a text, which has the error for people, and in a note for `explain`."""
     try:
         yield
     except StoreFailure as failure:
-        raise carried(failure.error) from None
+        raise _noted(failure.error) from None
     except OlympiaError as error:
-        raise carried(error) from None
+        raise _noted(error) from None
 
 
-def _unpacked(values: dict[str, str]) -> OlympiaError:
+def _noted(error: OlympiaError) -> OlympiaError:
+    values = {name: value for name, value in vars(error).items() if name != "__notes__"}
+    if not getattr(error, "__notes__", ()):
+        error.add_note(f"olympia: {json.dumps({'name': error.name, **values})}")
+    return error
+
+
+def told(task: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
+    """A task's function with `failures` around it."""
+
+    @wraps(task)
+    def run(*given: P.args, **named: P.kwargs) -> Iterator[T]:
+        with failures():
+            yield from task(*given, **named)
+
+    return run
+
+
+def _unpacked(values: dict[str, Any]) -> OlympiaError:
     cls = getattr(errors, values.pop("name"))
     if cls is StorageDenied:
         return _no_access(values["message"])
     error: OlympiaError = cls.__new__(cls)
-    vars(error).update(values)
+    # JSON has no tuples
+    vars(error).update({key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
     error.args = (error.message,)
     return error
 

@@ -1,4 +1,4 @@
-"""The files below a catalog's prefix, as a listing shows them: a partition is a set of prefixes.
+"""The files below a catalog's prefix, as a listing shows them: a partition is a set of ranges of names.
 
 Whether a version reaches a file is not said here: that takes a walk through all the trees, and a join.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise, product
+from typing import Any, NamedTuple
 
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.spark.conditions import Conditions
-from olympia_cli.storage.protocol import Store
+from olympia_cli.storage.protocol import ALL, Between, Store
 
 COLUMNS = {"path": "string", "kind": "string", "bytes": "long", "modified_at": "timestamp"}
 PARTITIONS = 16
@@ -29,43 +30,62 @@ _FOLDERS = {
     "ops/": (FileKind.OPERATION,),
     "data/": (FileKind.DATA,),
 }
-# names in them begin with a uuid, or with the low bits of a version: alike in number
-_LARGE = {folder: tuple(_HEX) for folder in ("node/", "def/ns/", "def/table/", "def/view/")} | {
-    "vn/": ("00", "01", "10", "11", "latest", "oldest")
-}
+_DIGITS = {"vn/": "01", **dict.fromkeys(("node/", "def/ns/", "def/table/", "def/view/"), _HEX)}
+"""What names in large folders begin with, alike in number: a uuid, or the low bits of a version."""
+_FEW = 64
+"""Up to so many parts, the first digit of names is enough to tell them apart."""
+
+
+class FileRange(NamedTuple):
+    """Files that begin with a prefix, and lie between two paths."""
+
+    prefix: str
+    between: Between = ALL
 
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """Files that begin with one of the prefixes; `rest` leaves out what begins with one of these."""
-
-    prefixes: tuple[str, ...]
-    rest: tuple[str, ...] = ()
+    ranges: tuple[FileRange, ...]
 
 
 def plan_files(uri: str, conditions: Conditions, partitions: int | None) -> list[FilePart]:
-    """Parts for the files that the format defines, and one for all others.
+    """Parts that have all files that are asked for, each of them once.
 
-    A bucket lists by prefix at the cost of what is below it, so its large folders are divided; a local folder is
-    read as a whole whatever is asked of it. What no prefix names costs a listing of everything: it is left out when
-    a kind is asked for that has its folders.
+    A bucket lists in the order of names, so what lies between two of them costs what is there: all names are cut where
+    folders begin, and large folders by the first digits of names. What the format does not define lies between two cuts
+    like anything else, so nobody pages through all there is. A local folder is read as a whole, whatever is asked of
+    it.
     """
     strange = any(conditions.accept("kind", kind.value) for kind in (FileKind.UNKNOWN, FileKind.TEMPORARY))
-    local = not uri.startswith(("s3://", "gs://"))
-    prefixes = []
-    for folder, holds in _FOLDERS.items():
-        if strange or any(conditions.accept("kind", kind.value) for kind in holds):
-            divided = () if local else _LARGE.get(folder, ())
-            prefixes += [folder + begin for begin in divided] or [folder]
-    most = min(partitions or PARTITIONS, max(len(prefixes), 1))
-    parts = [FilePart(tuple(prefixes[at::most])) for at in range(most)]
-    return [*parts, FilePart(("",), tuple(prefixes))] if strange else parts
+    wanted = [
+        folder for folder, holds in _FOLDERS.items() if any(conditions.accept("kind", kind.value) for kind in holds)
+    ]
+    prefixes = [""] if strange else wanted
+    if uri.startswith(("s3://", "gs://")):
+        number = partitions or PARTITIONS
+        ranges = [part for prefix in prefixes for part in _ranges(prefix, 1 if number <= _FEW else 2)]
+    else:
+        ranges = [FileRange(prefix) for prefix in prefixes]
+    most = min(partitions or PARTITIONS, len(ranges))
+    return [FilePart(tuple(ranges[at::most])) for at in range(most)]
+
+
+def _ranges(prefix: str, digits: int) -> Iterator[FileRange]:
+    """What begins with a prefix, cut into pieces."""
+    cuts = {folder for folder in _FOLDERS if folder not in _DIGITS}
+    for folder, letters in _DIGITS.items():
+        # bits say a quarter of what hexadecimal digits do
+        begins = product(letters, repeat=digits if letters is _HEX else 4 * digits)
+        cuts.update(folder + "".join(begin) for begin in begins)
+    inside = sorted(cut for cut in cuts if cut.startswith(prefix) and cut != prefix)
+    for after, until in pairwise([prefix, *inside, None]):
+        yield FileRange(prefix, (after or "", until))
 
 
 def read_files(store: Store, part: FilePart, conditions: Conditions) -> Iterator[dict[str, Any]]:
     """A row for each file of a part. Writes in progress are listed too."""
-    for prefix in part.prefixes:
-        for file in store.list(prefix, temporary=True):
+    for prefix, between in part.ranges:
+        for file in store.list(prefix, temporary=True, between=between):
             kind = file_kind(file.path).value
-            if not file.path.startswith(part.rest or ("\0",)) and conditions.accept("kind", kind):
+            if conditions.accept("kind", kind):
                 yield {"path": file.path, "kind": kind, "bytes": file.size, "modified_at": file.modified_at_millis}

@@ -19,6 +19,7 @@ from olympia_cli.errors import (
     StorageFailed,
     Unsupported,
 )
+from olympia_cli.spark.failures import failures, told
 from olympia_cli.spark.options import ReadOptions
 
 if TYPE_CHECKING:
@@ -116,16 +117,17 @@ class IcebergReader(DataSourceReader):
         self.table = table
         self.wanted = schema
 
+    @failures()
     def partitions(self) -> list[InputPartition]:
         table = load(self.table)
         check_columns(table.schema(), self.wanted)
         scan = table.scan(row_filter=row_filter(self.table.filter, table.schema()))
         return [InputPartition(task) for task in scan.plan_files()]
 
+    @told
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is None:
-            return iter(())
-        return read_task(load(self.table), partition.value, self.table.filter, self.wanted)
+        if partition.value is not None:
+            yield from read_task(load(self.table), partition.value, self.table.filter, self.wanted)
 
 
 def read_task(

@@ -19,6 +19,8 @@ from olympia_cli.spark.failures import explain
 
 OLDEST_JAVA = 17
 _TAIL = 65_536
+_NAMELESS = "pyspark-shell"
+"""What Spark calls an application that nobody gave a name."""
 
 
 def need_pyspark() -> None:
@@ -31,8 +33,8 @@ def need_pyspark() -> None:
         raise SparkMissing(f"PySpark {pyspark.__version__} is too old", hint="install olympia-cli[spark]: 4.0 or newer")
 
 
-def need_java() -> None:
-    """Raise unless there is a Java that Spark runs on, where Spark looks for it."""
+def need_java() -> str:
+    """The version of the Java that Spark runs on, where Spark looks for it; raises when there is none that will do."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     where = " at JAVA_HOME" if home else ""
@@ -46,6 +48,7 @@ def need_java() -> None:
     found = re.search(r'version "(?:1\.)?([0-9]+)', said)
     if found and int(found[1]) < OLDEST_JAVA:
         raise SparkMissing(f"Java {found[1]} is too old for Spark", hint="install Java 17 or 21")
+    return found[1] if found else "of an unknown version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +63,14 @@ class Launched:
         return _why_not(error, self.log)
 
 
-def launch(settings: Mapping[str, str], master: str, verbose: bool) -> Launched:
-    """Start it for a master, with settings that are fixed from its start on. What it says goes to stderr when that is
-    asked for, and else to a file that is looked at only when it does not start."""
+def submitted() -> bool:
+    """Whether spark-submit runs this process, and so its Java program runs already."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def launch(settings: Mapping[str, str], master: str | None, verbose: bool) -> Launched:
+    """Start it, with settings that are fixed from its start on. What it says goes to stderr when that is asked for, and
+    else to a file that is looked at only when it does not start."""
     from pyspark import SparkConf, SparkContext, java_gateway
 
     silence()
@@ -70,19 +78,38 @@ def launch(settings: Mapping[str, str], master: str, verbose: bool) -> Launched:
     if SparkContext._gateway is not None:
         # one for all sessions of a process
         return Launched(SparkContext._gateway, log)
-    conf = SparkConf().setAll(list(settings.items())).setMaster(master)
+    conf = SparkConf().setAll(list(settings.items()))
+    if master is not None and not master.startswith(("local", "spark:")):
+        # what these need is part of how Java starts; the others are a session's, and the next may have another
+        conf.setMaster(master)
     said: Any = sys.stderr.fileno() if verbose else log
     start: Any = java_gateway.launch_gateway
     try:
-        return Launched(start(conf, popen_kwargs={"stdout": said, "stderr": said}), log)
+        gateway = start(conf, popen_kwargs={"stdout": said, "stderr": said})
     except Exception as error:
         raise _why_not(error, log) from None
+    # from now on a SparkConf has what spark-defaults.conf says
+    SparkContext._ensure_initialized(gateway=gateway)
+    return Launched(gateway, log)
+
+
+def unsaid(settings: Mapping[str, str]) -> dict[str, str]:
+    """Those of the settings that neither a flag nor spark-defaults.conf has, once Java runs."""
+    from pyspark import SparkConf
+
+    said = SparkConf()
+    return {name: value for name, value in settings.items() if said.get(name) in (None, _NAMELESS)}
 
 
 def silence() -> None:
     """What PySpark tells a log of Python's goes to those who listen, and not to stderr because nobody does."""
-    for name in ("pyspark", "py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+    from pyspark.logger import PySparkLogger
+
+    for name in ("pyspark", "py4j"):
         logging.getLogger(name).addHandler(logging.NullHandler())
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        # of PySpark's own class, which it takes them to be; they print by themselves
+        PySparkLogger.getLogger(name).handlers = [logging.NullHandler()]
     # the same of its network library, which is told before it is imported
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from olympia_cli.days import OnDay
 from olympia_cli.errors import InvalidLocation, InvalidOption
 from olympia_cli.names import (
     Ago,
@@ -19,20 +20,33 @@ from olympia_cli.names import (
     parse_table,
 )
 from olympia_cli.spark.conditions import Conditions
+from olympia_cli.spark.proof import Proof
 
 TABLES = ("objects", "versions", "actions", "nodes", "files")
 STORAGE = "storage."
 ICEBERG = "iceberg."
+_OPTION = "option."
+"""How Spark marks the options of a table."""
 
 # which references each of them takes; Spark's own words mean the same
 _AT: dict[str, tuple[type, ...]] = {
     "version": (AtVersion, Latest, Oldest),
     "versionasof": (AtVersion, Latest, Oldest),
-    "timestamp": (AtTime, Ago),
-    "timestampasof": (AtTime, Ago),
+    "timestamp": (AtTime, Ago, OnDay),
+    "timestampasof": (AtTime, Ago, OnDay),
     "snapshot": (),
 }
-_OTHERS = ("catalog", "path", "table", "since", "partitions", "filter", "startingversion", "maxversionspertrigger")
+_OTHERS = (
+    "catalog",
+    "path",
+    "table",
+    "since",
+    "partitions",
+    "filter",
+    "startingversion",
+    "maxversionspertrigger",
+    "proof",
+)
 _KNOWN = (
     "catalog, table, version, timestamp, snapshot, since, type, namespace, name, kind, filter, partitions, "
     f"startingVersion, maxVersionsPerTrigger, {STORAGE}*, {ICEBERG}*"
@@ -68,8 +82,31 @@ class ReadOptions:
     partitions: int | None
     starting: Reference | None
     max_versions: int | None
+    proof: Proof | None = None
+    """What whoever reads must see at the catalog; pipelines set it."""
     storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     iceberg: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+def table_options(given: Mapping[str, str]) -> dict[str, str] | None:
+    """The options of a table that is being made in Spark's own catalog; None of anything else.
+
+    Spark passes what it knows of a table along with them, and marks those that are ours. It keeps them with the table,
+    for everybody to see, so none of them may be a secret.
+    """
+    options = {name.lower(): value for name, value in given.items()}
+    if "provider" not in options:
+        return None
+    own = {name.removeprefix(_OPTION): value for name, value in options.items() if name.startswith(_OPTION)}
+    if "table" not in own and "path" in options:
+        own["path"] = options["path"]
+    for name in own:
+        if name.startswith((STORAGE, ICEBERG)):
+            raise InvalidOption(
+                f"Spark would keep {name[:60]!a} with the table, where anybody can read it",
+                hint="give credentials to the SDKs of its machines, or make a temporary view instead",
+            )
+    return own
 
 
 def parse_options(given: Mapping[str, str]) -> ReadOptions:
@@ -108,6 +145,7 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         partitions=_number(options, "partitions", MAX_PARTITIONS),
         starting=parse_reference(options["startingversion"]) if "startingversion" in options else None,
         max_versions=_number(options, "maxversionspertrigger", 2**31),
+        proof=Proof.parse(options["proof"]) if "proof" in options else None,
         storage=_below(STORAGE, options),
         iceberg=_below(ICEBERG, options),
     )

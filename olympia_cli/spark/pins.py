@@ -13,7 +13,9 @@ from olympia_cli.catalog.versions import RootFile, read_hints
 from olympia_cli.errors import Damaged, OlympiaError, PathMissing, VersionNotFound
 from olympia_cli.format.paths import check_pointer, size_limit
 from olympia_cli.names import AtExport, Latest, Reference
+from olympia_cli.spark.failures import failures
 from olympia_cli.spark.options import ReadOptions
+from olympia_cli.spark.proof import Proof
 from olympia_cli.storage.open import open_store
 from olympia_cli.storage.protocol import Store
 
@@ -34,9 +36,19 @@ def store_at(catalog: str, storage: tuple[tuple[str, str], ...]) -> Store:
     return open_store(catalog, dict(storage) or None, size_limit=size_limit)
 
 
+def proven_store(catalog: str, storage: tuple[tuple[str, str], ...], proof: Proof | None) -> Store:
+    """The same, where it is what the driver sees. What is raised in a task is carried to the driver as it is, wherever
+    the task asks for its store."""
+    store = store_at(catalog, storage)
+    if proof is not None:
+        with failures():
+            proof.check(store)
+    return store
+
+
 def store_of(options: ReadOptions) -> Store:
     """The store of the catalog that the options name."""
-    return store_at(options.catalog, options.storage)
+    return proven_store(options.catalog, options.storage, options.proof)
 
 
 def pin(store: Store, reference: Reference) -> Pin:

@@ -11,15 +11,17 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from olympia_cli.errors import InvalidOption, OlympiaError, SparkMissing, SparkUnreachable
 from olympia_cli.spark.addresses import check_master, check_remote, is_here, place, probe
 from olympia_cli.spark.failures import explained
-from olympia_cli.spark.launch import Launched, launch, need_java, need_pyspark, silence
+from olympia_cli.spark.launch import Launched, launch, need_java, need_pyspark, silence, submitted, unsaid
 from olympia_cli.spark.registration import register
 
 if TYPE_CHECKING:
@@ -39,35 +41,51 @@ def spark_session(
     master: str | None = None,
     remote: str | None = None,
     settings: Mapping[str, str] | None = None,
+    defaults: Mapping[str, str] | None = None,
     verbose: bool = False,
     wait: float = WAIT,
 ) -> Iterator[SparkSession]:
     """A session that knows `format("olympia")`; what Spark raises within comes out as one of our errors.
 
-    With neither a master nor a remote, it is the session that is active already, or else a local one. One that was
-    started here is stopped at the end. `settings` are Spark's own, and go over ours. A master or server that does not
-    answer within `wait` seconds is given up.
+    With neither a master nor a remote, it is the session that is active already, or the one that spark-submit runs this
+    process for: as it is. Else one is started, where `spark-defaults.conf` says, and locally if it does not; it is
+    stopped at the end. `settings` are Spark's own, and go over all others; `defaults` are for what nobody says. A
+    master or server that does not answer within `wait` seconds is given up.
     """
     if master is not None and remote is not None:
         raise InvalidOption("both a master and a remote server were given", hint="choose one of them")
     need_pyspark()
+    wanted = Wanted(settings or {}, defaults or {}, verbose, wait)
     with explained():
         taken = _active() if master is None and remote is None else None
         if taken is not None:
             spark = taken
+        elif submitted():
+            spark = _submitted(master, remote, wanted)
         elif remote is not None:
-            spark = _connect(remote, settings or {}, verbose, wait)
+            spark = _connect(remote, wanted)
         else:
             # an empty one, of an unset variable in a script, is not left out
-            spark = _start("local[*]" if master is None else master, settings or {}, verbose, wait)
+            spark = _start(master, wanted)
         try:
-            register(spark)
-            yield spark
+            with nullcontext() if taken is None else _set(taken, wanted.settings):
+                register(spark)
+                yield spark
         finally:
             if taken is None:
                 # that it cannot be stopped must not hide what went wrong before
                 with suppress(Exception):
                     spark.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a session is to be like; see `spark_session`."""
+
+    settings: Mapping[str, str]
+    defaults: Mapping[str, str]
+    verbose: bool
+    wait: float
 
 
 def need_spark() -> None:
@@ -87,33 +105,75 @@ def _active() -> SparkSession | None:
         return None
 
 
+@contextmanager
+def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of somebody else's session, who has it as it was at the end."""
+    for name in settings:
+        if not spark.conf.isModifiable(name):
+            hint = "give it to whatever starts the session"
+            raise InvalidOption(f"{name[:60]!a} cannot be set in a session that is running", hint=hint)
+    before = {name: spark.conf.get(name, None) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, former in before.items():
+            with suppress(Exception):
+                spark.conf.unset(name) if former is None else spark.conf.set(name, former)
+
+
 # Started here
 
 
-def _start(master: str, settings: Mapping[str, str], verbose: bool, wait: float) -> SparkSession:
-    """A driver in this process, for a master on this machine or another."""
-    check_master(master)
-    need_java()
-    local = master.startswith("local")
-    if not local:
-        probe(master, wait)
+def _submitted(master: str | None, remote: str | None, wanted: Wanted) -> SparkSession:
+    """The session of a job that was submitted: its master, its name and its settings are those of spark-submit."""
+    if master is not None or remote is not None:
+        given = "a master" if master is not None else "a server"
+        raise InvalidOption(f"{given} was given, and spark-submit has one", hint="give it to spark-submit alone")
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    chosen = {**_ours(master, verbose), **settings}
-    launched = launch(chosen, master, verbose)
-    conf = SparkConf().setAll(list(chosen.items())).setMaster(master)
+    launched = launch({}, None, wanted.verbose)
+    conf = SparkConf().setAll(list({**unsaid(wanted.defaults), **wanted.settings}.items()))
+    where = conf.get("spark.master") or "local"
+    context = _started(launched, lambda: SparkContext(conf=conf), f"the master {where}", max(wanted.wait, START_WAIT))
+    if not where.startswith("local"):
+        _await_executor(context, where, wanted.wait)
+    return SparkSession(context)
+
+
+def _start(master: str | None, wanted: Wanted) -> SparkSession:
+    """A driver in this process, for a master on this machine or another."""
+    if master is not None:
+        check_master(master)
+    need_java()
+    if master is not None and not master.startswith("local"):
+        # Java takes seconds to start, and need not
+        probe(master, wanted.wait)
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    launched = launch(wanted.settings, master, wanted.verbose)
+    conf = SparkConf().setAll(list(wanted.settings.items()))
+    # Spark itself says local[*] where nobody else does
+    where = master or conf.get("spark.master") or "local[*]"
+    local = where.startswith("local")
+    if master is None and not local:
+        probe(where, wanted.wait)
+    conf.setMaster(where).setAll(list(unsaid({**_ours(where), **wanted.defaults}).items()))
+    conf.setAll(list(wanted.settings.items()))
     context = _started(
         launched,
         lambda: SparkContext(conf=conf, gateway=launched.gateway),
-        f"the master {master}",
-        max(wait, START_WAIT) if local else wait,
+        f"the master {where}",
+        max(wanted.wait, START_WAIT) if local else wanted.wait,
     )
-    if "spark.pyspark.python" in chosen:
+    if python := conf.get("spark.pyspark.python"):
         # the setting alone is for spark-submit; a context takes the environment's, or whatever python3 is
-        context.pythonExec = chosen["spark.pyspark.python"]
+        context.pythonExec = python
     if not local:
-        _await_executor(context, master, wait)
+        _await_executor(context, where, wanted.wait)
     return SparkSession(context)
 
 
@@ -126,11 +186,11 @@ def _started(launched: Launched, start: Callable[[], T], what: str, wait: float)
         raise launched.why_not(error) from None
 
 
-def _ours(master: str, verbose: bool) -> dict[str, str]:
+def _ours(master: str) -> dict[str, str]:
+    """What a session has that is started here, unless somebody says otherwise."""
     found = {
         "spark.app.name": "olympia",
         "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "true" if verbose else "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
     }
     if is_here(master):
@@ -160,7 +220,7 @@ def _await_executor(context: Any, master: str, wait: float) -> None:
 # Reached where it runs
 
 
-def _connect(remote: str, settings: Mapping[str, str], verbose: bool, wait: float) -> SparkSession:
+def _connect(remote: str, wanted: Wanted) -> SparkSession:
     """A session of a Spark Connect server, which is started here when it is to be a local one."""
     check_remote(remote)
     for module, package in CONNECT_PACKAGES.items():
@@ -168,13 +228,14 @@ def _connect(remote: str, settings: Mapping[str, str], verbose: bool, wait: floa
             raise SparkMissing(f"Spark Connect needs the package {package}", hint="install pyspark[connect]")
     silence()
     if remote.startswith("local"):
-        return _start_server(remote, settings, verbose, wait)
+        return _start_server(remote, wanted)
+    wait = wanted.wait
     probe(remote, wait)
     _await_server(remote, wait)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.remote(remote)
-    for name, value in settings.items():
+    for name, value in wanted.settings.items():
         builder = builder.config(name, value)
     what = f"the server {place(remote)}"
     spark = _within(wait, builder.getOrCreate, what)
@@ -187,18 +248,21 @@ def _connect(remote: str, settings: Mapping[str, str], verbose: bool, wait: floa
     return spark
 
 
-def _start_server(master: str, settings: Mapping[str, str], verbose: bool, wait: float) -> SparkSession:
+def _start_server(master: str, wanted: Wanted) -> SparkSession:
     need_java()
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     # the server is a child of this process, and looks for its Python in the environment alone
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    launched = launch({**_ours(master, verbose), **settings}, master, verbose)
     # PySpark would start one itself, which talks
-    SparkContext._ensure_initialized(gateway=launched.gateway)
-    start = SparkSession.builder.remote(master).getOrCreate
-    return _started(launched, start, "the local server", max(wait, START_WAIT))
+    launched = launch(wanted.settings, master, wanted.verbose)
+    builder = SparkSession.builder.remote(master)
+    for name, value in {**unsaid({**_ours(master), **wanted.defaults}), **wanted.settings}.items():
+        builder = builder.config(name, value)
+    with warnings.catch_warnings():
+        # a server is started with all of them, and then asked once more to take those that cannot change
+        warnings.filterwarnings("ignore", message="Failed to set", category=UserWarning)
+        return _started(launched, builder.getOrCreate, "the local server", max(wanted.wait, START_WAIT))
 
 
 def _await_server(remote: str, wait: float) -> None:

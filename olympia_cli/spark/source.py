@@ -10,6 +10,7 @@ narrow what is read; filters do not (see `conditions`).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING
 
@@ -29,8 +30,9 @@ from pyspark.sql.types import (
 from olympia_cli.errors import InvalidOption
 from olympia_cli.spark import iceberg_rows, tables
 from olympia_cli.spark.batches import batches
+from olympia_cli.spark.failures import failures, told
 from olympia_cli.spark.iceberg_rows import IcebergTable
-from olympia_cli.spark.options import ReadOptions, parse_options
+from olympia_cli.spark.options import ReadOptions, parse_options, table_options
 from olympia_cli.spark.pins import Pin, open_pinned, pin, store_of
 
 if TYPE_CHECKING:
@@ -45,15 +47,24 @@ _TYPES: dict[str, DataType] = {
     "map": MapType(StringType(), StringType()),
 }
 
+_KEPT = "olympia"
+
 
 class OlympiaDataSource(DataSource):
     """The entry point. Spark makes one for each `load`, and sends copies of it to wherever it plans and reads."""
 
+    @failures()
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self.asked = parse_options(options)
+        self.kept = table_options(options)
+        """Of a table of Spark's own that is being made: what is to be kept of its options."""
         self.pinned: Pin | None = None
         self.iceberg: IcebergTable | None = None
+        if options:
+            self._look_up(options if self.kept is None else self.kept)
+
+    def _look_up(self, options: Mapping[str, str]) -> None:
+        self.asked = parse_options(options)
         if self.asked.what == "files":
             return
         store = store_of(self.asked)
@@ -65,17 +76,27 @@ class OlympiaDataSource(DataSource):
     def name(cls) -> str:
         return "olympia"
 
+    @failures()
     def schema(self) -> StructType:
         if self.iceberg is not None:
-            return iceberg_rows.spark_schema(iceberg_rows.load(self.iceberg).schema())
-        assert self.asked.what is not None
-        return spark_schema(tables.COLUMNS[self.asked.what])
+            found = iceberg_rows.spark_schema(iceberg_rows.load(self.iceberg).schema())
+        else:
+            assert self.asked.what is not None
+            found = spark_schema(tables.COLUMNS[self.asked.what])
+        if self.kept is not None:
+            # when the table is read, Spark passes on its columns and none of its options
+            found.fields[0].metadata = {_KEPT: json.dumps({**self.kept, "catalog": self.asked.catalog})}
+        return found
 
+    @failures()
     def reader(self, schema: StructType) -> DataSourceReader:
+        if not self.options:
+            self._look_up(_kept_options(schema))
         if self.iceberg is not None:
             return iceberg_rows.IcebergReader(self.iceberg, schema)
         return CatalogReader(self.asked, self.pinned, _columns(self.asked, schema))
 
+    @failures()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from olympia_cli.spark.stream import LogStream
 
@@ -90,19 +111,32 @@ class CatalogReader(DataSourceReader):
         self.pinned = pinned
         self.columns = columns
 
+    @failures()
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(part) for part in tables.plan(store_of(self.asked), self.asked, self.pinned)]
 
+    @told
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         # Spark makes an empty partition where there are none
-        if partition.value is None:
-            return iter(())
-        rows = tables.read(store_of(self.asked), self.asked, partition.value, self.columns)
-        return batches(rows, self.columns)
+        if partition.value is not None:
+            rows = tables.read(store_of(self.asked), self.asked, partition.value, self.columns)
+            yield from batches(rows, self.columns)
 
 
 def spark_schema(columns: Mapping[str, str]) -> StructType:
     return StructType([StructField(name, _TYPES[word]) for name, word in columns.items()])
+
+
+def _kept_options(schema: StructType) -> dict[str, str]:
+    """The options of a table of Spark's, which its columns brought along."""
+    kept = schema.fields[0].metadata.get(_KEPT) if schema.fields else None
+    if kept is None:
+        raise InvalidOption(
+            "Spark does not tell the options of this table",
+            hint="make it without a list of columns, or select from it WITH (catalog = …, path = …)",
+        )
+    options: dict[str, str] = json.loads(kept)
+    return options
 
 
 def _columns(asked: ReadOptions, schema: StructType) -> dict[str, str]:

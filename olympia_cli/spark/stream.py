@@ -17,6 +17,7 @@ from olympia_cli.errors import InvalidOption, VersionNotFound
 from olympia_cli.names import AtVersion, Latest
 from olympia_cli.spark import tables
 from olympia_cli.spark.batches import batches
+from olympia_cli.spark.failures import failures, told
 from olympia_cli.spark.options import ReadOptions
 from olympia_cli.spark.pins import pin, store_of
 from olympia_cli.spark.versions import plan_versions
@@ -47,6 +48,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.last: int | None = None
         """Where a stream that reads only what there is ends."""
 
+    @failures()
     def initialOffset(self) -> dict[str, int]:
         store = store_of(self.asked)
         latest = pin(store, Latest())
@@ -79,6 +81,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         self.last = read_latest(store_of(self.asked)).version
 
+    @failures()
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         first, last = start["version"] + 1, end["version"]
         if first > last:
@@ -95,9 +98,10 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         parts = plan_versions(first, last, latest.file.width, self.asked.partitions)
         return [InputPartition(part) for part in parts]
 
+    @told
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         rows = tables.read(store_of(self.asked), self.asked, partition.value, self.columns)
-        return batches(rows, self.columns)
+        yield from batches(rows, self.columns)
 
 
 def _offset(version: int) -> dict[str, int]:

@@ -36,7 +36,7 @@ from olympia_cli.errors import (
 )
 from olympia_cli.storage.connections import shown, silence, unreachable, why
 from olympia_cli.storage.objects import Entry, ObjectStore, read_within, run_within, size_seconds
-from olympia_cli.storage.protocol import LARGEST
+from olympia_cli.storage.protocol import LARGEST, Between
 from olympia_cli.storage.settle import TIME_ALLOWED, Failure, Fate
 
 _PAGE = 1000
@@ -126,7 +126,7 @@ class _GcsBucket:
 
         return self._run(head, key)
 
-    def page(self, prefix: str, token: str | None, seconds: float) -> tuple[list[Entry], str | None]:
+    def page(self, prefix: str, token: str | None, between: Between, seconds: float) -> tuple[list[Entry], str | None]:
         params = {
             "prefix": prefix,
             "maxResults": str(_PAGE),
@@ -134,6 +134,11 @@ class _GcsBucket:
         }
         if token:
             params["pageToken"] = token
+        if between[0]:
+            params["startOffset"] = between[0]
+        if between[1] is not None:
+            # what it names is left out
+            params["endOffset"] = between[1] + "\0"
 
         async def page(fs: Any) -> dict[str, Any]:
             _, body = await _ask(fs, "GET", f"storage/v1/b/{_quoted(self._name)}/o", seconds, params)

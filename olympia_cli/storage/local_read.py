@@ -21,7 +21,16 @@ from olympia_cli.errors import (
     StorageFull,
     StoreError,
 )
-from olympia_cli.storage.protocol import TEMPORARY_PREFIX, FileInfo, SizeLimit, check_path, largest
+from olympia_cli.storage.protocol import (
+    ALL,
+    TEMPORARY_PREFIX,
+    Between,
+    FileInfo,
+    SizeLimit,
+    check_path,
+    is_between,
+    largest,
+)
 
 # O_NONBLOCK: opening a FIFO that somebody put in place of a file must not wait for its other end
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -108,7 +117,7 @@ class LocalReader:
             raise self._no_file(path, found.st_mode)
         return FileInfo(path, found.st_size, found.st_mtime_ns // 1_000_000)
 
-    def list(self, prefix: str = "", temporary: bool = False) -> Iterator[FileInfo]:
+    def list(self, prefix: str = "", temporary: bool = False, between: Between = ALL) -> Iterator[FileInfo]:
         check_path(prefix + "x")
         top = prefix.rpartition("/")[0]
         if top:
@@ -136,6 +145,8 @@ class LocalReader:
                                 folders.append(path + "/")
                                 continue
                             if not temporary and entry.name.startswith(TEMPORARY_PREFIX):
+                                continue
+                            if not is_between(path, between):
                                 continue
                             found = entry.stat(follow_symlinks=False)
                         except FileNotFoundError:

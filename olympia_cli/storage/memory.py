@@ -7,7 +7,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from olympia_cli.errors import FileTooLarge, PathMissing, PathOutside, PathTaken, StoreError
-from olympia_cli.storage.protocol import FileInfo, SizeLimit, check_path, is_temporary, largest
+from olympia_cli.storage.protocol import (
+    ALL,
+    Between,
+    FileInfo,
+    SizeLimit,
+    check_path,
+    is_between,
+    is_temporary,
+    largest,
+)
 
 
 class MemoryStore:
@@ -71,11 +80,11 @@ class MemoryStore:
         data, modified_at_millis = self._found(path)
         return FileInfo(path, len(data), modified_at_millis)
 
-    def list(self, prefix: str = "", temporary: bool = False) -> Iterator[FileInfo]:
+    def list(self, prefix: str = "", temporary: bool = False, between: Between = ALL) -> Iterator[FileInfo]:
         with self._lock:
             found = [(path, entry) for path, entry in self._files.items() if path.startswith(prefix)]
         for path, (data, modified) in found:
-            if temporary or not is_temporary(path):
+            if (temporary or not is_temporary(path)) and is_between(path, between):
                 yield FileInfo(path, len(data), modified)
 
     def delete_many(self, paths: Iterable[str]) -> None:

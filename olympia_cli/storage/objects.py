@@ -32,7 +32,17 @@ from olympia_cli.errors import (
     StorageFailed,
     StoreError,
 )
-from olympia_cli.storage.protocol import LARGEST, FileInfo, SizeLimit, check_path, is_temporary, largest
+from olympia_cli.storage.protocol import (
+    ALL,
+    LARGEST,
+    Between,
+    FileInfo,
+    SizeLimit,
+    check_path,
+    is_between,
+    is_temporary,
+    largest,
+)
 from olympia_cli.storage.settle import MOMENT, TIME_ALLOWED, Failure, Fate, pause, reason, settle_create
 
 CONNECTIONS = 64
@@ -78,8 +88,9 @@ class Bucket(Protocol):
 
     def head(self, key: str, seconds: float) -> Entry: ...
 
-    def page(self, prefix: str, token: str | None, seconds: float) -> tuple[list[Entry], str | None]:
-        """Up to 1,000 objects, and the token of the page after them."""
+    def page(self, prefix: str, token: str | None, between: Between, seconds: float) -> tuple[list[Entry], str | None]:
+        """Up to 1,000 objects in the order of their keys, and the token of the page after them. They begin where
+        `between` does, and may go on after its end."""
         ...
 
     def delete(self, keys: list[str], seconds: float) -> dict[str, Failure]:
@@ -192,15 +203,17 @@ class ObjectStore:
         entry = self._again(partial(self._bucket.head, key))
         return FileInfo(path, entry.size, entry.modified_at_millis)
 
-    def list(self, prefix: str = "", temporary: bool = False) -> Iterator[FileInfo]:
+    def list(self, prefix: str = "", temporary: bool = False, between: Between = ALL) -> Iterator[FileInfo]:
         token: str | None = None
+        after, until = between
+        keys = (self._root + after if after else "", None if until is None else self._root + until)
         while True:
-            entries, token = self._again(partial(self._bucket.page, self._root + prefix, token))
+            entries, token = self._again(partial(self._bucket.page, self._root + prefix, token, keys))
             for entry in entries:
                 path = entry.key[len(self._root) :]
-                if _names_a_file(path, temporary):
+                if _names_a_file(path, temporary) and is_between(path, between):
                     yield FileInfo(path, entry.size, entry.modified_at_millis)
-            if token is None:
+            if token is None or (keys[1] is not None and entries and entries[-1].key > keys[1]):
                 return
 
     def delete_many(self, paths: Iterable[str]) -> None:

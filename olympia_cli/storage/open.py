@@ -128,4 +128,4 @@ def _bucket_and_prefix(scheme: str, rest: str) -> tuple[str, str]:
     try:
         return bucket, check_path(prefix) if prefix else ""
     except PathOutside:
-        raise InvalidLocation(f"not a prefix in a bucket: {prefix!r}") from None
+        raise InvalidLocation(f"not a prefix in a bucket: {prefix!a}") from None

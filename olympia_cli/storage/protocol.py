@@ -44,6 +44,11 @@ def largest(path: str) -> int:
     return LARGEST
 
 
+Between = tuple[str, str | None]
+"""Paths after the first, up to the second, which is among them; None is the end of all."""
+ALL: Between = ("", None)
+
+
 @dataclass(frozen=True, slots=True)
 class FileInfo:
     """One file as a listing shows it. The time is the store's own clock."""
@@ -107,10 +112,11 @@ class Store(Protocol):
         """Size and time of one file; PathMissing if there is none."""
         ...
 
-    def list(self, prefix: str = "", temporary: bool = False) -> Iterator[FileInfo]:
+    def list(self, prefix: str = "", temporary: bool = False, between: Between = ALL) -> Iterator[FileInfo]:
         """Every file whose path begins with the prefix (a string, not a folder), in no particular order.
 
-        Writes in progress (`.tmp-…`) are listed only when they are asked for.
+        Writes in progress (`.tmp-…`) are listed only when they are asked for. `between` leaves out what lies outside of
+        it, which a store whose listings have an order does not even look at.
         """
         ...
 
@@ -126,11 +132,16 @@ class Store(Protocol):
 TEMPORARY_PREFIX = ".tmp-"
 
 
+def is_between(path: str, between: Between) -> bool:
+    after, until = between
+    return after < path and (until is None or path <= until)
+
+
 def check_path(path: str) -> str:
     """Raise PathOutside unless the path stays below the store's root whatever the backend makes of it."""
     parts = path.replace("\\", "/").split("/")
     if "\0" in path or not parts[0] or "" in path.split("/") or "." in parts or ".." in parts:
-        raise PathOutside(f"not a path inside a store: {path!r}", hint="")
+        raise PathOutside(f"not a path inside a store: {path!a}", hint="")
     return path
 
 

@@ -17,7 +17,7 @@ from aiobotocore.httpsession import AIOHTTPSession  # type: ignore[import-untype
 
 from olympia_cli.errors import ExclusiveCreateUnsupported
 from olympia_cli.storage.objects import CONNECTIONS, Entry, ObjectStore, read_within, run_within, size_seconds
-from olympia_cli.storage.protocol import LARGEST
+from olympia_cli.storage.protocol import LARGEST, Between
 from olympia_cli.storage.s3_failures import cause, explain, explain_listed, status
 from olympia_cli.storage.settle import TIME_ALLOWED, Failure, Fate
 
@@ -99,8 +99,9 @@ class _S3Bucket:
         found = self._run(lambda fs: fs._call_s3("head_object", Bucket=self._name, Key=key), key, seconds)
         return Entry(key, found["ContentLength"], _millis(found))
 
-    def page(self, prefix: str, token: str | None, seconds: float) -> tuple[list[Entry], str | None]:
-        wanted = {"Bucket": self._name, "Prefix": prefix} | ({"ContinuationToken": token} if token else {})
+    def page(self, prefix: str, token: str | None, between: Between, seconds: float) -> tuple[list[Entry], str | None]:
+        begin = {"ContinuationToken": token} if token else {"StartAfter": between[0]} if between[0] else {}
+        wanted = {"Bucket": self._name, "Prefix": prefix, **begin}
         page = self._run(lambda fs: fs._call_s3("list_objects_v2", **wanted), prefix, seconds)
         entries = [Entry(found["Key"], found["Size"], _millis(found)) for found in page.get("Contents", ())]
         return entries, page["NextContinuationToken"] if page.get("IsTruncated") else None

@@ -82,6 +82,17 @@ class NodeReader:
         return node
 
 
+def same_nodes(reader: NodeReader, one: Node, other: Node) -> bool:
+    """Whether two trees are the same, node by node, wherever the nodes are stored."""
+    if one is other:
+        return True
+    if one.keys != other.keys or one.values != other.values or len(one.children) != len(other.children):
+        return False
+    apart = [pair for pair in zip(one.children, other.children, strict=True) if pair[0] != pair[1]]
+    nodes = zip(reader.nodes([a for a, _ in apart]), reader.nodes([b for _, b in apart]), strict=True)
+    return all(same_nodes(reader, a, b) for a, b in nodes)
+
+
 def check_range(node: Node, child: Child, low: str | None, high: str | None) -> None:
     """Raise Damaged unless all keys lie between the neighbours of the pointer that led here.
 

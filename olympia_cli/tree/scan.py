@@ -10,10 +10,13 @@ from olympia_cli.format.node import Child, Node
 from olympia_cli.tree.load import NodeReader, bounds, check_depth, check_range
 
 
-def scan(reader: NodeReader, root: Node, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Keys that begin with the prefix, and their values, in order. Tombstones are left out."""
+def scan(reader: NodeReader, root: Node, prefix: str = "", after: str = "") -> Iterator[tuple[str, str]]:
+    """Keys that begin with the prefix and come after another key, and their values, in order. Tombstones are left
+    out."""
     high = after_prefix(prefix) if prefix else None
-    return _present(_scan(reader, root, prefix, high, None, None, 1))
+    # no key lies between a key and the same with the least character behind it
+    start = max(prefix, after + "\0") if after else prefix
+    return _present(_scan(reader, root, start, high, None, None, 1))
 
 
 def scan_keys(reader: NodeReader, root: Node, prefix: str) -> Iterator[Sequence[str]]:

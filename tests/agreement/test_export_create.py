@@ -35,6 +35,10 @@ def _differences(damaged: DamagedCatalog) -> Iterator[Disagreement]:
         if not damaged.report.damaged:
             yield Disagreement("a sound catalog does not open", damaged.name, "sound", str(error))
         return
+    if not snapshot.in_place:
+        # an export is recorded by a commit, and none goes on from such a root
+        yield from misnamed(snapshot.out_of_place(), damaged.errors, damaged.name, "committing")
+        return
     for version in _versions(damaged, latest):
         yield from _export(damaged, version)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import CatalogNotFound, Damaged
-from olympia_cli.ops.fsck.fsck import note_last
+from olympia_cli.ops.fsck.last_fsck import note_fsck
 from olympia_cli.ops.look.status import status
 from tests.agreement.catalogs import DamagedCatalog, clock, shown
 from tests.agreement.disagreements import Disagreement, misnamed, say_the_same
@@ -18,7 +18,7 @@ def test_status_says_what_fsck_found(damaged_catalogs: tuple[DamagedCatalog, ...
 
 def _differences(damaged: DamagedCatalog) -> Iterator[Disagreement]:
     store = damaged.store()
-    note_last(store, damaged.report, clock(), all_versions=True)
+    note_fsck(store, damaged.report, clock(), all_versions=True)
     try:
         said = status(Catalog(store, clock=clock())).damaged
     except Damaged as error:

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.lineage import follow
+from olympia_cli.catalog.lineage import Followed
 from olympia_cli.catalog.replay import catalog_after, moved, replay, rollback_target, tells_all, touched
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot
 from olympia_cli.catalog.staging import NO_LONGER_FITS
@@ -117,9 +117,9 @@ def test_an_object_is_followed_by_its_id_as_all_objects_are():
         transaction.create_table(table("a.t"), location(1))
         transaction.rename_namespace(ns("a"), ns("b"))
     created, renamed = (catalog.snapshot(AtVersion(version)).actions() for version in (1, 2))
-    assert follow(id, None, created) == table("a.t")
-    assert follow(id, table("a.t"), renamed) == table("b.u")
-    assert follow(id, table("b.u"), [Action(T.TABLE_DROP, table("b.u"))]) is None
+    assert Followed({id: None}).follow(created) == {id: table("a.t")}
+    assert Followed({id: table("a.t")}).follow(renamed) == {id: table("b.u")}
+    assert Followed({id: table("b.u")}).follow([Action(T.TABLE_DROP, table("b.u"))]) == {id: None}
 
 
 @pytest.mark.parametrize("name", SAMPLES)

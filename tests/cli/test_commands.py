@@ -267,6 +267,29 @@ class TestCatalog:
     def test_properties_that_it_could_not_read(self, olympia, value):
         olympia("catalog", "alter", "--set", value).failed(2)
 
+    @pytest.mark.parametrize(
+        "args",
+        [
+            ["catalog", "alter", "--unset", "nope"],
+            ["ns", "alter", "sales", "--set", "owner=ann"],
+            ["table", "alter", "sales.lines", "--set", "k=v", "--unset", "nope"],
+            ["table", "restore", "sales.lines", "--at", "v2"],
+            ["view", "alter", "sales.open", "--unset", "nope"],
+            ["apply", "-"],
+        ],
+        ids=" ".join,
+    )
+    def test_what_changes_nothing_makes_no_version(self, olympia, args):
+        lines = '{"do": "ns alter", "name": "sales", "set": {"owner": "ann"}}'
+        assert olympia(*args, input=lines).ok().stdout == "v7  nothing to do\n"
+        done = olympia(*args, "--json", input=lines).ok().json
+        assert (done["version"], done["actions"]) == (7, [])
+
+    def test_a_setting_that_is_misspelt(self, olympia):
+        args = ["catalog", "alter", "--set", "olympia.retention.min-version=5"]
+        olympia(*args).failed(2, "did you mean olympia.retention.min-versions?")
+        olympia("apply", "-", input='{"do": "ns create", "name": "x", "properties": {"olympia.x": ""}}').failed(2)
+
     def test_compact(self, run, tmp_path):
         folder = tmp_path / "tall"
         run("init", folder, "--order", "4").ok()
@@ -277,11 +300,15 @@ class TestCatalog:
         dry = run("-c", folder, "compact", "--fill", "100", "--dry-run", "--json").ok().json
         assert dry["version"] == 3
         assert dry["nodes_after"] < dry["nodes_before"]
-        done = run("-c", folder, "compact", "--fill", "100", "--json").ok().json
+        done = run("-c", folder, "compact", "--fill", "100", "-m", "tidy", "--json").ok().json
         assert (done["version"], done["nodes_after"]) == (4, dry["nodes_after"])
         assert run("-c", folder, "ns", "ls").ok().lines == before
         assert run("-c", folder, "diff", "--json").ok().json["changes"] == []
-        assert "compact" in run("-c", folder, "log", "-n", "1").ok().stdout
+        assert "tidy\t\t~ compact" in run("-c", folder, "log", "-n", "1").ok().stdout
+        for more in ([], ["--dry-run"]):
+            again = run("-c", folder, "compact", "--fill", "100", *more, "--json").ok().json
+            assert (again["version"], again["actions"], again["nodes_after"]) == (4, [], again["nodes_before"])
+            assert run("-c", folder, "compact", "--fill", "100", *more).ok().stdout == "v4  nothing to do\n"
 
     def test_status_for_prometheus(self, olympia, sample):
         lines = olympia("status", "--prometheus").ok().lines
@@ -395,7 +422,6 @@ class TestEverywhere:
         for args in (
             ["ns", "create", "x"],
             ["ns", "rename", "x", "y"],
-            ["compact"],
             ["catalog", "alter", "--set", "k=v"],
             ["rollback", "latest~1", "--yes"],
             ["apply", "-"],

@@ -234,10 +234,12 @@ def test_names_are_those_of_the_version_or_transaction(catalog: str) -> None:
 
 
 def test_references(catalog: str, tmp_path: Path) -> None:
-    assert found("-c", catalog, "diff", "") == ["latest", "latest~1", "oldest", "v2", "v1", "v0"]
+    everything = ["latest", "latest~1", "oldest", "v2", "v1", "v0", "today", "yesterday"]
+    assert found("-c", catalog, "diff", "") == everything
     assert found("-c", catalog, "ns", "ls", "--at", "v") == ["v2", "v1", "v0"]
     assert found("-c", catalog, "diff", "v0..la") == ["v0..latest", "v0..latest~1"]
-    assert found("-c", str(tmp_path / "nothing"), "diff", "") == ["latest", "latest~1", "oldest"]
+    without = ["latest", "latest~1", "oldest", "today", "yesterday"]
+    assert found("-c", str(tmp_path / "nothing"), "diff", "") == without
 
 
 def test_profiles(tmp_path: Path, catalog: str) -> None:

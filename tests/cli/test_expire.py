@@ -6,22 +6,27 @@ import json
 import os
 import shlex
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.quarantine import read_quarantine
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.format.paths import parse_root_path, root_path
 from olympia_cli.names import parse_time
+from olympia_cli.storage import memory
 from olympia_cli.storage.local import LocalStore
-from tests.cli.conftest import Run, Sample
+from olympia_cli.storage.memory import MemoryStore
+from tests.cli.conftest import Ran, Run, Sample
 from tests.cli.killing import run_killed
 from tests.helpers.big_catalog import add_versions
 from tests.helpers.check import check_catalog, orphans
 from tests.helpers.clock import DAY, HOUR, FakeClock
 from tests.helpers.json_schema import check
 from tests.helpers.names import location, ns, table
+from tests.helpers.stores import WrappedStore
 
 NOW = ("--older-than", "0s", "--grace", "0s", "--quarantine", "0s", "--offline")
 
@@ -334,3 +339,87 @@ class TestLs:
     @pytest.mark.parametrize("option", [("--keep-last", "3"), ("--simulate",), ("--engine", "local")])
     def test_what_has_no_meaning_for_it(self, run: Run, old: Path, option: tuple[str, ...]):
         assert run("-c", old, "expire", "ls", *option).exit_code == 2
+
+
+class TestTwoAtOnce:
+    """Two runs of cron that overlap: the second plans, the first does it all, the second goes on."""
+
+    NAME = "overlapping"
+
+    @pytest.fixture
+    def store(self, old: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
+        store = MemoryStore(self.NAME)
+        store.create_many({str(path.relative_to(old)): path.read_bytes() for path in old.rglob("*") if path.is_file()})
+        monkeypatch.setitem(memory._shared, self.NAME, store)
+        return store
+
+    def overlap(self, monkeypatch: pytest.MonkeyPatch, store: MemoryStore, path: str, first: Callable[[], object]):
+        """From now on `first` runs just before the first file is created whose path begins so."""
+
+        class Overtaken(WrappedStore):
+            done = False
+
+            def create(self, name: str, data: bytes) -> None:
+                if name.startswith(path) and not self.done:
+                    self.done = True
+                    first()
+                self.inner.create(name, data)
+
+        monkeypatch.setitem(memory._shared, self.NAME, Overtaken(store))
+
+    def expire(self, run: Run, *words: str) -> Ran:
+        return run("-c", f"memory://{self.NAME}", "expire", *words, *NOW, "--keep-last", "3", "--yes", "--json")
+
+    @pytest.mark.parametrize("path", ["ops/expire/", "vn/"])
+    def test_a_mark(self, run: Run, store: MemoryStore, monkeypatch: pytest.MonkeyPatch, path: str):
+        ran: list[Ran] = []
+        self.overlap(monkeypatch, store, path, lambda: ran.append(self.expire(run)))
+        last = self.expire(run).ok().json
+        assert ran[0].ok().json["expired_versions"] == list(range(7))
+        assert (last["expired_versions"], last["purged"]["versions"]) == ([], list(range(7)))
+        check_catalog(store)
+
+    def test_a_purge_and_a_mark(self, run: Run, store: MemoryStore, monkeypatch: pytest.MonkeyPatch):
+        self.expire(run).ok()
+        with Catalog(store).transaction() as transaction:
+            transaction.create_namespace(ns("newer"))
+        self.overlap(monkeypatch, store, "vn/", lambda: self.expire(run).ok())
+        self.expire(run).ok()
+        check_catalog(store)
+        monkeypatch.setitem(memory._shared, self.NAME, store)
+        self.expire(run).ok()
+        assert not orphans(store)
+
+    def test_a_purge(self, run: Run, store: MemoryStore, monkeypatch: pytest.MonkeyPatch):
+        words = ("-c", f"memory://{self.NAME}", "expire", "purge", "--offline", "--yes", "--json")
+        self.expire(run).ok()
+        self.overlap(monkeypatch, store, "vn/", lambda: run(*words).ok())
+        assert run(*words).ok().json["expired_versions"] == []
+        check_catalog(store)
+
+    def test_what_was_undone_meanwhile_is_not_taken_away_again(
+        self, run: Run, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    ):
+        self.expire(run).ok()
+        undo = ("-c", f"memory://{self.NAME}", "expire", "undo", "--yes")
+        self.overlap(monkeypatch, store, "vn/", lambda: run(*undo).ok())
+        assert self.expire(run).error["exit_code"] == 20
+        assert oldest_version(Catalog(store).snapshot()) == 0
+        assert read_quarantine(Catalog(store).snapshot().definition) == []
+
+
+class TestQuarantineIsNoDeadEnd:
+    def test_a_version_that_rests_says_how_it_comes_back(self, run: Run, old: Path):
+        run("-c", old, "expire", "--yes").ok()
+        deadline = run("-c", old, "expire", "ls", "--json").ok().json["marks"][0]["purge_after"]
+        for words in (["table", "ls", "--at", "v3"], ["rollback", "v3", "--yes"], ["fsck", "--at", "v3"]):
+            error = run("-c", old, *words).failed(10, "version 3", "quarantine", "expire undo")
+            assert words[0] == "fsck" or deadline in error.stderr
+        run("-c", old, "expire", "undo", "--yes").ok()
+        assert run("-c", old, "table", "ls", "--at", "v3").ok().lines
+
+    def test_a_version_that_is_purged_does_not(self, run: Run, old: Path):
+        run("-c", old, "expire", "--yes").ok()
+        run("-c", old, "expire", "purge", "--offline", "--yes").ok()
+        error = run("-c", old, "table", "ls", "--at", "v3").failed(10)
+        assert "undo" not in error.stderr

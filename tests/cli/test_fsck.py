@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import os
+import shlex
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from olympia_cli.format.paths import root_path
 from olympia_cli.names import NamespaceName
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import EMOJI, Run, Sample, make_sample
+from tests.helpers.damage import spoil
 from tests.helpers.json_schema import check
 from tests.helpers.names import location, ns, table
 
@@ -72,15 +75,15 @@ def test_50_damaged(fsck, damageable):
     assert verdict == "DAMAGED  1 error.  Last sound version: v0"
 
 
-def test_it_says_what_a_rollback_loses_and_a_repair_may_not(fsck, damageable, run):
+def test_it_says_what_each_way_to_mend_it_loses(fsck, damageable, run):
     lose(damageable)
-    done = fsck("--level", "full")
-    assert "rollback v0" in done.lines[0]
-    repair = f"olympia -c {damageable.uri} fsck --repair --dry-run"
-    [line] = done.stderr.splitlines()
-    assert line == f"mend it: {repair} shows what a repair keeps; a rollback to v0 loses what was committed since"
-    for words in (["--json"], ["-o", "name"], ["--quiet"], ["--at", "v0"], ["--repair", "--dry-run"]):
-        assert "mend it" not in fsck("--level", "full", *words).stderr
+    repair = f"olympia -c {damageable.uri} fsck --repair"
+    lines = fsck("--level", "full").stderr.splitlines()
+    assert lines[0] == f"next: {repair}  (loses nothing)"
+    assert lines[2] == f"or: {repair} --prefer rollback  (loses 9 objects)"
+    assert fsck("--level", "full", "--quiet").stderr == ""
+    assert fsck("--level", "full", "--json").stderr == ""
+    assert "next: " not in fsck("--level", "full", "--repair", "--dry-run").stderr
 
 
 def test_50_though_the_catalog_cannot_be_opened(fsck, damageable, run):
@@ -110,7 +113,7 @@ def test_10_no_catalog(run, tmp_path):
 
 def test_10_no_such_version(fsck):
     fsck("--at", "v70").failed(10, "70")
-    fsck("--at", "friday").failed(10, "friday")
+    fsck("--at", "nightly").failed(10, "nightly")
 
 
 @pytest.mark.parametrize(
@@ -140,8 +143,9 @@ def test_the_next_command_can_be_typed(fsck, damageable, run):
     done = fsck()
     assert done.exit_code == 50
     words = done.lines[0].split("\t")[-1].split()
-    assert words == ["olympia", "-c", damageable.uri, "rollback", "v7"]
+    assert words == ["olympia", "-c", damageable.uri, "fsck", "--repair"]
     assert fsck("--json").json["findings"][0]["hint"] == " ".join(words)
+    run(*words[1:], "--yes").ok()
 
 
 def test_json_has_the_shape_that_is_promised(fsck, damageable):
@@ -233,7 +237,7 @@ def test_a_page_for_a_colleague(fsck, damageable, tmp_path):
     assert fsck("--level", "full", "--report", tmp_path / "fsck.html").exit_code == 50
     page = (tmp_path / "fsck.html").read_text()
     assert path in page
-    assert f"olympia -c {damageable.uri} rollback v0" in page
+    assert f"olympia -c {damageable.uri} fsck --repair</code> loses nothing" in page
 
 
 def test_a_bundle_for_support(fsck, damageable, tmp_path):
@@ -300,6 +304,82 @@ def test_on_a_terminal_it_is_blocks(program, tmp_path):
     assert lines[0] == "error    F202  the root of version 7: it is empty"
     assert lines[1] == f"   file  {root_path(7)}"
     assert lines[2] == "   hits  v7 (1 version)"
-    assert lines[-2].split()[0] == "next"
-    assert lines[-2].endswith("rollback v6")
+    assert lines[3].split()[0] == "next"
+    assert lines[3].endswith("fsck --repair")
+    assert lines[4].startswith("DAMAGED  1 error.")
     assert lines[-1] == "DAMAGED  1 error.  Last sound version: v6"
+
+
+@pytest.mark.parametrize("closed", ["node", "def/ns", "vn/latest", root_path(0)])
+def test_31_what_may_not_be_read_is_not_damaged(run, closed):
+    # not in pytest's own folder, which is closed to other users
+    with tempfile.TemporaryDirectory() as temporary:
+        os.chmod(temporary, 0o755)
+        folder = Path(temporary) / "catalog"
+        catalog = Catalog.create(LocalStore(folder), order=4)
+        with catalog.transaction() as transaction:
+            for at in range(8):
+                transaction.create_namespace(ns(f"n{at}"))
+        # all that is imported on the way is there before this process becomes somebody who may not read it
+        run("-c", folder, "fsck", "--level", "full").ok()
+        run("-c", temporary, "fsck").failed(10)
+        path = folder / closed
+        # one of several files, so that it could be taken for damage
+        (next(path.iterdir()) if path.is_dir() else path).chmod(0)
+        user = os.geteuid()
+        os.seteuid(65534 if user == 0 else user)
+        try:
+            done = run("-c", folder, "fsck", "--level", "full")
+        finally:
+            os.seteuid(user)
+    done.failed(31, "Permission denied")
+    assert done.stdout == ""
+
+
+# What is known
+
+
+def test_what_is_damaged_in_the_past_is_acknowledged(fsck, damageable, run):
+    (damageable.folder / root_path(3)).write_bytes(b"")
+    assert fsck().exit_code == 50
+    assert "1 finding would be acknowledged" in fsck("--acknowledge", "--dry-run").stderr
+    assert fsck("--quiet").exit_code == 50
+    done = fsck("--acknowledge", "-m", "disk 3").ok()
+    assert "v8 acknowledges 1 finding" in done.stderr
+    assert done.lines[-1].startswith("SOUND  ")
+    assert done.lines[-1].endswith("1 error (1 acknowledged)")
+    assert done.lines[0].endswith("\tacknowledged")
+    told = fsck("--json").ok().json
+    assert (told["damaged"], told["next"], [one["acknowledged"] for one in told["findings"]]) == (False, [], [True])
+    assert "disk 3" in run("-c", damageable.uri, "log", "-n", "1").ok().stdout
+    run("-c", damageable.uri, "status").ok()
+    assert "nothing to acknowledge" in fsck("--acknowledge").ok().stderr
+    (damageable.folder / root_path(4)).write_bytes(b"")
+    assert fsck().exit_code == 50
+
+
+@pytest.mark.parametrize("words", [["--repair"], ["--salvage", "x"]], ids=" ".join)
+def test_2_one_thing_at_a_time(fsck, words):
+    fsck("--acknowledge", *words).failed(2, "--acknowledge")
+
+
+# What errors say
+
+
+@pytest.mark.parametrize("how", ["missing", "flipped"])
+def test_the_command_that_an_error_names_finds_what_it_is_about(run, damageable, how):
+    path = damageable.catalog.snapshot().find(table("sales.lines"))
+    spoil(damageable.store, path, how)
+    error = run("-c", damageable.uri, "table", "show", "sales.lines").failed(40, path)
+    program, *words = shlex.split(error.stderr.rpartition(": ")[2])
+    assert program == "olympia"
+    done = run(*words, "--json")
+    assert done.exit_code == 50
+    assert path in {one["path"] for one in done.json["findings"]}
+
+
+def test_a_plan_to_mend_hints_does_not_stand_below_sound(fsck, damageable):
+    (damageable.folder / "vn" / "latest").unlink()
+    done = fsck("--repair", "--dry-run").ok()
+    assert done.lines[-1].startswith("TO REPAIR  ")
+    assert "plan: vn/latest is missing: write 7" in done.stderr

@@ -125,6 +125,13 @@ class TestAppend:
         assert done["actions"][0]["detail"]["added_files"] == 1
         assert sorted(loaded(tmp_path).scan().to_arrow()["id"].to_pylist()) == [1, 2, 7]
 
+    def test_a_file_for_each_partition(self, lake, tmp_path):
+        lake("table", "create", "ns.u", "--schema", COLUMNS, "--partition-by", "month(at)").ok()
+        (tmp_path / "rows.csv").write_text("id,at\n1,2026-01-01T12:00:00Z\n2,2026-02-01T12:00:00Z\n")
+        done = lake("table", "append", "ns.u", "rows.csv", "--json").ok().json
+        assert (done["rows"], done["actions"][0]["detail"]["added_files"]) == (2, 2)
+        assert sorted(loaded(tmp_path, "ns.u").scan().to_arrow()["id"].to_pylist()) == [1, 2]
+
     @pytest.mark.parametrize(
         ("content", "said"),
         [

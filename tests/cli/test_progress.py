@@ -21,6 +21,7 @@ from olympia_cli.errors import CatalogNotFound
 
 def work(ctx):
     session = context.Session(ctx)
+    {before}
     with session.progress() as progress:
         progress.advance()
         progress.phase("reading [red]nodes\\x1b[31m", {total})
@@ -46,9 +47,9 @@ sys.exit(main())
 def working(tmp_path, monkeypatch):
     """Run a command that works for a while, on a terminal."""
 
-    def start(*args: str, total: str = "1234567", middle: str = "pass", **more) -> Seen:
+    def start(*args: str, total: str = "1234567", middle: str = "pass", before: str = "pass", **more) -> Seen:
         script = tmp_path / "work.py"
-        script.write_text(WORK.format(total=total, middle=middle))
+        script.write_text(WORK.format(total=total, middle=middle, before=before))
         monkeypatch.setattr(test_terminal, "command_line", lambda: [sys.executable, str(script)])
         env = {"PYTHONPATH": os.fspath(Path(__file__).parents[2]), **more.pop("env", {})}
         return look("status", *args, env=env, **more)
@@ -73,6 +74,14 @@ class TestBar:
         # the cursor is back, and the line of the bar is cleared
         assert shown.screen.rindex("\x1b[?25h") > shown.screen.rindex("\x1b[?25l")
         assert "\x1b[2K" in shown.screen[shown.screen.rindex("deleting") :]
+
+    def test_leaves_the_terminal_to_the_bar_that_spark_draws(self, working):
+        """With --verbose Spark shows how far it is: a phase is a line of its own, over whatever Spark has drawn."""
+        shown = working("--verbose", before="session.metrics = dict")
+        assert shown.exit_code == 0
+        assert "\r\x1b[Kreading [red]nodes\\x1b[31m: 1,234,567\r\n" in shown.screen
+        assert "\r\x1b[Kdeleting: 2\r\n" in shown.screen
+        assert "\x1b[?25l" not in shown.screen, "nobody else draws one"
 
     def test_without_a_total(self, working):
         shown = working(total="None")
@@ -220,7 +229,7 @@ def test_a_pipe_gets_lines_once_it_takes_long(olympia, tmp_path, monkeypatch):
     assert olympia("export", "create", "y", "--dest", "y").ok().stderr == ""
     monkeypatch.setattr("olympia_cli.cli.progress.PATIENCE_SECONDS", 0)
     done = olympia("export", "create", "x", "--dest", "x").ok()
-    assert done.stderr.splitlines() == ["copying"]
+    assert done.stderr.splitlines() == ["copying", "comparing"]
     for flag in ("--quiet", "--no-progress", "--json"):
         assert olympia("export", "create", f"x{flag}", "--dest", f"x{flag}", flag).ok().stderr == ""
 

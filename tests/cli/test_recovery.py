@@ -46,7 +46,8 @@ def test_a_rollback_leads_out_of_a_version_with_a_damaged_node(run, folder):
     run("-c", folder, "table", "ls").failed(40)
     dry = run("-c", folder, "rollback", "v2", "--dry-run").ok()
     assert "cannot be shown" in dry.stderr
-    run("-c", folder, "rollback", "v2", "--yes", "-m", "damaged node").ok()
+    run("-c", folder, "rollback", "v2", "--yes").failed(12, "not known")
+    run("-c", folder, "rollback", "v2", "--yes", "--even-if-unknown", "-m", "damaged node").ok()
     assert len(run("-c", folder, "table", "ls").ok().lines) == 39
 
 
@@ -56,7 +57,7 @@ def test_a_rollback_to_a_version_that_is_damaged_too_is_refused(run, folder):
         path.write_bytes(b"junk")
     assert hit.exists()
     run("-c", folder, "rollback", "v2", "--yes").failed(40)
-    run("-c", folder, "rollback", "v0", "--yes").ok()
+    run("-c", folder, "rollback", "v0", "--yes", "--even-if-unknown").ok()
 
 
 @pytest.mark.parametrize("data", [b"", b"junk"])

@@ -227,3 +227,32 @@ def test_steps_of_an_import_are_not_done_twice_over_an_unreadable_version(run, r
     lines = [json.dumps({"do": "ns create", "name": f"x{number}"}) for number in range(3)]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     run("-c", repaired, "apply", tmp_path / "in.jsonl", "--commit-every", "1").failed(40, "what this version did")
+
+
+# A rollback by hand
+
+
+def test_a_rollback_of_which_nobody_knows_what_it_loses_wants_more_than_yes(run, folder):
+    newest_leaf(folder).write_bytes(b"junk")
+    was = but_ops(folder)
+    dry = run("-c", folder, "rollback", "v3", "--dry-run")
+    assert "what changes is not known" in dry.ok().stderr
+    assert "0 changes" not in dry.stderr
+    told = dry.stderr.splitlines()[-1].removeprefix("to do it: olympia ").split()
+    assert run("-c", folder, "rollback", "v3", "--dry-run", "--json").ok().json["changes"] is None
+    refused = run("-c", folder, "rollback", "v3", "--yes").failed(12, "not known", "--even-if-unknown")
+    assert but_ops(folder) == was
+    # the hint, as it is printed
+    hint = refused.stderr.partition("see what it loses with olympia ")[2].partition(", or")[0].split()
+    planned = run(*hint)
+    assert "go back to v3" in planned.stderr
+    assert "lost" in planned.stderr
+    run(*told, "--yes").ok()
+    assert run("-c", folder, "diff", "v3", "--json").ok().json["changes"] == []
+
+
+def newest_leaf(folder: Path) -> Path:
+    """A leaf that version 4 has and version 3 has not."""
+    catalog = Catalog(LocalStore(folder))
+    old, new = (set(catalog.snapshot(AtVersion(at)).root.node.children) for at in (3, 4))
+    return folder / str(next(iter(new - old)))

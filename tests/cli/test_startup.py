@@ -74,6 +74,15 @@ def test_reading_a_local_catalog_imports_no_cloud_and_no_tables(args, sample):
     assert not modules & (SLOW - {"pyarrow", "google"})
 
 
+@pytest.mark.parametrize("args", [["table", "show", "sales.lines"], ["ns", "create", "x"]], ids=" ".join)
+def test_neither_reading_nor_writing_imports_what_pyarrow_would_ask(args, sample):
+    """pyarrow looks for pandas when an array is made of Python's own values; numpy it imports in any case."""
+    code, modules = imported("-c", sample.uri, *args)
+    assert code == 0
+    assert {"pyarrow", "numpy"} <= modules
+    assert not modules & {"pandas", "pyarrow.compute", "pyarrow.parquet", "pyarrow.dataset", "pytz"}
+
+
 def test_one_command_imports_one_command(sample):
     _, modules = imported("-c", sample.uri, "ns", "create", "x")
     assert [name for name in modules if name.startswith("olympia_cli.cli.commands.")] == [

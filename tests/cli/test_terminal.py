@@ -46,6 +46,7 @@ def look(
     width: int = 80,
     env: Mapping[str, str] | None = None,
     type: str | bytes = b"",
+    asked: str = "[y/N] ",
     interrupt: str = "",
     stdout: int | None = None,
 ) -> Seen:
@@ -76,7 +77,7 @@ def look(
             if not data:
                 break
             screen += data
-        if typed and b"[y/N] " in screen:
+        if typed and asked.encode() in screen:
             os.write(ours, typed)
             typed = b""
         if interrupt and interrupt.encode() in screen:
@@ -327,6 +328,16 @@ class TestPrompts:
         assert shown.exit_code == 12, shown.screen
         assert shown.plain[-1].endswith("error: nothing was done")
         assert sample.catalog.snapshot().version == 7
+
+    def test_what_nobody_knows_is_confirmed_by_typing_where_the_catalog_is(self, damageable):
+        lost = damageable.catalog.snapshot().find(table_name("sales.orders_2025"))
+        (damageable.folder / str(lost)).unlink()
+        words = ("-c", damageable.uri, "rollback", "v2", "--yes")
+        for answer, code in (("yes\n", 12), (f"{damageable.uri}\n", 0)):
+            shown = look(*words, width=400, type=answer, asked="type where the catalog is")
+            assert shown.exit_code == code, shown.screen
+            assert "[y/N]" not in shown.screen
+        assert damageable.catalog.snapshot().version == 8
 
     def test_abort_of_a_transaction(self, seen, sample):
         assert seen("txn", "abort", sample.transaction, type="n\n").exit_code == 12

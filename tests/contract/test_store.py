@@ -468,6 +468,19 @@ class TestListing:
         every = [".tmp", ".tmp-1", "vn/.tmp-2", "vn/1", "vn/x.tmp-3"]
         assert sorted(file.path for file in store.list(temporary=True)) == every
 
+    def test_between_two_paths(self, store):
+        names = ("node/-", "node/0", "node/00", "node/0f", "node/1", "node/9", "node/:", "node/a", "ops/x", "vn/1", "é")
+        store.create_many(dict.fromkeys(names, b""))
+        cuts = ["", "a", "node/", "node/0", "node/0f", "node/1", "node/zz", "vn/", None]
+        parts = [
+            sorted(file.path for file in store.list(between=(after or "", until)))
+            for after, until in itertools.pairwise(cuts)
+        ]
+        assert [path for part in parts for path in part] == sorted(names), "each of them once, and in its part"
+        assert parts[3:6] == [["node/00", "node/0f"], ["node/1"], ["node/9", "node/:", "node/a"]]
+        assert sorted(file.path for file in store.list("node/", between=("node/9", "node/a"))) == ["node/:", "node/a"]
+        assert list(store.list("vn/", between=("", "node/"))) == []
+
     def test_more_than_a_page(self, request, store):
         if any(slow in request.node.name for slow in ("moto", "gcs")):
             pytest.skip("creating so many files takes long there")

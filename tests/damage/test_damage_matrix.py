@@ -132,6 +132,7 @@ def hold_command(ground: Ground, report: Report) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(done.stdout)
     assert document["damaged"] == report.damaged
     assert document["last_sound_version"] == report.last_sound_version
+    assert document["next"] or not report.damaged or all(one["hint"] == "" for one in document["findings"])
     said = Counter((one["code"], one["path"]) for one in document["findings"] if one["severity"] != "info")
     assert said == Counter((one.code, one.path) for one in report.findings if one.severity is not Severity.INFO)
     return document

@@ -98,7 +98,7 @@ class TestKeys:
     def test_a_name_far_too_long_gives_a_short_message(self):
         with pytest.raises(InvalidName) as caught:
             EIGHT.encode(NamespaceName("\U0001f600" * 1_000_000))
-        assert str(caught.value).isascii()
+        assert str(caught.value).isprintable()
         assert len(str(caught.value)) < 1_000
 
     @pytest.mark.parametrize("character", LEGAL_ASCII)

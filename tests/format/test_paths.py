@@ -182,6 +182,7 @@ class TestFileKinds:
             (f"def/dtxn/{UUID}.binpb", FileKind.TRANSACTION),
             (f"ops/expire/1794744000000-{UUID}.json", FileKind.OPERATION),
             ("ops/last-fsck.json", FileKind.OPERATION),
+            ("ops/last-export.json", FileKind.OPERATION),
             ("ops/last-expire.json", FileKind.OPERATION),
             ("data/ns/t-0/metadata/00000.metadata.json", FileKind.DATA),
             (f"data/.tmp-{UUID}", FileKind.DATA),

@@ -70,8 +70,9 @@ def check_catalog(store: Store, *, all_versions: bool = True) -> dict[int, Conte
     return {version.number: version.contents for version in check_versions(store, all_versions=all_versions)}
 
 
-def check_versions(store: Store, *, all_versions: bool = True) -> list[Version]:
-    """As `check_catalog`, with all there is to know of each version, the oldest first."""
+def check_versions(store: Store, *, all_versions: bool = True, now_millis: int = 0) -> list[Version]:
+    """As `check_catalog`, with all there is to know of each version, the oldest first. Nobody needs what transactions
+    refer to that are past their lifetime `now_millis`."""
     numbers = _existing(store)
     latest = _read_version(store, numbers[-1])
     _need(Catalog.open(store).snapshot().version == latest.number, f"readers do not open version {latest.number}")
@@ -90,7 +91,7 @@ def check_versions(store: Store, *, all_versions: bool = True) -> list[Version]:
         _need(after.catalog.id == before.catalog.id, f"version {after.number} is of another catalog")
     [(id, times)] = Counter(version.info.transaction_id for version in versions).most_common(1)
     _need(times == 1, f"the transaction {id} was committed {times} times")
-    _check_transactions(store, {version.number: version for version in versions})
+    _check_transactions(store, {version.number: version for version in versions}, now_millis)
     return versions
 
 
@@ -112,9 +113,9 @@ def orphans(store: Store) -> set[str]:
     return listed - kept
 
 
-def replay(store: Store) -> dict[int, Contents]:
+def replay(store: Store, *, now_millis: int = 0) -> dict[int, Contents]:
     """What each version holds when its actions are done on the version before; Unsound when its tree differs."""
-    versions = check_versions(store)
+    versions = check_versions(store, now_millis=now_millis)
     first = versions[0]
     catalog, contents = CatalogDef(), dict(first.contents)
     catalog.CopyFrom(first.catalog)
@@ -313,7 +314,7 @@ def _need(holds: bool, message: str) -> None:
 # Distributed transactions
 
 
-def _check_transactions(store: Store, versions: dict[int, Version]) -> None:
+def _check_transactions(store: Store, versions: dict[int, Version], now_millis: int) -> None:
     """The last save of each: an open one has all that its running root reaches, a committed one is in the log."""
     last: dict[str, int] = {}
     for file in store.list("dtxn/"):
@@ -333,7 +334,7 @@ def _check_transactions(store: Store, versions: dict[int, Version]) -> None:
             continue  # it had nothing to commit
         if number is not None and number in versions:
             _need(versions[number].info.transaction_id == id, f"{path} says version {number}, which is another's")
-        elif running and number is None:
+        elif running and number is None and found.expire_at_millis >= now_millis:
             _read_running(store, running)
 
 

@@ -536,9 +536,9 @@ def _digest(world: World, ended: dict[str, Ended]) -> bytes:
 
 def check_world(world: World, ended: dict[str, Ended]) -> None:
     """Everything that must hold, whatever the order."""
-    view = _without_expired(world)
-    versions = check_versions(view)
-    replay_log(view)
+    now = world.clock.now_millis()
+    versions = check_versions(world, now_millis=now)
+    replay_log(world, now_millis=now)
     in_log = {version.number: version.info.transaction_id for version in versions}
     latest = world.catalog.snapshot()
     oldest = expired_before(latest.definition)
@@ -563,15 +563,6 @@ def check_world(world: World, ended: dict[str, Ended]) -> None:
     # of two, one may die with a number on its lips that the other has made too great
     excused = len(ended) > 1 and _killed(ended)
     _need(said <= oldest or excused, f"vn/oldest says {said}, which is beyond {oldest}")
-
-
-def _without_expired(world: World) -> World:
-    """The same without transactions that are past their lifetime: nobody needs what those refer to."""
-    view = world.copy()
-    for saved in list(distributed.saved_transactions(view)):
-        if saved.definition.expire_at_millis < view.clock.now_millis():
-            view.delete_many([file.path for file in view.list(f"dtxn/{saved.id}.")])
-    return view
 
 
 def _check_pin(world: World, pin: str, name: str) -> None:
@@ -614,7 +605,7 @@ def _check_future(world: World) -> None:
     definition = again.catalog.snapshot().definition
     if read_quarantine(definition):
         undo(again.catalog)
-        versions = [version.number for version in check_versions(_without_expired(again))]
+        versions = [version.number for version in check_versions(again, now_millis=again.clock.now_millis())]
         _need(versions[0] == expired_before(again.catalog.snapshot().definition), "an undo does not bring all back")
         _need(versions[0] >= purged_before(definition), "an undo brings back what is purged")
     later = world.copy()

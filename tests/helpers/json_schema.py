@@ -1,25 +1,27 @@
-"""As much of JSON Schema as the schemas of the tests use: types are exact, and unknown keys are welcome."""
+"""As much of JSON Schema as the schemas of the commands use: types are exact, and unknown keys are welcome."""
 
 from __future__ import annotations
 
-import json
 import re
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-SCHEMAS = Path(__file__).parents[1] / "cli" / "schemas"
-_TYPES = {"string": str, "integer": int, "boolean": bool, "object": dict, "array": list, "null": type(None)}
+from olympia_cli.cli.shapes import schema
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "object": (dict,),
+    "array": (list,),
+    "null": (type(None),),
+}
+
 _KNOWN = {"$ref", "type", "enum", "pattern", "minimum", "required", "properties", "additionalProperties", "items"}
 
 
-@cache
-def schema(name: str) -> dict[str, Any]:
-    return json.loads((SCHEMAS / f"{name}.json").read_text())
-
-
 def check(value: Any, name: str) -> None:
-    """AssertionError with the place, unless the value has the shape that `schemas/NAME.json` tells."""
+    """AssertionError with the place, unless the value has the shape that `cli/schemas/NAME.json` tells."""
     _check(value, schema(name), name)
 
 
@@ -30,7 +32,7 @@ def _check(value: Any, rules: dict[str, Any], at: str) -> None:
     if "type" in rules:
         wanted = rules["type"] if isinstance(rules["type"], list) else [rules["type"]]
         # exactly: True is an int to Python, and no number to anybody else
-        assert type(value) in [_TYPES[one] for one in wanted], f"{at}: {value!r} is not {' or '.join(wanted)}"
+        assert any(type(value) in _TYPES[one] for one in wanted), f"{at}: {value!r} is not {' or '.join(wanted)}"
     if "enum" in rules:
         assert value in rules["enum"], f"{at}: {value!r} is none of {rules['enum']}"
     if "pattern" in rules and isinstance(value, str):

@@ -126,6 +126,8 @@ class Report:
     history: dict[int, str] = field(default_factory=dict)
     counted: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
+    ended_at: int = 0
+    """When all were done, by their clock."""
 
     def encode(self) -> str:
         return json.dumps([self.acknowledged, self.refused, list(self.history.items()), dict(self.counted), self.wrong])
@@ -372,8 +374,9 @@ class Soak:
         root = Path(__file__).parents[2]
         processes: list[subprocess.Popen[str]] = []
         total = Report()
+        tasks = self.tasks()
         try:
-            for task in self.tasks():
+            for task in tasks:
                 process = subprocess.Popen(
                     [sys.executable, "-m", "tests.helpers.soak"],
                     cwd=root,
@@ -402,6 +405,7 @@ class Soak:
                 if process.poll() is None:
                     process.kill()
                     process.communicate()
+        total.ended_at = _now(tasks[0])
         return total
 
     def in_threads(self) -> Report:
@@ -424,14 +428,19 @@ class Soak:
                 total.add(report.result())
         for worker in workers:
             worker.store.close()
+        total.ended_at = _now(tasks[0])
         return total
+
+
+def _now(task: Mapping[str, Any]) -> int:
+    return WorkClock(task["ticks"], task["began"]).now_millis()
 
 
 def check_told(store: Store, total: Report) -> None:
     """Nothing went wrong on the way; the catalog is whole; and history holds what was acknowledged, and only once."""
     assert not total.wrong, "\n".join(total.wrong[:10])
-    versions = check_versions(store)
-    replay(store)
+    versions = check_versions(store, now_millis=total.ended_at)
+    replay(store, now_millis=total.ended_at)
     for version in versions:
         id = total.history.setdefault(version.number, version.info.transaction_id)
         assert id == version.info.transaction_id, f"version {version.number} was another's before"

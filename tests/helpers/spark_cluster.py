@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,8 +38,9 @@ class Cluster:
 
 
 @contextmanager
-def spark_cluster(folder: Path, workers: int = 2, memory: str = "1g") -> Iterator[Cluster]:
-    """A running cluster, whose logs and work are below the folder; `memory` is what each worker has."""
+def spark_cluster(folder: Path, workers: int = 2, memory: str = "1g", hidden: Sequence[Path] = ()) -> Iterator[Cluster]:
+    """A running cluster, whose logs and work are below the folder; `memory` is what each worker has. The last worker
+    and its executors see empty folders where the `hidden` ones are."""
     started: list[subprocess.Popen[bytes]] = []
     try:
         log = folder / "master.log"
@@ -50,7 +52,9 @@ def spark_cluster(folder: Path, workers: int = 2, memory: str = "1g") -> Iterato
         cluster = Cluster(url, master)
         for number in range(workers):
             place = [*address, "-c", "1", "-m", memory, "-d", str(folder / f"work{number}"), url]
-            process = _start("org.apache.spark.deploy.worker.Worker", place, folder / f"worker{number}.log")
+            log = folder / f"worker{number}.log"
+            within = _without(hidden, folder / "empty") if hidden and number == workers - 1 else []
+            process = _start("org.apache.spark.deploy.worker.Worker", place, log, within)
             started.append(process)
             cluster.workers.append(process)
         for number, process in enumerate(cluster.workers):
@@ -75,7 +79,20 @@ def python_without_this_package(folder: Path) -> str:
     return str(folder / "bin" / "python")
 
 
-def _start(program: str, arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
+def _without(hidden: Sequence[Path], empty: Path) -> list[str]:
+    """The words before a command that runs it where other folders lie over some of those that are there, as where a
+    mount is missing."""
+    words = []
+    for number, path in enumerate(hidden):
+        cover = empty / str(number)
+        cover.mkdir(parents=True)
+        words.append(f"mount --bind {shlex.quote(str(cover))} {shlex.quote(str(path))}")
+    # whoever is not root may be it in a namespace of his own
+    own = ["unshare", "-m" if os.geteuid() == 0 else "-rm"]
+    return [*own, "sh", "-c", " && ".join([*words, 'exec "$@"']), "sh"]
+
+
+def _start(program: str, arguments: list[str], log: Path, within: Sequence[str] = ()) -> subprocess.Popen[bytes]:
     import pyspark
 
     home = Path(pyspark.__file__).parent
@@ -83,7 +100,7 @@ def _start(program: str, arguments: list[str], log: Path) -> subprocess.Popen[by
     environment = {**os.environ, "SPARK_HOME": str(home), **ours}
     with log.open("wb") as out:
         return subprocess.Popen(
-            [str(home / "bin" / "spark-class"), program, *arguments],
+            [*within, str(home / "bin" / "spark-class"), program, *arguments],
             stdout=out,
             stderr=out,
             env=environment,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Literal
 
 from olympia_cli.errors import OutcomeUnknown, PathTaken, StoreError
-from olympia_cli.storage.protocol import FileInfo, Store, check_path
+from olympia_cli.storage.protocol import ALL, Between, FileInfo, Store, check_path
 
 
 class WrappedStore:
@@ -53,8 +53,8 @@ class WrappedStore:
     def stat(self, path: str) -> FileInfo:
         return self.inner.stat(path)
 
-    def list(self, prefix: str = "", temporary: bool = False) -> Iterator[FileInfo]:
-        return self.inner.list(prefix, temporary)
+    def list(self, prefix: str = "", temporary: bool = False, between: Between = ALL) -> Iterator[FileInfo]:
+        return self.inner.list(prefix, temporary, between)
 
     def delete_many(self, paths: Iterable[str]) -> None:
         self.inner.delete_many(paths)
@@ -172,9 +172,9 @@ class CountingStore(WrappedStore):
         self._call("stat", path)
         return self.inner.stat(path)
 
-    def list(self, prefix: str = "", temporary: bool = False) -> Iterator[FileInfo]:
+    def list(self, prefix: str = "", temporary: bool = False, between: Between = ALL) -> Iterator[FileInfo]:
         self._call("list", prefix)
-        return self.inner.list(prefix, temporary)
+        return self.inner.list(prefix, temporary, between)
 
     def delete_many(self, paths: Iterable[str]) -> None:
         paths = tuple(paths)
@@ -273,9 +273,9 @@ class CuttingStore(_NumberedWrites):
         self._alive()
         return self.inner.stat(path)
 
-    def list(self, prefix: str = "", temporary: bool = False) -> Iterator[FileInfo]:
+    def list(self, prefix: str = "", temporary: bool = False, between: Between = ALL) -> Iterator[FileInfo]:
         self._alive()
-        for info in self.inner.list(prefix, temporary):
+        for info in self.inner.list(prefix, temporary, between):
             self._alive()
             yield info
 

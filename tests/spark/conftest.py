@@ -86,3 +86,27 @@ def read(spark, sample):
         return reader.load(what) if what is not None else reader.load()
 
     return load
+
+
+def lose(spark) -> int:
+    """The executors lose all that they keep; how much that was."""
+    kept = dict(spark.sparkContext._jsc.getPersistentRDDs()).values()
+    for rdd in kept:
+        level = rdd.getStorageLevel()
+        rdd.unpersist(True).persist(level)
+    return len(kept)
+
+
+class Losing:
+    """Progress during which the executors lose, once, all that they keep."""
+
+    def __init__(self, spark) -> None:
+        self._spark = spark
+        self.lost = 0
+
+    def phase(self, what: str, total: int | None = None) -> None:
+        if what == "reading definitions" and not self.lost:
+            self.lost = lose(self._spark)
+
+    def advance(self, count: int = 1) -> None:
+        pass

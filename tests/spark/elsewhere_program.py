@@ -14,14 +14,19 @@ from pathlib import Path
 
 
 def main() -> None:
+    from olympia_cli.spark import engine
     from olympia_cli.spark.session import spark_session
 
     task = json.loads(sys.argv[1])
+    # what there is is little, and executors are to do it
+    engine.ALONE = 0
     with spark_session(**task["session"], wait=300) as spark:
         say("read", read(spark, task["catalog"]))
         say("audit", audit(spark, task["catalog"], task["log"]))
         for line in task["commands"]:
             say("ran", command(line))
+        for line in task.get("unseen", ()):
+            say("unseen", command(line))
         if task.get("lose"):
             say("dead", dead(spark, task["catalog"]))
             # the driver is among them
@@ -84,15 +89,16 @@ def dead(spark, catalog: str) -> list:
     sys.path.insert(0, str(Path(__file__).parents[2]))
     from olympia_cli.catalog.catalog import Catalog
     from olympia_cli.ops.expire.plan import Planner
+    from olympia_cli.spark.engine import SparkEngine
+    from olympia_cli.spark.pipelines.expire import spark_surveyor
     from olympia_cli.spark.pipelines.place import CatalogPlace
-    from olympia_cli.spark.pipelines.sweep import dead_files
     from olympia_cli.storage.local import LocalStore
     from tests.helpers.dead_files import FLOORS, policy_of
 
     found = Catalog(LocalStore(catalog))
-    sweep = Planner(found, FLOORS).sweep(policy_of(found))
-    with dead_files(spark, CatalogPlace.at(catalog), sweep, partitions=4, progress=Told(spark)) as swept:
-        return sorted([row.path, row.bytes, row.kind] for row in swept.dead.collect())
+    with spark_surveyor(SparkEngine(spark, CatalogPlace.at(catalog), 4, alone=0)) as surveyor:
+        plan = Planner(found, FLOORS, surveyor, progress=Told(spark)).expire(policy_of(found))
+        return sorted([file.path, file.bytes, file.kind] for file in plan.mark.files)
 
 
 class Told:

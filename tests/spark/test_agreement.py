@@ -46,7 +46,7 @@ def test_both_engines_find_the_same(spark, damaged: DamagedCatalog, tmp_path: Pa
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(data)
     local = fsck(LocalStore(str(tmp_path)), level=Level.FULL, all_versions=True, clock=clock())
-    engine = SparkEngine(spark, CatalogPlace.at(str(tmp_path)), 2)
+    engine = SparkEngine(spark, CatalogPlace.at(str(tmp_path)), 2, alone=0)
     found = spark_fsck(engine, FsckRequest(level=Level.FULL, all_versions=True, clock=clock()))
     assert list(found.findings) == list(local.findings)
     assert (found.damaged, found.last_sound_version) == (local.damaged, local.last_sound_version)

@@ -13,6 +13,7 @@ import pytest
 from olympia_cli.cli import engine as engines
 from tests.cli.conftest import run_here
 from tests.helpers.json_schema import check
+from tests.helpers.metrics import measured
 from tests.helpers.places import quiet_environment
 from tests.helpers.servers.s3 import StrictS3
 from tests.helpers.shelf import Shelf, make_bucket_shelf, make_shelf
@@ -84,7 +85,7 @@ def test_both_engines_write_the_same_parquet(spark, files, tmp_path):
     assert done.exit_code == 3
     written = files("--to", str(there), "--json", *ON_SPARK)
     assert written.exit_code == 3
-    assert {**written.json, "location": None} == {**done.json, "location": None}
+    assert {**measured(written.json), "location": None} == {**done.json, "location": None}
     local, sparks = pq.read_table(here), pq.read_table(there)
     assert local.num_rows == done.json["rows"] == len(files("--json").json["files"])
     assert sparks.column_names == local.column_names
@@ -103,6 +104,21 @@ def test_a_table_of_sparks(spark, files, tmp_path):
         files("sound", "--save-as", name, *ON_SPARK).failed(11, f"Spark has a table {name} already")
     finally:
         spark.sql(f"drop table if exists {name}")
+
+
+def test_settings_of_a_session_that_is_there(spark, files):
+    """Those that can be changed are changed for the command; of the others it says whom to tell."""
+    name = "spark.sql.shuffle.partitions"
+    files("sound", "-o", "name", *ON_SPARK, "--conf", f"{name}=3").ok()
+    assert spark.conf.get(name) == "2"
+    refused = files("sound", *ON_SPARK, "--conf", "spark.executor.memory=1g")
+    refused.failed(2, "'spark.executor.memory' cannot be set in a session that is running")
+    for text in ("spark.executor.memory", "executor.memory=hunter2", "=hunter2", "spark.=hunter2"):
+        nonsense = files("sound", *ON_SPARK, "--conf", text)
+        nonsense.failed(2, "is not a setting", "write spark.executor.memory=4g, say")
+        assert "hunter2" not in nonsense.stderr
+    files("sound", *ON_SPARK, "--conf", "spark.master=local").failed(2, "use --master")
+    files("sound", "--engine", "local", "--conf", "spark.x=1").failed(2, "--conf is about Spark")
 
 
 def test_tables_in_a_bucket(spark, tmp_path):

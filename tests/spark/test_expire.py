@@ -8,7 +8,7 @@ import random
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,9 +20,9 @@ from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.quarantine import read_quarantine
 from olympia_cli.catalog.references import oldest_version
-from olympia_cli.errors import Damaged, PartlyDone, StorageFailed
+from olympia_cli.errors import Damaged, PartlyDone, SparkFailed, StorageFailed
 from olympia_cli.format.paths import new_node_path, parse_root_path, root_path
-from olympia_cli.names import NamespaceName, TableName
+from olympia_cli.names import Kind, NamespaceName, TableName
 from olympia_cli.ops.expire.expire import mark, purge
 from olympia_cli.ops.expire.manifest import (
     Doomed,
@@ -39,28 +39,35 @@ from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.retention import Policy, read_policy
 from olympia_cli.ops.expire.survey import LOCAL
 from olympia_cli.ops.expire.values import ExpirePlan, Floors, PurgePlan
+from olympia_cli.ops.progress import SILENT
+from olympia_cli.ops.walk.facts import NodeRules
 from olympia_cli.spark.engine import SparkEngine
+from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines import expire_files
 from olympia_cli.spark.pipelines.expire import spark_surveyor
-from olympia_cli.spark.pipelines.expire_files import SparkFiles, frame_of
+from olympia_cli.spark.pipelines.expire_files import SparkFiles, files_frame
 from olympia_cli.spark.pipelines.place import CatalogPlace
+from olympia_cli.spark.pipelines.reach import SparkReach
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.s3 import S3Store
 from tests.cli.conftest import run_here
 from tests.helpers.check import check_catalog, orphans
 from tests.helpers.clock import DAY, HOUR, FakeClock
 from tests.helpers.dead_files import FLOORS, make_worn_catalog, policy_of, set_age
+from tests.helpers.metrics import measured
 from tests.helpers.names import location, ns, table
 from tests.helpers.places import BUCKET, quiet_environment, s3_options
 from tests.helpers.reach import reach_of
 from tests.helpers.servers.s3 import StrictS3
 from tests.helpers.stores import CuttingStore, PowerCut, WrappedStore
+from tests.spark.conftest import lose
 
 OFFLINE = Floors(0, 0, offline=True)
 
 
-def engine_of(spark, catalog: Catalog, partitions: int = 2, **storage: str) -> SparkEngine:
-    return SparkEngine(spark, CatalogPlace.at(catalog.store.uri, storage), partitions)
+def engine_of(spark, catalog: Catalog, partitions: int = 2, alone: int = 256, **storage: str) -> SparkEngine:
+    """An engine whose driver reads most of such a catalog itself; nothing that tasks can read if `alone` is 0."""
+    return SparkEngine(spark, CatalogPlace.at(catalog.store.uri, storage), partitions, alone)
 
 
 @contextmanager
@@ -97,7 +104,7 @@ def files_of(plan) -> list[object]:
 def both(spark, catalog: Catalog, floors: Floors = FLOORS) -> tuple[object, object]:
     """What each engine would do."""
     local = shown(Planner(catalog, floors).expire(policy_of(catalog)))
-    with plan_expire(engine_of(spark, catalog), catalog, policy_of(catalog), floors) as plan:
+    with plan_expire(engine_of(spark, catalog, alone=0), catalog, policy_of(catalog), floors) as plan:
         return local, shown(plan)
 
 
@@ -180,7 +187,7 @@ def test_the_same_plan_file_for_file(spark, tmp_path: Path):
     local = Planner(catalog, FLOORS).expire(policy_of(catalog))
     # the one of them that only versions reach which are about to be marked is needed as long as they can come back
     assert local.purge.rescued == 4
-    with plan_expire(engine_of(spark, catalog), catalog, policy_of(catalog)) as found:
+    with plan_expire(engine_of(spark, catalog, alone=0), catalog, policy_of(catalog)) as found:
         assert shown(found) == shown(local)
         assert mark(catalog, found.mark) is not None
     # a second mark, in parts, that rests still: what it could bring back is kept too
@@ -203,7 +210,7 @@ def test_the_same_plan_file_for_file(spark, tmp_path: Path):
                 Planner(catalog, FLOORS, engine).still_dead(plan.purge.files, found.purge.purged)
                 for engine, plan in ((LOCAL, local), (LOCAL, found), (surveyor, found))
             ]
-            assert frame_of(surveyor.engine, again[0]).count() == again[0].totals.files
+            assert files_frame(surveyor.engine, again[0]).count() == again[0].totals.files
             left = {tuple(sorted(file.path for file in files)) for files in again}
         assert len(left) == 1
     catalog.store.delete_many([root_path(planner.leaving.purged)])
@@ -254,6 +261,33 @@ def test_the_same_plan_for_random_histories(spark, tmp_path: Path, seed: int):
     assert bool(planner.leaving.manifests) is (seed % 2 == 0)
     local, found = both(spark, catalog)
     assert found == local
+
+
+def test_damage_stops_it(spark, marked, tmp_path: Path):
+    """With the error that the local engine has, and not where only the store fails."""
+    place = copied(marked, tmp_path / "copy")
+    planner = Planner(place, FLOORS)
+    policy = read_policy(planner.definition, planner.now, keep_last=2)
+
+    def errors() -> list[dict]:
+        told = []
+        for surveyor in (LOCAL, None):
+            with pytest.raises(Damaged) as raised, spark_surveyor(engine_of(spark, place, alone=0)) as there:
+                Planner(place, FLOORS, surveyor or there).expire(policy)
+            told.append(vars(raised.value))
+        assert told[0] == told[1]
+        return told
+
+    definition = next(planner.head.entries(Kind.TABLE))[1]
+    (folder_of(place) / definition).unlink()
+    assert errors()[0]["code"] == "F301"
+    leaf = folder_of(place) / planner.head.root.node.children[0]
+    leaf.write_bytes(b"")
+    assert errors()[0]["code"] == "F202"
+    leaf.unlink()
+    leaf.mkdir()
+    with pytest.raises(StorageFailed), plan_expire(engine_of(spark, place, alone=0), place, policy):
+        pass
 
 
 # The same deeds
@@ -363,16 +397,7 @@ def test_the_driver_dies_before_any_of_its_writes(spark, marked, tmp_path: Path)
     assert min(check_catalog(stopped.store)) == 4
 
 
-def lose(spark) -> int:
-    """The executors lose all that they keep, and what they have written for each other."""
-    kept = dict(spark.sparkContext._jsc.getPersistentRDDs()).values()
-    for one in kept:
-        one.unpersist(True)
-    spark.catalog.clearCache()
-    return len(kept)
-
-
-def test_what_executors_lose_after_the_plan_is_surveyed_again(spark, marked, tmp_path: Path, monkeypatch):
+def test_what_executors_lose_after_the_plan_is_made_again(spark, marked, tmp_path: Path, monkeypatch):
     """Before the list is used, between two roots of it, and between the purge and the mark."""
     place = copied(marked, tmp_path / "copy")
     policy = read_policy(place.snapshot().definition, place.clock.now_millis(), keep_last=2)
@@ -391,6 +416,23 @@ def test_what_executors_lose_after_the_plan_is_surveyed_again(spark, marked, tmp
         mark(place, plan.mark)
     check_catalog(place.store)
     finish(place)
+
+
+def test_what_is_damaged_when_it_is_made_again_stops_it(spark, marked, tmp_path: Path):
+    """What a node named must not be taken for dead because it can no longer be read."""
+    place = copied(marked, tmp_path / "copy")
+    head = place.snapshot()
+    leaf = head.root.node.children[0]
+    with ExitStack() as stack:
+        engine = engine_of(spark, place, alone=0)
+        reach = SparkReach(engine, stack, place.store, NodeRules.of(head), definitions=False, progress=SILENT)
+        reach.add([(head.file.path, head.file.data)])
+        named = reach.since()
+        assert named.count() > 5
+        (folder_of(place) / leaf).write_bytes(b"")
+        assert lose(spark)
+        with pytest.raises(SparkFailed, match=f"a node is no longer whole: {leaf}"), explained():
+            named.collect()
 
 
 def test_a_manifest_that_is_not_whole(spark, marked, tmp_path: Path):
@@ -508,7 +550,7 @@ def test_the_command(spark, tmp_path: Path):
     expire = ("-c", folder, "expire")
     on_spark = ("--engine", "spark", "--parallelism", "2")
     expected = run_here(*expire, "--dry-run", "--json", "--engine", "local").ok().json
-    ran = run_here(*expire, "--yes", "--json", *on_spark).ok().json
+    ran = measured(run_here(*expire, "--yes", "--json", *on_spark).ok().json)
     assert {**ran, "dry_run": True, "version": expected["version"]} == expected
     [manifest] = manifests_of(catalog)
     assert read_manifest(catalog.store, manifest).parts

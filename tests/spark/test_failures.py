@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 
 from olympia_cli.errors import (
     Damaged,
     ExecutorUnprepared,
+    OlympiaError,
     SparkFailed,
     SparkUnreachable,
     StorageDenied,
+    StorageFailed,
     VersionNotFound,
 )
-from olympia_cli.spark.failures import explain, explained
+from olympia_cli.ops.walk.files import StoreFailure
+from olympia_cli.spark.failures import explain, explained, failures, told
 
 WORKER = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
@@ -78,6 +83,39 @@ def test_a_trace_becomes_one_line(text, error, said):
     assert said in str(found)
     assert "\n" not in str(found)
     assert len(str(found)) < 500
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        VersionNotFound("version 9 does not exist: the latest is 3", hint="read again: it was expired"),
+        Damaged("F202", "node/x", "it is empty", hint="fsck"),
+        ExecutorUnprepared("the executor on a sees nothing", hint=""),
+    ],
+    ids=lambda error: error.name,
+)
+def test_an_error_of_a_task_is_what_it_was(error):
+    """Its hint is a hint, although the driver is told of it as a text; and people can read the text."""
+
+    @told
+    def task(rows):
+        yield from rows
+        raise error
+
+    with pytest.raises(OlympiaError) as raised:
+        list(task(["row"]))
+    text = "".join(traceback.format_exception(raised.value))
+    assert f"olympia_cli.errors.{error.name}: {error}\n" in text
+    found = explain(RuntimeError(f"Job aborted:\n{text}\tat org.apache.spark.x"))
+    assert type(found) is type(error)
+    assert {**vars(found), "__notes__": None} == {**vars(error), "__notes__": None}
+
+
+def test_the_stores_own_failure_is_told():
+    with pytest.raises(StorageFailed) as raised, failures():
+        raise StoreFailure(StorageFailed("the bucket is ill", hint="wait"))
+    found = explain(RuntimeError("".join(traceback.format_exception(raised.value))))
+    assert (found.message, found.hint) == ("the bucket is ill", "wait")
 
 
 def test_what_is_not_sparks_passes():

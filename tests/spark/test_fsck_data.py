@@ -40,7 +40,7 @@ def on_spark(spark, lake: Lake, tables: Tables, partitions: int = 2) -> tuple[li
     place = CatalogPlace.at(f"{lake.warehouse}/catalog", options)
     rows = [("ns", name, location) for name, location in tables]
     frame = spark.createDataFrame(rows, "namespace string, name string, location string")
-    return check_data(SparkEngine(spark, place, partitions), frame)
+    return check_data(SparkEngine(spark, place, partitions), frame, len(rows))
 
 
 def make_damaged_tables(lake: Lake) -> list[tuple[str, str]]:
@@ -182,7 +182,7 @@ def test_each_task_has_its_part_of_one_table(spark, tmp_path: Path) -> None:
         for number in range(1000)
     ]
     above = Looked(spark.createDataFrame(rows, SCHEMA), Counter(data_files=1000), 0)
-    looked = look_at(SparkEngine(spark, place, 4), Floor.DATA_FILES, above.rows, [above])
+    looked = look_at(SparkEngine(spark, place, 4), Floor.DATA_FILES, above.rows, [above], 1000)
     counts = [row.length for row in looked.where(f"row = '{LOOKED}'").collect()]
     assert len(counts) == 4
     assert sum(counts) == 1000

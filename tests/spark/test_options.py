@@ -8,7 +8,7 @@ import pytest
 
 from olympia_cli.errors import InvalidLocation, InvalidName, InvalidOption, InvalidReference
 from olympia_cli.names import Ago, AtExport, AtTime, AtVersion, Latest, TableName
-from olympia_cli.spark.options import parse_options
+from olympia_cli.spark.options import parse_options, table_options
 
 
 def parse(**options: str):
@@ -84,3 +84,26 @@ def test_secrets_are_in_no_repr():
     assert dict(asked.storage) == {"secret": "hunter2"}
     assert dict(asked.iceberg) == {"s3.secret-access-key": "hunter3"}
     assert "hunter" not in repr(asked)
+
+
+INJECTED = {"provider": "olympia", "owner": "me", "location": "objects", "comment": "x", "some property": "y"}
+"""What Spark says of a table that is made, beside its options."""
+
+
+def test_a_table_of_sparks_has_its_options_and_what_spark_says_of_it():
+    given = {"catalog": "/lake", "option.catalog": "/lake", "option.version": "3", "path": "objects", **INJECTED}
+    assert table_options(given) == {"catalog": "/lake", "version": "3", "path": "objects"}
+    # where Spark would put the files of a table
+    assert table_options({**given, "path": "/warehouse/t", "option.table": "a.b"}) == {
+        "catalog": "/lake",
+        "version": "3",
+        "table": "a.b",
+    }
+    assert table_options({"catalog": "/lake", "path": "objects"}) is None
+
+
+def test_a_table_of_sparks_keeps_no_secrets():
+    for name in ("storage.secret", "iceberg.s3.secret-access-key"):
+        with pytest.raises(InvalidOption, match="anybody can read it: give credentials to the SDKs") as raised:
+            table_options({f"option.{name}": "hunter2", **INJECTED})
+        assert "hunter2" not in str(raised.value)

@@ -308,6 +308,20 @@ class TestFiles:
         assert {row["path"]: (row["kind"], row["bytes"]) for row in rows} == listed
         assert {row["path"] for row in rows if row["kind"] == "unknown"} == set(strange)
 
+    @pytest.mark.parametrize(("partitions", "most"), [("16", 260), ("64", 260), ("500", 20)])
+    def test_no_part_of_a_bucket_has_more_than_its_share(self, partitions, most):
+        """Not even the one with what the format does not define."""
+        store = MemoryStore()
+        store.create_many(
+            {f"node/{number:03x}{'0' * 5}-{'0' * 4}-4000-8000-{'0' * 12}.arrow": b"" for number in range(4096)}
+        )
+        store.create_many(dict.fromkeys(("README", "node/-", "node/~", "nodes", "zebra"), b""))
+        asked = parse_options({"catalog": "s3://bucket/lake", "path": "files", "partitions": partitions})
+        ranges = [part for plan in tables.plan(store, asked, None) for part in plan.ranges]
+        listed = [list(store.list(one.prefix, True, one.between)) for one in ranges]
+        assert max(map(len, listed)) <= most
+        assert sum(map(len, listed)) == 4096 + 5
+
     def test_a_kind_with_a_folder_lists_that_folder_alone(self, sample):
         store = CountingStore(sample.store)
         rows = rows_of(store, "files", kind="root")

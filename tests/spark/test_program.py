@@ -21,6 +21,7 @@ from tests.helpers.shelf import make_shelf
 from tests.helpers.spark_cluster import SHORT_LIVED, spark_cluster
 
 PROGRAM = Path(__file__).parent / "session_program.py"
+LOGGED = "spark.eventLog.enabled true\nspark.eventLog.rolling.enabled false\nspark.eventLog.compress false\n"
 ON_SPARK = ("--engine", "spark", "--master", "local[2]", "--parallelism", "2")
 
 
@@ -51,13 +52,36 @@ def test_spark_talks_on_stderr_and_only_when_asked(program, tmp_path):
     shelf = make_shelf(tmp_path / "shelf")
     words = ("-c", shelf.uri, "table", "files", "sound", "--json")
     here = program(*words).ok()
-    # a server that is started for it; nothing at its end either
-    assert program(*words, "--remote", "local[2]", "--parallelism", "2") == here
-    loud = program("-c", shelf.uri, "table", "files", "nowhere", *ON_SPARK, "--verbose")
-    loud.failed(10, "there is no namespace nowhere")
-    assert loud.stdout == ""
-    assert "engine: spark: it was asked for" in loud.stderr
+    with (tmp_path / "spark-defaults.conf").open("a") as defaults:
+        defaults.write(
+            f"spark.master local[2]\nspark.app.name nightly\nspark.ui.enabled true\nspark.ui.port 0\n{LOGGED}"
+        )
+        defaults.write(f"spark.eventLog.dir file://{tmp_path}\nspark.sql.shuffle.partitions 7\n")
+    chosen = ("--engine", "spark", "--parallelism", "2", "--conf", "spark.task.maxFailures=2")
+    loud = program(*words, *chosen, "--conf", "spark.ui.retainedTasks=99", "--verbose", SPARK_TESTING="").ok()
+    assert loud.stdout == here.stdout
+    assert "engine: spark: it was asked for" in loud.stderr.splitlines()
+    assert "reading tables" in loud.stderr.splitlines()
     assert "WARN" in loud.stderr, "what Spark itself says"
+    check_event_log(tmp_path)
+
+
+def check_event_log(folder: Path) -> None:
+    """What spark-defaults.conf says counts where no flag says it, and jobs are called what they are."""
+    [log] = folder.glob("local-*")
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    environment = next(event for event in events if event["Event"] == "SparkListenerEnvironmentUpdate")
+    properties = environment["Spark Properties"]
+    assert properties["spark.app.name"] == "nightly"
+    assert properties["spark.ui.enabled"] == "true"
+    assert properties["spark.master"] == "local[2]"
+    assert properties["spark.sql.shuffle.partitions"] == "7"
+    assert properties["spark.task.maxFailures"] == "2"
+    assert properties["spark.ui.retainedTasks"] == "99"
+    begun = [event for event in events if event["Event"] == "SparkListenerJobStart"]
+    said = {event["Properties"]["spark.job.description"] for event in begun}
+    assert said == {"olympia table files: reading tables", "olympia table files"}
+    assert {stage["Stage Name"] for event in begun for stage in event["Stage Infos"]} == said
 
 
 def test_executors_without_credentials(program, tmp_path):

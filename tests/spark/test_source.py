@@ -216,3 +216,53 @@ def test_spark_is_quiet(spark, read, capfd):
     out, err = capfd.readouterr()
     assert out == ""
     assert err == ""
+
+
+# SQL
+
+
+@pytest.fixture
+def dropping(spark):
+    """Tables of Spark's that are gone afterwards."""
+    yield lambda text: spark.sql(text)
+    for name in ("t", "listed", "rows", "misspelt"):
+        spark.sql(f"drop table if exists {name}")
+
+
+def test_a_table_in_sql(spark, dropping, tmp_path):
+    """Spark injects options of its own when it is made, and none when it is read. It is read as the catalog is then."""
+    catalog = make_catalog(tmp_path / "catalog")
+    options = f"options (catalog '{catalog.store.uri}', path 'objects', type 'namespace')"
+    dropping(f"create table t using olympia {options} comment 'all of them' tblproperties ('who' = 'me')")
+    number = len(list(catalog.snapshot().objects(Kind.NAMESPACE)))
+    assert spark.sql("select count(*) as number from t where type = 'namespace'").collect()[0].number == number
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(NamespaceName("later"))
+    assert spark.table("t").where("name = 'later'").count() == 1
+    assert spark.table("t").count() == number + 1
+    refused = failure(lambda: dropping(f"create table misspelt using olympia {options[:-1]}, verison '3')"))
+    assert refused.message == "'verison' is not an option of olympia"
+    # with columns of one's own nothing is left of the options, and the hint is what to type
+    dropping(f"create table listed (name string) using olympia {options}")
+    lost = failure(lambda: spark.sql("select * from listed").collect())
+    assert lost.hint.endswith("select from it WITH (catalog = …, path = …)")
+    assert spark.sql(f"select * from listed with (catalog = '{catalog.store.uri}', path = 'objects')").count() > number
+
+
+def test_views_of_all_relations(spark, sample):
+    register(spark, sample.store.uri, views=True)
+    for what in tables.COLUMNS:
+        assert spark.table(f"olympia_{what}").columns == list(tables.COLUMNS[what])
+    counted = spark.sql("select count(*) as number from olympia_objects where type = 'table'").collect()[0].number
+    assert counted == len(list(sample.snapshot().objects(Kind.TABLE)))
+    names = spark.sql("select * from olympia_names where type = 'table'")
+    assert names.columns == ["type", "namespace", "name", "definition", "version"]
+    assert names.count() == counted
+    with pytest.raises(InvalidOption, match="add catalog=URI"):
+        register(spark, views=True)
+
+
+def test_sparks_own_errors_stay_what_they_are(spark):
+    """PySpark tells a log of its own of them, which must be of its own kind."""
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql("select * from nowhere")

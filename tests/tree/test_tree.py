@@ -55,6 +55,18 @@ def test_a_scan_of_a_range_reads_only_the_nodes_that_can_hold_it(store):
     assert len(reads(store)) <= 3 + 2 * (levels - 2)
 
 
+def test_a_scan_goes_on_after_any_key_whether_it_is_there_or_not(store):
+    tree = load(store, 600)
+    keys = [found for found, _ in scan(NodeReader(store), tree, "C===")]
+    for at in (0, 1, 57, 128, len(keys) - 2, len(keys) - 1):
+        assert [found for found, _ in scan(NodeReader(store), tree, "C===", keys[at])] == keys[at + 1 :]
+        between = keys[at][:-1] + "!"
+        rest = [found for found in keys if found > between]
+        assert [found for found, _ in scan(NodeReader(store), tree, "C===", between)] == rest
+    # what comes before the prefix leaves nothing out
+    assert [found for found, _ in scan(NodeReader(store), tree, "C===", "B===z")] == keys
+
+
 def test_an_edit_of_one_key_makes_one_new_node_a_level(store):
     tree = load(store, 4000)
     reader = NodeReader(store)

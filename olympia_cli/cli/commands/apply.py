@@ -6,7 +6,7 @@ import typer
 
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Changed, Session
-from olympia_cli.cli.params import DryRun, Message, Output, RetryFor, parse_seconds
+from olympia_cli.cli.params import Atomic, DryRun, Message, Output, RetryFor, parse_seconds
 
 EXAMPLES = [
     "olympia apply changes.jsonl -m 'adopt the warehouse'",
@@ -22,7 +22,7 @@ def run(
         int | None,
         typer.Option(metavar="N", help="Commit every N lines; the same command again goes on after an interruption."),
     ] = None,
-    atomic: Annotated[bool, typer.Option("--atomic", help="Lift the bound on actions for this one commit.")] = False,
+    atomic: Atomic = False,
     dry_run: DryRun = False,
     message: Message = "",
     retry_for: RetryFor = "60s",
@@ -57,7 +57,7 @@ def run(
             text = f"{'would make' if dry_run else 'made'} {plural(count, 'change')}"
             render.changed(session, Changed(done.version, None, done.actions), text)
             return
-        digest = digest_of(lines)
+        input = digest_of(lines)
         lines.seek(0)
         # a bad line is found before anything is committed
         for _ in parse_lines(lines):
@@ -65,7 +65,7 @@ def run(
         lines.seek(0)
         version, total, skipped = session.snapshot().version, 0, 0
         try:
-            for step in apply_in_steps(session.catalog, parse_lines(lines), digest, commit_every, author, seconds):
+            for step in apply_in_steps(session.catalog, parse_lines(lines), input, commit_every, author, seconds):
                 version, total = step.version, total + step.lines
                 skipped += step.lines if step.done_before else 0
                 session.say(f"v{step.version}  {plural(total, 'line')}{' (done before)' if step.done_before else ''}")

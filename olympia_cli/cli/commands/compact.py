@@ -22,7 +22,8 @@ def run(
 ) -> None:
     """Rewrite the tree to a fill factor.
 
-    The content stays the same. It never blocks other writers: when they are first, it is done again on their version.
+    The content stays the same; when all nodes would as well, no version is made. It never blocks other writers: when
+    they are first, it is done again on their version.
     """
     from olympia_cli.cli.escape import plural
     from olympia_cli.cli.params import parse_seconds
@@ -35,13 +36,14 @@ def run(
     if not 1 <= fill <= 100:
         raise InvalidOption(f"a fill of {fill} per cent makes no sense", hint="choose 1 to 100")
     session = Session(ctx)
-    before = session.snapshot()
-    nodes_before = count_nodes(before.reader, before.root.node)
     transaction = session.catalog.begin()
+    before = transaction.base
+    nodes_before = count_nodes(before.reader, before.root.node)
     payload = CompactDef(fill_percent=fill).SerializeToString()
     transaction.do(Action(ActionType.CATALOG_COMPACT, None, b"", payload))
     nodes_after = count_nodes(before.reader, transaction.draft.node)
-    version, actions = before.version, tuple(transaction.actions)
+    nothing = transaction.changes_nothing
+    version, actions = before.version, () if nothing else tuple(transaction.actions)
     if not dry_run:
         done = session.catalog.commit(transaction, message, retry_for=parse_seconds(retry_for))
         version, actions = done.version, done.actions
@@ -56,4 +58,5 @@ def run(
         render.document(session, value)
     elif not session.quiet:
         did = "would compact" if dry_run else "compacted"
-        render.line(session, f"v{version}  {did} {plural(nodes_before, 'node')} to {nodes_after:,}")
+        text = "nothing to do" if nothing else f"{did} {plural(nodes_before, 'node')} to {nodes_after:,}"
+        render.line(session, f"v{version}  {text}")

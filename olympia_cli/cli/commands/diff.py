@@ -34,8 +34,10 @@ def run(
     None means the last version, one means from there to the latest, and A..B works too. What both versions share is not
     read.
     """
+    from itertools import groupby
+
     from olympia_cli.cli.escape import visible
-    from olympia_cli.cli.log_patch import change_line, field_lines
+    from olympia_cli.cli.log_patch import change_line, field_lines, folded_changes
     from olympia_cli.errors import InvalidOption
     from olympia_cli.ops.look.diff import ObjectChange, changed_fields, describe_change, diff
 
@@ -77,15 +79,20 @@ def run(
     with session.out(paged=True) as out:
         if session.is_tty and session.output is not Output.NAME:
             out.write(f"v{before.version} → v{after.version}\n")
+        if session.is_tty and session.output is not Output.NAME and not stat:
+            # what has fields to show is told one by one
+            for has_fields, some in groupby(map(count, changes), key=lambda change: bool(change.fields())):
+                if has_fields:
+                    for change in some:
+                        out.write(change_line(change) + "\n")
+                        out.writelines(f"    {line}\n" for line in field_lines(change.fields()))
+                else:
+                    out.writelines(f"{line}\n" for line, _ in folded_changes(some))
         for change in map(count, changes):
             if session.output is Output.NAME:
                 out.write(visible(str(change.name)) + "\n")
             elif not stat:
-                details = list(field_lines(change.fields()))
-                if session.is_tty:
-                    out.write(change_line(change) + "\n" + "".join(f"    {line}\n" for line in details))
-                else:
-                    out.write("\t".join([change_line(change), *details]) + "\n")
+                out.write("\t".join([change_line(change), *field_lines(change.fields())]) + "\n")
         if catalog and session.output is not Output.NAME and not stat:
             out.write("~ catalog\n" + "".join(f"    {line}\n" for line in field_lines(catalog)))
         if stat:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,15 +9,17 @@ import typer
 from olympia_cli.cli import expire_render as show
 from olympia_cli.cli.complete import complete_quarantine
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.engine import Engine, EngineWord, Master, Parallelism, Remote, engine
+from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote, engine
 from olympia_cli.cli.params import DryRun, Message, RetryFor, Yes, parse_seconds
 
 if TYPE_CHECKING:
     from olympia_cli.ops.expire.plan import Planner
     from olympia_cli.ops.expire.plan_file import Planned
     from olympia_cli.ops.expire.retention import Policy
-    from olympia_cli.ops.expire.survey import Surveyor
-    from olympia_cli.ops.expire.values import ExpirePlan, Floors
+    from olympia_cli.ops.expire.values import ExpirePlan, PurgePlan
+
+TRIES = 3
+"""So often a run that lost to another one looks again."""
 
 EXAMPLES = [
     "olympia expire --dry-run",
@@ -77,6 +80,7 @@ def run(
     master: Master = None,
     remote: Remote = None,
     parallelism: Parallelism = None,
+    conf: Conf = None,
 ) -> None:
     """Take old versions out of history, and later their files out of the store.
 
@@ -91,8 +95,8 @@ def run(
     On Spark, expire and `expire purge` follow the trees, list the files and delete them on the executors; the roots of
     versions go one by one from here. --simulate, --plan and --apply are not for Spark, and undo touches no files.
 
-    Exit status: 0 done, or nothing to do; 3 some files are left, run it again; 12 refused; 20 another expire was first;
-    40 something that is kept cannot be read.
+    Exit status: 0 done, or nothing to do, as for a run that another one overtook; 3 some files are left, run it again;
+    12 refused; 20 another commit was in the way; 40 something that is kept cannot be read.
     """
     from olympia_cli.errors import InvalidOption
     from olympia_cli.names import parse_duration
@@ -123,7 +127,9 @@ def run(
         raise InvalidOption("a plan has its policy in it", hint="use --apply alone")
     floors = Floors(parse_duration(grace or "1d"), parse_duration(quarantine or "1d"), offline)
     if action in ("undo", "ls"):
-        if engine_word is not EngineWord.AUTO or any(value is not None for value in (master, remote, parallelism)):
+        if engine_word is not EngineWord.AUTO or any(
+            value is not None for value in (master, remote, parallelism, conf)
+        ):
             raise InvalidOption(f"expire {action} has no engine", hint="it touches no files; leave the option out")
         if action == "undo":
             _undo(session, dry_run, yes, message, seconds)
@@ -133,37 +139,63 @@ def run(
     looking = dry_run or explain or simulate or plan_file is not None
     local_only = next((option for option in ("--simulate", "--plan", "--apply") if option in used), None)
     with (
-        engine(session, engine_word, master, remote, parallelism, local_only=local_only) as work,
+        engine(session, engine_word, master, remote, parallelism, conf, local_only=local_only) as work,
         work.surveyor() as surveyor,
     ):
         if action == "purge":
             floors = Floors(floors.grace_millis, 0 if offline else floors.quarantine_millis, offline)
-            _purge(session, surveyor, floors, dry_run, yes, message, seconds)
-            return
         planned = None if apply_file is None else _read_plan(session, apply_file, offline)
-        with session.progress() as progress:
-            floors = floors if planned is None else planned.floors
-            planner = Planner(session.catalog, floors, surveyor, probe=not looking, progress=progress)
-            session.warn_of_lost_root(planner.head)
-            policy = (
-                planned.policy
-                if planned is not None
-                else read_policy(
-                    planner.definition, planner.now, keep_last=keep_last, older_than=older_than, offline=offline
-                )
-            )
-            if simulate:
-                outcomes = simulate_policies(planner, policy)
+        floors = floors if planned is None else planned.floors
+
+        def once(planners: list[Planner]) -> None:
+            with session.progress() as progress:
+                planner = Planner(session.catalog, floors, surveyor, probe=not looking, progress=progress)
+                planners.append(planner)
+                session.warn_of_lost_root(planner.head)
+                if action == "purge":
+                    purge = planner.purge()
+                else:
+                    policy = (
+                        planned.policy
+                        if planned is not None
+                        else read_policy(
+                            planner.definition, planner.now, keep_last=keep_last, older_than=older_than, offline=offline
+                        )
+                    )
+                    if simulate:
+                        outcomes = simulate_policies(planner, policy)
+                    else:
+                        plan = planner.expire(policy) if planned is None else recompute(planner, planned)
+            if action == "purge":
+                _purge(session, planner, purge, dry_run, yes, message, seconds)
+            elif simulate:
+                show.simulation(session, outcomes, planner.head.version)
+            elif explain:
+                show.kept(session, plan)
             else:
-                plan = planner.expire(policy) if planned is None else recompute(planner, planned)
-        if simulate:
-            show.simulation(session, outcomes, planner.head.version)
-        elif explain:
-            show.kept(session, plan)
-        else:
-            if plan_file is not None:
-                _write_plan(session, plan_file, planner, policy, plan)
-            _expire(session, planner, plan, looking, yes, message, seconds)
+                if plan_file is not None:
+                    _write_plan(session, plan_file, planner, policy, plan)
+                _expire(session, planner, plan, looking, yes, message, seconds)
+
+        _after_others(session, once)
+
+
+def _after_others(session: Session, once: Callable[[list[Planner]], None]) -> None:
+    """Where another expire was first, what is left is looked at anew: of two that overlap, the second finds nothing.
+    `once` runs it, and leaves who planned it."""
+    from olympia_cli.errors import CommitConflict, PartlyDone
+    from olympia_cli.ops.expire.expire import overtaken
+
+    for left in reversed(range(TRIES)):
+        planners: list[Planner] = []
+        try:
+            once(planners)
+            return
+        except (CommitConflict, PartlyDone) as error:
+            conflict = isinstance(error, CommitConflict) or isinstance(error.__cause__, CommitConflict)
+            if not left or not conflict or not all(map(overtaken, planners)):
+                raise
+        session.say("another expire was first: looking at what it left to do")
 
 
 def _expire(
@@ -182,14 +214,10 @@ def _expire(
 
 
 def _purge(
-    session: Session, surveyor: Surveyor, floors: Floors, dry_run: bool, yes: bool, message: str, seconds: float
+    session: Session, planner: Planner, plan: PurgePlan, dry_run: bool, yes: bool, message: str, seconds: float
 ) -> None:
     from olympia_cli.ops.expire.expire import purge_once
-    from olympia_cli.ops.expire.plan import Planner
 
-    with session.progress() as progress:
-        planner = Planner(session.catalog, floors, surveyor, probe=not dry_run, progress=progress)
-        plan = planner.purge()
     show.purge(session, plan)
     version = planner.head.version
     if not dry_run and not plan.is_empty:

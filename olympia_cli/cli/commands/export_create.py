@@ -6,7 +6,7 @@ import typer
 
 from olympia_cli.cli.complete import complete_reference
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.engine import Engine, EngineWord, Master, Parallelism, Remote
+from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote
 from olympia_cli.cli.export_options import (
     DestProfile,
     check_java,
@@ -64,6 +64,7 @@ def run(
     master: Master = None,
     remote: Remote = None,
     parallelism: Parallelism = None,
+    conf: Conf = None,
 ) -> None:
     """Copy a version to another place.
 
@@ -75,13 +76,13 @@ def run(
     With --for java-sdk the copy is a catalog of the Java SDK's, whose version 1 holds what the version holds. It shares
     nothing and is not recorded, and one that is interrupted is made anew elsewhere.
     """
-    from olympia_cli.errors import InvalidOption
+    from olympia_cli.errors import InvalidOption, quoted
     from olympia_cli.names import check_export_name, parse_reference
     from olympia_cli.ops.export.note import Mode, resume_words, scope
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     if mode not in list(Mode):
-        raise InvalidOption(f"{mode[:60]!a} is not a mode", hint="use full, partial or minimal")
+        raise InvalidOption(f"{quoted(mode)} is not a mode", hint="use full, partial or minimal")
     check_export_name(name)
     wanted = scope(Mode(mode), depth, not no_definitions)
     reference = None if at is None else parse_reference(at)
@@ -97,7 +98,7 @@ def run(
     try:
         with (
             whole_commands(session, dest_profile),
-            export_engine(session, store, dest_profile, engine, master, remote, parallelism) as copier,
+            export_engine(session, store, dest_profile, engine, master, remote, parallelism, conf) as copier,
             session.progress() as progress,
         ):
             done = create_export(

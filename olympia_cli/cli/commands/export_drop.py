@@ -32,7 +32,7 @@ def run(
     """
     from olympia_cli.catalog.exports import location_of, read_exports
     from olympia_cli.cli.escape import plural
-    from olympia_cli.errors import ExportNotFound, Refused
+    from olympia_cli.errors import ExportNotFound, Refused, quoted
     from olympia_cli.ops.export.drop import delete_files as delete
     from olympia_cli.ops.export.drop import drop_export, plan_deletion
 
@@ -40,7 +40,9 @@ def run(
     latest = session.catalog.begin().base
     exports = read_exports(latest.definition)
     if name not in exports:
-        raise ExportNotFound(f"there is no export {name!a}", hint="list the exports to see what there is")
+        raise ExportNotFound(
+            f"there is no export {quoted(name)}", hint="see which exports there are", command=("export", "ls")
+        )
     record, location = exports[name], location_of(latest.definition.exported_snapshots[name])
     plan = None
     if delete_files:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.engine import Engine, EngineWord, Master, Parallelism, Remote
+from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote
 from olympia_cli.cli.export_options import DestProfile, export_engine, open_dest, render_exported, whole_commands
 from olympia_cli.cli.params import Message, RetryFor, parse_seconds
 
@@ -23,6 +23,7 @@ def run(
     master: Master = None,
     remote: Remote = None,
     parallelism: Parallelism = None,
+    conf: Conf = None,
 ) -> None:
     """Go on with an export that was interrupted.
 
@@ -35,7 +36,7 @@ def run(
 
     with (
         whole_commands(session, dest_profile),
-        export_engine(session, store, dest_profile, engine, master, remote, parallelism) as copier,
+        export_engine(session, store, dest_profile, engine, master, remote, parallelism, conf) as copier,
         session.progress() as progress,
     ):
         done = resume_export(

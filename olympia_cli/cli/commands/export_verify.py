@@ -7,7 +7,7 @@ import typer
 from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_export
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.engine import Engine, EngineWord, Master, Parallelism, Remote
+from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote
 from olympia_cli.cli.export_options import DestProfile, export_engine, open_dest
 from olympia_cli.cli.params import Output
 from olympia_cli.cli.render import Column
@@ -32,6 +32,7 @@ def run(
     master: Master = None,
     remote: Remote = None,
     parallelism: Parallelism = None,
+    conf: Conf = None,
 ) -> None:
     """Check that an export is whole.
 
@@ -61,10 +62,11 @@ def run(
     # one that shares nothing needs no catalog: it is one itself
     whose = session if record is not None or source is not None else Session(ctx, location)
     with (
-        export_engine(whose, store, dest_profile, engine, master, remote, parallelism) as reader,
-        session.progress() as progress,
+        export_engine(whose, store, dest_profile, engine, master, remote, parallelism, conf) as reader,
+        whose.progress() as progress,
     ):
         found = verify_export(store, note, source, progress, reader)
+    session.metrics = whose.metrics
     rows: list[dict[str, Any]] = [describe_finding(one) for one in found.findings]
     if session.output is Output.JSON:
         value = {

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.engine import Engine, EngineWord, Master, Parallelism, Remote, engine
+from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote, engine
 from olympia_cli.cli.params import At, DryRun, Message, Yes
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.clock import Clock
-    from olympia_cli.ops.fsck.fsck import Level, Report
+    from olympia_cli.ops.fsck.fsck import Level
     from olympia_cli.ops.fsck.verified import Verified
 
 EXAMPLES = [
@@ -23,6 +23,7 @@ EXAMPLES = [
     "olympia fsck --level full --all-versions --bundle support.zip",
     "olympia fsck --level data --all-versions --engine spark --master spark://host:7077",
     "olympia fsck --repair --dry-run",
+    "olympia fsck --acknowledge -m 'disk 3, mended in v13'",
     "olympia fsck --salvage s3://bucket/rescued",
 ]
 
@@ -78,6 +79,9 @@ def run(
         str | None,
         typer.Option("--salvage", metavar="DEST", help="Write what can be read into a new catalog in an empty place."),
     ] = None,
+    acknowledge: Annotated[
+        bool, typer.Option("--acknowledge", help="Note what is damaged in the past as known; it raises no more alarm.")
+    ] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
     message: Message = "",
@@ -85,34 +89,43 @@ def run(
     master: Master = None,
     remote: Remote = None,
     parallelism: Parallelism = None,
+    conf: Conf = None,
 ) -> None:
     """Check that the catalog is whole.
 
     The levels: hints looks at the hints, the names of the versions and the chain of roots, in seconds; structure at
-    every node; full at definitions, actions and digests, and with --all-versions for files that nothing leads to; data
-    at the Iceberg metadata of the tables and at the files that it names. Without --at and --all-versions it is about
-    the latest version. Nothing is changed.
+    every node, and in a listing whether definitions are missing, where that takes few requests; full at definitions,
+    actions and digests, and with --all-versions for files that nothing leads to; data at the Iceberg metadata of the
+    tables and at the files that it names. Without --at and --all-versions it is about the latest version. Nothing is
+    changed.
 
     Each finding has a code that never changes its meaning, the file, the versions and objects that it hits, and what
-    to do next. The exit code says the result: 0 sound, 50 damaged, 3 stopped by --max-duration before the end, 10 there
-    is no catalog. Warnings and information do not make a catalog damaged.
+    to do next. At the end stand the commands that mend it, the one that loses least first, each with what it loses.
+    The exit code says the result: 0 sound, 50 damaged, 3 stopped by --max-duration before the end, 10 there is no
+    catalog, 31 something may not be read. Warnings and information do not make a catalog damaged.
 
     --repair commits a new version that is whole: what cannot be read is taken from older versions and the log, what is
-    found nowhere is named and lost. Only hints are ever overwritten. --salvage leaves the catalog alone, and writes
+    found nowhere is named and lost. A root that is no part of history is moved to ops/aside/. It looks at definitions,
+    too, whatever the level. Only hints are ever overwritten. --salvage leaves the catalog alone, and writes
     what can be read, down to definitions that nothing names, into a new one; 3 means that something is missing in it.
 
-    Both engines find the same. --since-last, --max-duration, --repair and --salvage are for the local one.
+    --acknowledge commits that what was found in older versions, and not in the latest, is known. It is still told, and
+    no longer turns the exit code, unless it hits more versions than it did. Give the level that finds it.
+
+    Both engines find the same, but that the listing at the level of structure is the local one's. So are --since-last,
+    --max-duration, --repair and --salvage.
     """
-    from olympia_cli.cli.fsck_render import print_report, say_how_to_mend, with_commands
-    from olympia_cli.cli.fsck_repair import check_options
-    from olympia_cli.cli.params import parse_seconds
+    from olympia_cli.cli.fsck_advice import next_commands, say_next, with_commands
+    from olympia_cli.cli.fsck_render import print_report
+    from olympia_cli.cli.fsck_repair import check_options, exit_code, repair_shown, salvage_shown
+    from olympia_cli.cli.params import Output, parse_seconds
     from olympia_cli.errors import InvalidOption
     from olympia_cli.names import parse_reference
 
     session = Session(ctx)
     if at is not None and all_versions:
         raise InvalidOption("--at and --all-versions do not go together", hint="give one of them")
-    check_options(repair=repair, prefer=prefer, salvage=salvage, dry_run=dry_run, yes=yes, past=at is not None)
+    check_options(repair, prefer, salvage, acknowledge, dry_run=dry_run, yes=yes, past=at is not None)
     if max_age is not None and not since_last:
         raise InvalidOption("--max-age is about what --since-last skips", hint="add --since-last")
     reference = None if at is None else parse_reference(at)
@@ -121,17 +134,21 @@ def run(
     for path in (report, bundle):
         _check_file(path)
     from olympia_cli.catalog.clock import SystemClock
-    from olympia_cli.ops.fsck.fsck import FsckRequest, Level, note_last
+    from olympia_cli.ops.fsck.fsck import FsckRequest, Level
+    from olympia_cli.ops.fsck.last_fsck import note_fsck
 
     clock = SystemClock()
+    # what a repair mends is found by looking at definitions, too
+    deep = repair and level in (LevelWord.HINTS, LevelWord.STRUCTURE)
+    chosen = Level.FULL if deep else Level(level.value)
     given = {"--since-last": since_last, "--max-duration": max_duration, "--repair": repair, "--salvage": salvage}
     local_only = next((option for option, value in given.items() if value), None)
     with (
-        engine(session, engine_word, master, remote, parallelism, local_only=local_only) as work,
+        engine(session, engine_word, master, remote, parallelism, conf, local_only=local_only) as work,
         session.progress() as progress,
     ):
         request = FsckRequest(
-            level=Level(level.value),
+            level=chosen,
             at=reference,
             all_versions=all_versions,
             clock=clock,
@@ -140,76 +157,46 @@ def run(
             data=_data_checks(session) if level is LevelWord.DATA else None,
             progress=progress,
         )
-        found = work.fsck(session.store, request, session.say)
-    note_last(session.store, found, clock, all_versions)
-    found = with_commands(session, found)
+        found = work.fsck(session.store, request)
+    if acknowledge:
+        from olympia_cli.cli.fsck_repair import acknowledge as note_as_known
+
+        found = note_as_known(session, found, dry_run=dry_run, message=message)
+    note_fsck(session.store, found, clock, all_versions, latest=at is None)
+    looked = _options(chosen, at, all_versions)
+    mends = repair or salvage is not None
+    commands = []
+    if report is not None or session.output is Output.JSON or not mends:
+        commands = next_commands(session, found, looked)
+    told = with_commands(session, found, commands)
     if report is not None:
         from olympia_cli.ops.fsck.page import report_page
 
-        _write(report, report_page(found, session.store.uri, clock.now_millis()).encode())
+        lines = [(command.line, command.loss, command.why) for command in commands]
+        _write(report, report_page(told, session.store.uri, clock.now_millis(), lines).encode())
     if bundle is not None:
         from olympia_cli.ops.fsck.bundle import make_bundle
 
-        _write(bundle, make_bundle(session.store, found))
+        _write(bundle, make_bundle(session.store, told))
     if repair:
-        raise typer.Exit(_repair(session, found, Level(level.value), prefer, yes, dry_run, message))
+        word: Any = PreferWord.AUTO.value if prefer is None else prefer.value
+        raise typer.Exit(repair_shown(session, told, commands, looked, word, yes, dry_run, message))
     if salvage is not None:
-        raise typer.Exit(_salvage(session, found, salvage, dry_run, message))
-    print_report(session, found)
-    if not found.read_only:
-        say_how_to_mend(session, found)
+        raise typer.Exit(salvage_shown(session, told, commands, salvage, dry_run, message))
+    print_report(session, told, commands)
+    if found.level is Level.STRUCTURE and found.definitions == "no" and not found.read_only:
+        session.say(f"definitions were not looked for: {session.command('fsck --level full')} reads them")
+    say_next(session, commands)
     if not found.complete:
         again = "" if found.damaged else f": go on with {session.command('fsck --since-last')}"
         session.say(f"stopped after {max_duration}, not everything was looked at{again}")
-    raise typer.Exit(50 if found.damaged else 0 if found.complete else 3)
+    raise typer.Exit(exit_code(found))
 
 
-def _repair(
-    session: Session, found: Report, level: Level, prefer: PreferWord | None, yes: bool, dry_run: bool, message: str
-) -> int:
-    """Show what was found and the plan, do it, and look again; the exit code."""
-    from olympia_cli.catalog.clock import SystemClock
-    from olympia_cli.cli.fsck_render import print_report, with_commands
-    from olympia_cli.cli.fsck_repair import describe_repair, is_rows, repair
-    from olympia_cli.cli.params import Output
-    from olympia_cli.ops.fsck.fsck import fsck, note_last
-
-    if session.output is not Output.JSON:
-        print_report(session, found)
-    word: Any = PreferWord.AUTO.value if prefer is None else prefer.value
-    plan, version = repair(session, word, yes=yes, dry_run=dry_run, message=message)
-    after = found
-    if not plan.nothing_to_do and not dry_run:
-        clock = SystemClock()
-        with session.progress() as progress:
-            after = fsck(session.store, level=level, clock=clock, progress=progress)
-        note_last(session.store, after, clock, False)
-        after = with_commands(session, after)
-        if not is_rows(session):
-            print_report(session, after)
-    if session.output is Output.JSON:
-        print_report(session, after, {"repair": describe_repair(plan, version, dry_run)})
-    if after is found:
-        return 50 if found.damaged else 0 if found.complete else 3
-    # versions before the repaired one stay as they are, damaged or not, until they expire
-    sound = after.version is not None and after.last_sound_version == after.version
-    if after.damaged and sound:
-        session.say("the latest version is sound; what is damaged before it stays in history until it expires")
-    return 0 if sound and after.complete else 50 if after.damaged else 3
-
-
-def _salvage(session: Session, found: Report, destination: str, dry_run: bool, message: str) -> int:
-    from olympia_cli.cli.fsck_render import print_report
-    from olympia_cli.cli.fsck_repair import salvage
-    from olympia_cli.cli.params import Output
-    from olympia_cli.ops.repair.plan import describe_salvage
-
-    if session.output is not Output.JSON:
-        print_report(session, found)
-    report = salvage(session, destination, dry_run=dry_run, message=message)
-    if session.output is Output.JSON:
-        print_report(session, found, {"salvage": {**describe_salvage(report), "dry_run": dry_run}})
-    return 0 if report.complete else 3
+def _options(level: Level, at: str | None, all_versions: bool) -> list[str]:
+    """What makes fsck look again at the same."""
+    depth = [] if level == LevelWord.STRUCTURE.value else ["--level", str(level)]
+    return [*depth, *(["--at", at] if at is not None else []), *(["--all-versions"] if all_versions else [])]
 
 
 def _verified(clock: Clock, age: float | None) -> Verified:

@@ -91,10 +91,14 @@ def run(
 
 
 def _check(there: Session) -> NoReturn:
-    from olympia_cli.cli.fsck_render import print_report, with_commands
+    from olympia_cli.cli.fsck_advice import next_commands, say_next, with_commands
+    from olympia_cli.cli.fsck_render import print_report
+    from olympia_cli.cli.fsck_repair import exit_code
     from olympia_cli.ops.fsck.fsck import Level, fsck
 
     with there.progress() as progress:
         found = fsck(there.store, level=Level.FULL, all_versions=True, progress=progress)
-    print_report(there, with_commands(there, found))
-    raise typer.Exit(50 if found.damaged else 0)
+    commands = next_commands(there, found, ("--level", "full", "--all-versions"))
+    print_report(there, with_commands(there, found, commands), commands)
+    say_next(there, commands)
+    raise typer.Exit(exit_code(found))

@@ -10,10 +10,12 @@ from olympia_cli.cli.context import Session
 
 EXAMPLES = [
     "olympia log -n 20",
-    "olympia log sales.orders --since 2d",
+    "olympia log sales.orders --since yesterday",
     "olympia log --oneline --graph",
     "olympia log --action TABLE_DROP --by ann@laptop --json",
     "olympia log -p -n 1",
+    "olympia log --follow -o jsonl",
+    "olympia log --since monday --html week.html",
 ]
 
 
@@ -44,11 +46,23 @@ def run(
     patch: Annotated[bool, typer.Option("--patch", "-p", help="With the fields that changed.")] = False,
     oneline: Annotated[bool, typer.Option("--oneline", help="One line a version.")] = False,
     graph: Annotated[bool, typer.Option("--graph", help="Draw which versions a rollback passed over.")] = False,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", "-f", help="Show versions as they are committed, the oldest first, until Ctrl-C."),
+    ] = False,
+    interval: Annotated[
+        str, typer.Option("--interval", metavar="DURATION", help="How often --follow looks for new versions.")
+    ] = "2s",
+    html: Annotated[
+        str | None, typer.Option("--html", metavar="FILE", help="Write a page with the versions on a timeline.")
+    ] = None,
 ) -> None:
     """Show the action log, newest first.
 
     Every version says what it did, who committed it and why. A rollback is shown as what it is, and the versions
-    that it undoes are marked.
+    that it undoes are marked; so are versions that a revert took back.
+
+    With --follow it begins with what is committed from now on, or with the last N versions (-n), or where --since says.
     """
     from olympia_cli.cli.log_filter import Filter, take
     from olympia_cli.cli.log_patch import patch_lines
@@ -64,24 +78,38 @@ def run(
     session = Session(ctx)
     text = name if name is not None else object
     wanted = Filter.parse(None if text is None else parse_object(session, text), action or [], by)
-    # without conditions it is known which roots are needed, and no others are read
-    entries = log_between(session.catalog, since, until, number if wanted.is_empty else None)
+    if follow:
+        from olympia_cli.cli.log_follow import followed
+
+        given = {"--until": until, "--html": html, "--graph": graph}
+        entries = followed(session, wanted, number, since, interval, [name for name, value in given.items() if value])
+    else:
+        # without conditions it is known which roots are needed, and no others are read
+        found = log_between(session.catalog, since, until, number if wanted.is_empty else None)
+        entries = take(wanted, found, number)
     shown = 0
 
     def counted() -> Iterator[LogEntry]:
         nonlocal shown
-        for entry in take(wanted, entries, number):
+        for entry in entries:
             shown += 1
             yield entry
 
-    print_log(
-        session,
-        counted(),
-        session.catalog.clock.now_millis(),
-        oneline=oneline,
-        graph=graph,
-        stats=stat,
-        patch=patch_lines if patch else None,
-    )
+    now = session.catalog.clock.now_millis()
+    if html is not None:
+        from olympia_cli.cli.log_page import write_timeline
+
+        write_timeline(session, html, counted(), now)
+    else:
+        print_log(
+            session,
+            counted(),
+            now,
+            oneline=oneline,
+            graph=graph,
+            stats=stat,
+            patch=patch_lines if patch else None,
+            paged=not follow,
+        )
     if not shown and number != 0:
         session.say("no version matches")

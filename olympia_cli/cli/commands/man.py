@@ -6,20 +6,12 @@ from typing import Annotated
 import typer
 
 from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_command
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.params import Output
 from olympia_cli.cli.render import Column
 
 EXAMPLES = ["olympia man", "olympia man table show", "olympia man --all ~/.local/share/man/man1"]
-
-
-def complete_command(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The next word of a command's name."""
-    from olympia_cli.cli.app import COMMANDS
-
-    at, paths = len(ctx.args), [path.split() for path in COMMANDS]
-    words = [path[at] for path in paths if path[:at] == ctx.args and len(path) > at]
-    return [word for word in dict.fromkeys(words) if word.startswith(incomplete)]
 
 
 def run(
@@ -42,7 +34,7 @@ def run(
     """
     from olympia_cli.cli.app import COMMANDS
     from olympia_cli.cli.man_pages import command_page, file_name, program_page
-    from olympia_cli.errors import InvalidOption
+    from olympia_cli.errors import InvalidOption, quoted
 
     session = Session(ctx)
     if all is not None:
@@ -54,7 +46,7 @@ def run(
     if path and path not in COMMANDS:
         members = [one for one in COMMANDS if one.startswith(path + " ")]
         hint = f"there are {', '.join(members)}" if members else "see olympia --help for the commands"
-        raise InvalidOption(f"there is no manual page for {path[:60]!a}", hint=hint)
+        raise InvalidOption(f"there is no manual page for {quoted(path)}", hint=hint)
     page = command_page(path) if path else program_page()
     if session.output in (Output.JSON, Output.JSONL):
         render.document(session, {"name": file_name(path), "page": page})

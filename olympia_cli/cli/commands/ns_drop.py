@@ -7,7 +7,7 @@ import typer
 from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_namespace
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import IfExists, InTxn, Message, RetryFor
+from olympia_cli.cli.params import Atomic, IfExists, InTxn, Message, RetryFor
 
 EXAMPLES = ["olympia ns drop scratch", "olympia ns drop scratch --cascade --if-exists"]
 
@@ -17,6 +17,7 @@ def run(
     name: Annotated[str, typer.Argument(help="The namespace.", autocompletion=complete_namespace)],
     cascade: Annotated[bool, typer.Option("--cascade", help="Drop the tables and views in it as well.")] = False,
     if_exists: IfExists = False,
+    atomic: Atomic = False,
     txn: InTxn = None,
     message: Message = "",
     retry_for: RetryFor = "60s",
@@ -24,9 +25,10 @@ def run(
     """Drop a namespace.
 
     It must be empty, unless --cascade is given. Table data is never touched, and any kept version brings back what was
-    dropped.
+    dropped: see ns restore.
     """
     from olympia_cli.catalog.transaction import Transaction
+    from olympia_cli.errors import command_words
     from olympia_cli.names import NamespaceName
 
     session, namespace = Session(ctx), NamespaceName(name)
@@ -35,5 +37,9 @@ def run(
         if not if_exists or transaction.exists(namespace):
             transaction.drop_namespace(namespace, cascade=cascade)
 
-    done = session.change(do, namespace, txn=txn, message=message, retry_for=retry_for, again=if_exists)
+    done = session.change(do, namespace, txn=txn, message=message, retry_for=retry_for, again=if_exists, atomic=atomic)
     render.changed(session, done, f"dropped namespace {name}")
+    if done.version is not None and done.actions and (cascade or session.is_tty):
+        render.say_actions(session, done.actions)
+        undo = command_words("ns", "restore", "--at", f"v{done.version - 1}", names=[name])
+        session.say(f"to bring it back: {session.command(undo)}")

@@ -2,19 +2,19 @@ from __future__ import annotations
 
 import typer
 
-from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.params import At, InTxn
-from olympia_cli.cli.render import Column
 
-EXAMPLES = ["olympia ns ls", "olympia ns ls --at 2h", "olympia ns ls --json"]
+EXAMPLES = ["olympia ns ls", "olympia ns ls --at 2h", "olympia ns ls -o wide", "olympia ns ls --json"]
 
 
 def run(ctx: typer.Context, at: At = None, txn: InTxn = None) -> None:
-    """List the namespaces."""
+    """List the namespaces.
+
+    With -o wide their id, age and last version, too.
+    """
+    from olympia_cli.cli.list_render import print_objects
+    from olympia_cli.names import Kind
+
     session = Session(ctx)
-    view = session.view(at, txn)
-    rows = ({"name": name.namespace} for name in view.namespaces())
-    render.records(
-        session, "namespaces", [Column("name", "NAMESPACE")], rows, head={"version": view.version}, title="namespaces"
-    )
+    print_objects(session, session.view(at, txn), Kind.NAMESPACE)

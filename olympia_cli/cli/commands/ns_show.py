@@ -18,11 +18,21 @@ def run(
     at: At = None,
     txn: InTxn = None,
 ) -> None:
-    """Show a namespace."""
+    """Show a namespace.
+
+    And how many tables and views are in it.
+    """
+    from olympia_cli.errors import Damaged
+
     session = Session(ctx)
     namespace = session.namespace_name(name)
     view = session.view(at, txn, namespace)
     from olympia_cli.ops.look.describe import describe_object
 
-    found = view.namespace(namespace)
-    render.record(session, describe_object(found, view.version), name=name)
+    shown = describe_object(view.namespace(namespace), view.version)
+    counts: dict[str, int] | None = None
+    try:
+        counts = {"tables": sum(1 for _ in view.tables(name)), "views": sum(1 for _ in view.views(name))}
+    except Damaged as damaged:
+        session.say(f"warning: what is in it cannot be counted: {damaged.message}")
+    render.record(session, {**shown, "counts": counts}, name=name)

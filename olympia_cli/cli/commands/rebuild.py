@@ -88,7 +88,7 @@ def run(
 
 def _like(former: CatalogDef | None) -> dict[str, Any]:
     """What the new catalog has of the former one, as far as that is known."""
-    from olympia_cli.catalog.protection import without_protection
+    from olympia_cli.catalog.checks import known_settings
 
     if former is None:
         return {}
@@ -100,5 +100,5 @@ def _like(former: CatalogDef | None) -> dict[str, Any]:
         "node_file_max_bytes": former.node_file_max_size_bytes,
         "txn_ttl_millis": former.txn_ttl_millis,
         "isolation": former.txn_isolation_level,
-        "properties": dict(without_protection(former).properties),
+        "properties": known_settings(former.properties),
     }

@@ -18,6 +18,9 @@ def run(
         str, typer.Argument(metavar="REF", help="The version to go back to.", autocompletion=complete_reference)
     ],
     yes: Yes = False,
+    even_if_unknown: Annotated[
+        bool, typer.Option("--even-if-unknown", help="Go back though nobody can say what changes by it.")
+    ] = False,
     dry_run: DryRun = False,
     message: Message = "",
     retry_for: RetryFor = "60s",
@@ -26,9 +29,12 @@ def run(
 
     It is a new version with the older one's content: nothing is lost, and it can be rolled back in turn. All that comes
     back is read first, and if any of it is missing or damaged nothing is written.
+
+    Where the latest version is damaged, what a rollback changes may not be known. Then --yes is not enough: `fsck
+    --repair --prefer rollback` goes back as well, and says what it loses.
     """
     from olympia_cli.cli.escape import plural
-    from olympia_cli.cli.log_patch import change_line
+    from olympia_cli.cli.plan_render import say_plan
     from olympia_cli.errors import Damaged
     from olympia_cli.names import parse_reference
     from olympia_cli.ops.look.diff import diff
@@ -38,26 +44,29 @@ def run(
     current = transaction.base
     target = session.catalog.snapshot(parse_reference(reference))
     transaction.roll_back(target.version)
-    changes = 0
+    changes, unknown = 0, ""
     try:
-        for change in diff(current, target):
-            changes += 1
-            if changes <= 50:
-                session.say(f"  {change_line(change)}")
+        changes = say_plan(session, diff(current, target))
     except Damaged as damaged:
-        session.say(f"  what would change cannot be shown: {damaged.message}")
-    if changes > 50:
-        session.say(f"  … and {changes - 50:,} more")
-    session.say(f"v{current.version} → content of v{target.version}: {plural(changes, 'change')}")
+        unknown = damaged.message
+        session.say(f"  what would change cannot be shown: {unknown}")
+    known = "what changes is not known" if unknown else plural(changes, "change")
+    session.say(f"v{current.version} → content of v{target.version}: {known}")
     version = current.version
     if dry_run:
-        session.say(f"to do it: {session.command(f'rollback v{target.version}')}")
+        words = f"rollback v{target.version}{' --even-if-unknown' if unknown else ''}"
+        session.say(f"to do it: {session.command(words)}")
+    elif unknown and not even_if_unknown:
+        safer = session.command("fsck --repair --prefer rollback")
+        hint = f"see what it loses with {safer} --dry-run, or add --even-if-unknown"
+        session.confirm_unknown(f"it is not known what a rollback to v{target.version} loses", hint)
     else:
         session.confirm(f"Roll back to v{target.version}?", yes)
+    if not dry_run:
         version = session.catalog.commit(transaction, message, retry_for=seconds).version
     if session.output in (Output.JSON, Output.JSONL):
         value = {"version": version, "rolled_back_from": current.version, "rolled_back_to": target.version}
-        render.document(session, {**value, "dry_run": dry_run, "changes": changes})
+        render.document(session, {**value, "dry_run": dry_run, "changes": None if unknown else changes})
     elif not session.quiet:
         did = "would roll back" if dry_run else "rolled back"
         render.line(session, f"v{version}  {did} from v{current.version} to v{target.version}")

@@ -24,9 +24,8 @@ def run(
 
     Any kept version brings it back: see table restore.
     """
-    import shlex
-
     from olympia_cli.catalog.transaction import Transaction
+    from olympia_cli.errors import command_words
     from olympia_cli.names import parse_table
 
     session, table = Session(ctx), parse_table(name)
@@ -38,5 +37,5 @@ def run(
     done = session.change(do, table, txn=txn, message=message, retry_for=retry_for, again=if_exists)
     render.changed(session, done, f"dropped table {table}")
     if session.is_tty and done.version is not None and done.actions:
-        undo = session.command(f"table restore {shlex.quote(str(table))} --at v{done.version - 1}")
-        session.say(f"to bring it back: {undo}")
+        undo = command_words("table", "restore", "--at", f"v{done.version - 1}", names=[str(table)])
+        session.say(f"to bring it back: {session.command(undo)}")

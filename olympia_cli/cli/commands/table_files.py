@@ -7,7 +7,7 @@ import typer
 
 from olympia_cli.cli.complete import complete_object
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.engine import Engine, EngineWord, Master, Parallelism, Remote, engine
+from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote, engine
 from olympia_cli.cli.params import At, Output
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def run(
     master: Master = None,
     remote: Remote = None,
     parallelism: Parallelism = None,
+    conf: Conf = None,
 ) -> None:
     """List the data and delete files of tables.
 
@@ -75,7 +76,7 @@ def run(
     wanted = None if name is None else parse_object(session, name)
     asked = Asked("table" if schemas else "file", at, wanted, to, save_as)
     problems = Problems()
-    with engine(session, where, master, remote, parallelism) as work:
+    with engine(session, where, master, remote, parallelism, conf) as work:
         if work.spark is None:
             _here(session, asked, problems)
         else:
@@ -168,7 +169,8 @@ def _on_spark(session: Session, engine: SparkEngine, asked: Asked, problems: Pro
     with ExitStack() as stack:
         with session.progress() as progress:
             progress.phase("reading tables")
-            found = stack.enter_context(planned.kept())
+            with engine.job("table files: reading tables"):
+                found = stack.enter_context(planned.kept())
             rows = found.files if asked.files else found.tables
             if asked.written_to is not None:
                 progress.phase(f"writing {asked.kind}s")

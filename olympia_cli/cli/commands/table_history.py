@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -50,7 +51,7 @@ def run(
                     "age": age(revision.entry.created_at_millis or 0, now),
                     "table": full_name(shown["namespace"], shown["name"]),
                     "metadata": short_location(location),
-                    "changed": ", ".join(shown["fields"]),
+                    "changed": ", ".join(_changed(shown["fields"], session.is_tty)),
                 }
             )
         return found
@@ -74,3 +75,11 @@ def run(
         # for people: where lines are compared, the time says it
         columns.insert(2, Column("age", "AGE", right=True))
     render.records(session, "revisions", columns, rows(), name=lambda row: str(row["v"]), title="revisions")
+
+
+def _changed(fields: Iterable[str], for_people: bool) -> list[str]:
+    """The fields that changed. The location of the metadata is beside them, so people need no more than the word."""
+    if not for_people:
+        return list(fields)
+    shown = (name.removeprefix("properties.") for name in fields if name != "iceberg_previous_metadata_location")
+    return ["metadata" if name == "iceberg_metadata_location" else name for name in shown]

@@ -4,13 +4,16 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_namespace
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.params import At, InTxn
-from olympia_cli.cli.render import Column
 
-EXAMPLES = ["olympia table ls", "olympia table ls sales --at 2026-11-15", "olympia table ls sales -o name"]
+EXAMPLES = [
+    "olympia table ls",
+    "olympia table ls sales --at 2026-11-15",
+    "olympia table ls sales -o name",
+    "olympia table ls -o wide",
+]
 
 
 def run(
@@ -21,18 +24,12 @@ def run(
     at: At = None,
     txn: InTxn = None,
 ) -> None:
-    """List tables."""
-    from olympia_cli.names import full_name
+    """List tables.
+
+    With -o wide their id, age, last version and metadata location, too.
+    """
+    from olympia_cli.cli.list_render import print_objects
+    from olympia_cli.names import Kind
 
     session = Session(ctx)
-    view = session.view(at, txn)
-    rows = ({"namespace": name.namespace, "name": name.name} for name in view.tables(namespace))
-    render.records(
-        session,
-        "tables",
-        [Column("namespace", "NAMESPACE"), Column("name", "TABLE")],
-        rows,
-        head={"version": view.version},
-        name=lambda row: full_name(row["namespace"], row["name"]),
-        title="tables",
-    )
+    print_objects(session, session.view(at, txn), Kind.TABLE, namespace)

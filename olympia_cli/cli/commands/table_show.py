@@ -9,19 +9,36 @@ from olympia_cli.cli.complete import complete_table
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.params import At, InTxn
 
-EXAMPLES = ["olympia table show sales.orders", "olympia table show sales.orders --at v12 --json"]
+EXAMPLES = [
+    "olympia table show sales.orders",
+    "olympia table show sales.orders --schema",
+    "olympia table show sales.orders --at v12 --json",
+]
 
 
 def run(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.", autocompletion=complete_table)],
+    schema: Annotated[
+        bool,
+        typer.Option("--schema", help="Read the table's metadata, too: fields, partitioning, sort order, snapshots."),
+    ] = False,
     at: At = None,
     txn: InTxn = None,
 ) -> None:
-    """Show a table."""
+    """Show a table.
+
+    What the catalog says of it. The table's own files are opened with --schema alone.
+    """
     session = Session(ctx)
     table = session.table_name(name)
     view = session.view(at, txn, table)
     from olympia_cli.ops.look.describe import describe_object
 
-    render.record(session, describe_object(view.table(table), view.version), name=str(table))
+    shown = describe_object(view.table(table), view.version)
+    if not schema:
+        render.record(session, shown, name=str(table))
+        return
+    from olympia_cli.cli.schema_render import print_table, read_description
+
+    print_table(session, shown, read_description(session, shown["metadata_location"], str(table)), str(table))

@@ -7,7 +7,7 @@ import typer
 from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_transaction
 from olympia_cli.cli.context import Changed, Session
-from olympia_cli.cli.params import Message, RetryFor, parse_seconds
+from olympia_cli.cli.params import Atomic, Message, RetryFor, parse_seconds
 
 EXAMPLES = ["olympia txn commit $ID -m 'nightly load'"]
 
@@ -15,7 +15,7 @@ EXAMPLES = ["olympia txn commit $ID -m 'nightly load'"]
 def run(
     ctx: typer.Context,
     id: Annotated[str, typer.Argument(metavar="ID", help="The transaction.", autocompletion=complete_transaction)],
-    atomic: Annotated[bool, typer.Option("--atomic", help="Lift the bound on actions for this one commit.")] = False,
+    atomic: Atomic = False,
     message: Message = "",
     retry_for: RetryFor = "60s",
 ) -> None:

@@ -4,13 +4,16 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_namespace
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.params import At, InTxn
-from olympia_cli.cli.render import Column
 
-EXAMPLES = ["olympia view ls", "olympia view ls sales --at 2026-11-15", "olympia view ls sales -o name"]
+EXAMPLES = [
+    "olympia view ls",
+    "olympia view ls sales --at 2026-11-15",
+    "olympia view ls sales -o name",
+    "olympia view ls -o wide",
+]
 
 
 def run(
@@ -21,18 +24,12 @@ def run(
     at: At = None,
     txn: InTxn = None,
 ) -> None:
-    """List views."""
-    from olympia_cli.names import full_name
+    """List views.
+
+    With -o wide their id, age and last version, too.
+    """
+    from olympia_cli.cli.list_render import print_objects
+    from olympia_cli.names import Kind
 
     session = Session(ctx)
-    view = session.view(at, txn)
-    rows = ({"namespace": name.namespace, "name": name.name} for name in view.views(namespace))
-    render.records(
-        session,
-        "views",
-        [Column("namespace", "NAMESPACE"), Column("name", "VIEW")],
-        rows,
-        head={"version": view.version},
-        name=lambda row: full_name(row["namespace"], row["name"]),
-        title="views",
-    )
+    print_objects(session, session.view(at, txn), Kind.VIEW, namespace)

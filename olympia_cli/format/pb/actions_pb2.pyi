@@ -207,20 +207,30 @@ class NamespaceDropDef(_message.Message):
     def __init__(self, cascade: _Optional[bool] = ...) -> None: ...
 
 class CommitInfoDef(_message.Message):
-    __slots__ = ("transaction_id", "by", "program", "program_version", "message", "began_at_version")
+    __slots__ = ("transaction_id", "by", "program", "program_version", "message", "began_at_version", "reverts")
     TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
     BY_FIELD_NUMBER: _ClassVar[int]
     PROGRAM_FIELD_NUMBER: _ClassVar[int]
     PROGRAM_VERSION_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     BEGAN_AT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    REVERTS_FIELD_NUMBER: _ClassVar[int]
     transaction_id: str
     by: str
     program: str
     program_version: str
     message: str
     began_at_version: int
-    def __init__(self, transaction_id: _Optional[str] = ..., by: _Optional[str] = ..., program: _Optional[str] = ..., program_version: _Optional[str] = ..., message: _Optional[str] = ..., began_at_version: _Optional[int] = ...) -> None: ...
+    reverts: _containers.RepeatedCompositeFieldContainer[VersionRange]
+    def __init__(self, transaction_id: _Optional[str] = ..., by: _Optional[str] = ..., program: _Optional[str] = ..., program_version: _Optional[str] = ..., message: _Optional[str] = ..., began_at_version: _Optional[int] = ..., reverts: _Optional[_Iterable[_Union[VersionRange, _Mapping]]] = ...) -> None: ...
+
+class VersionRange(_message.Message):
+    __slots__ = ("first", "last")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    last: int
+    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
 class RollbackDef(_message.Message):
     __slots__ = ("from_version", "to_version")

@@ -5,10 +5,8 @@ version log puts them in one order with everything else; only then are files tou
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable
 from itertools import groupby
-from typing import Any
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Committed
@@ -28,11 +26,11 @@ from olympia_cli.ops.expire.manifest import Doomed, check_deletable, encode_mani
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.survey import LOCAL, Surveyor
 from olympia_cli.ops.expire.values import ExpirePlan, Floors, MarkPlan, PurgePlan, UndoPlan
+from olympia_cli.ops.last_runs import LAST_EXPIRE, leave_note
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.storage.protocol import Store
 
 T = ActionType
-LAST_EXPIRE = "ops/last-expire.json"
 
 _HARMLESS = ALTERS | CREATES | DROPS | EXPIRES | READS | RENAMES | {T.COMMIT_INFO, T.CATALOG_ALTER, T.CATALOG_COMPACT}
 """Actions that make no file live again that was dead."""
@@ -52,7 +50,7 @@ def expire_once(
         text = f"the purge is done, and nothing was marked: {error.message}"
         raise PartlyDone(text, hint="run it again") from error
     version = max([plan.head, *(done.version for done in (purged, marked) if done is not None)])
-    _record_run(planner.catalog, {**plan.summary(), "version": version})
+    leave_note(planner.catalog.store, LAST_EXPIRE, planner.catalog.clock, {**plan.summary(), "version": version})
     return version
 
 
@@ -64,7 +62,8 @@ def purge_once(
     if not plan.is_empty:
         done = _purge_planned(planner, plan, message, retry_for, progress)
         version = version if done is None else done.version
-        _record_run(planner.catalog, {"oldest": planner.oldest, "purged": plan.summary(), "version": version})
+        values = {"oldest": planner.oldest, "purged": plan.summary(), "version": version}
+        leave_note(planner.catalog.store, LAST_EXPIRE, planner.catalog.clock, values)
     return version
 
 
@@ -166,7 +165,8 @@ def purge(
     except OlympiaError as error:
         raise PartlyDone(
             f"the versions below {plan.purged} are purged, but not all of their files are deleted: {error.message}",
-            hint="run expire purge again; it goes on where this one stopped",
+            hint="go on where this one stopped",
+            command=("expire", "purge"),
         ) from error
     return done
 
@@ -250,16 +250,18 @@ def _revived(head: Snapshot, planned_at: int) -> bool:
     return False
 
 
+def overtaken(planner: Planner) -> bool:
+    """Whether another expire came after a plan was made, and nobody has undone one since: what was brought back by hand
+    is not taken away again at once."""
+    head = planner.catalog.snapshot()
+    first = max(planner.head.version + 1, expired_before(head.definition))
+    types = {action.type for at in range(first, head.version + 1) for action in at_version(at, head).actions()}
+    return bool(types & {T.CATALOG_EXPIRE_MARK, T.CATALOG_EXPIRE_PURGE}) and T.CATALOG_EXPIRE_UNDO not in types
+
+
 def _write_oldest(catalog: Catalog) -> None:
     """Let vn/oldest follow the catalog's definition. Others may move both meanwhile, so whoever writes looks again."""
     written: int | None = None
     while (oldest := expired_before(catalog.snapshot().definition)) != written:
         catalog.store.overwrite(OLDEST, str(oldest).encode())
         written = oldest
-
-
-def _record_run(catalog: Catalog, values: dict[str, Any]) -> None:
-    """Note for `status` what ran last; not being allowed to is no error."""
-    document = {"finished_at": time_text(catalog.clock.now_millis()), **values}
-    with contextlib.suppress(OlympiaError):
-        catalog.store.write_hint(LAST_EXPIRE, json.dumps(document).encode())

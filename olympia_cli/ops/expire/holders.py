@@ -14,7 +14,7 @@ from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.distributed import Saved
 from olympia_cli.catalog.exports import ExportRecord, read_exports
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.errors import Damaged, OlympiaError
+from olympia_cli.errors import Damaged, OlympiaError, command_words
 from olympia_cli.format.paths import MAX_VERSION, check_pointer
 from olympia_cli.storage.protocol import TEMPORARY_PREFIX, Store
 
@@ -26,6 +26,7 @@ class PinnedRoot:
     path: str
     who: str
     hint: str
+    command: tuple[str, ...]
     code: str
     """What fsck calls it when that is no longer whole."""
 
@@ -55,13 +56,13 @@ class Holders:
 
     def pins(self) -> Iterator[PinnedRoot]:
         for saved in self._open:
-            hint = f"if it cannot be committed any more, give it up: txn abort {saved.id}"
+            hint, words = "if it cannot be committed any more, give it up", ("txn", "abort", saved.id)
             path = saved.definition.running_root_node_file_path
-            yield _pinned(saved.path, PinnedRoot(path, f"the transaction {saved.id}", hint, "F502"))
+            yield _pinned(saved.path, PinnedRoot(path, f"the transaction {saved.id}", hint, words, "F502"))
         for export in self._exports:
             if export.pin:
-                hint = "if it is of no use any more: export drop"
-                pin = PinnedRoot(export.pin, f"the export {export.name!a}", hint, "F503")
+                drop = command_words("export", "drop", names=[export.name])
+                pin = PinnedRoot(export.pin, f"the export {export.name!a}", "drop it, if it is of no use", drop, "F503")
                 yield _pinned(self._head.file.path, pin)
 
     def _live_transactions(self) -> Iterator[Saved]:
@@ -75,7 +76,8 @@ class Holders:
                     "F501",
                     saved.path,
                     f"{saved.reason}, so nobody knows what the transaction {saved.id} needs",
-                    hint=f"give it up with txn abort {saved.id}",
+                    hint="give it up",
+                    command=("txn", "abort", saved.id),
                 )
 
     def _sharing_exports(self) -> Iterator[ExportRecord]:
@@ -85,7 +87,8 @@ class Holders:
                     "F504",
                     self._head.file.path,
                     f"the record of the export {name!a} cannot be read, so nobody knows what it needs",
-                    hint="drop it with: export drop",
+                    hint="drop it",
+                    command=command_words("export", "drop", names=[name]),
                 )
             if export.mode != "full" and not export.expired(self._now - HALF_AN_HOUR_MILLIS):
                 yield export
@@ -107,7 +110,9 @@ def _pinned(holder: str, pin: PinnedRoot) -> PinnedRoot:
     try:
         check_pointer(pin.path, holder)
     except Damaged as error:
-        raise Damaged(pin.code, error.path, f"{error.reason}; {pin.who} needs it", hint=pin.hint) from None
+        raise Damaged(
+            pin.code, error.path, f"{error.reason}; {pin.who} needs it", hint=pin.hint, command=pin.command
+        ) from None
     return pin
 
 

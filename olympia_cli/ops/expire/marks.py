@@ -37,6 +37,18 @@ def list_marks(head: Snapshot, quarantine_millis: int) -> Iterator[dict[str, Any
         }
 
 
+def sum_up_marks(head: Snapshot, quarantine_millis: int) -> dict[str, Any]:
+    """How many marks and versions rest, and when the first of them may be purged. Manifests may be large, and are not
+    read for that."""
+    marks = read_quarantine(head.definition)
+    marked = _marked_at_millis(head.store, marks[0]) if marks else None
+    return {
+        "marks": len(marks),
+        "versions": sum(max(0, mark.oldest - mark.former_oldest) for mark in marks),
+        "purge_after": None if marked is None else time_text(marked + quarantine_millis),
+    }
+
+
 def _marked_at_millis(store: Store, mark: QuarantineMark) -> int | None:
     """By the store's clock, which a purge goes by; None when the mark's own root is gone with an older purge."""
     try:

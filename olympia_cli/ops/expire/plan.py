@@ -11,6 +11,7 @@ from dataclasses import replace
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import check_writable
 from olympia_cli.catalog.quarantine import QuarantineMark, purged_before, read_purging, read_quarantine
+from olympia_cli.catalog.references import behind_gap
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
 from olympia_cli.catalog.versions import read_hints
 from olympia_cli.errors import CommitConflict, Damaged, PathMissing, Refused
@@ -24,7 +25,6 @@ from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep, has_age, is
 from olympia_cli.ops.expire.values import FLOOR_MILLIS, ExpirePlan, Floors, MarkPlan, PurgePlan
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.facts import NodeRules
-from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.storage.protocol import Store
 
 
@@ -62,7 +62,7 @@ class Planner:
         self._written = self._list_roots()
         self.oldest = self._oldest()
         self.purged = min(purged_before(self.definition), self.oldest)
-        self.reach = Reach(self.store, NodeRules.of(self.head), definitions=definitions, progress=progress)
+        self.reach = surveyor.reach(self.store, NodeRules.of(self.head), definitions=definitions, progress=progress)
         self._holders = Holders(self.head, self.now, self.store_now)
 
     # Plans
@@ -184,14 +184,13 @@ class Planner:
         for version in range(head + 1, last):
             # a listing takes its time, and may show one version that is committed meanwhile without the one before
             if version not in written and not self.store.exists(root_path(version)):
-                raise Damaged(
-                    "F101", root_path(version), f"version {version} is missing, but there is a version {last}"
-                )
+                raise behind_gap(self.head, version, last)
         hint = self.head.file.hint
         if hint is not None and hint > last:
             raise Refused(
                 f"vn/latest names version {hint}, but the last root is that of version {head}: one may be lost",
-                hint="look with fsck; fsck --repair corrects the hint",
+                hint="see what a repair would correct",
+                command=("fsck", "--repair", "--dry-run"),
             )
         return written
 
@@ -207,10 +206,13 @@ class Planner:
             if before := [version for version in self._written if version < oldest]:
                 raise Refused(
                     f"vn/oldest says {oldest}, but no expire has run, and version {min(before)} is there",
-                    hint="look with fsck; fsck --repair corrects the hint",
+                    hint="see what a repair would correct",
+                    command=("fsck", "--repair", "--dry-run"),
                 )
         if oldest > self.head.version:
-            raise Refused(f"the oldest version is said to be {oldest}, beyond the latest", hint="look with fsck")
+            raise Refused(
+                f"the oldest version is said to be {oldest}, beyond the latest", hint="look at it", command=("fsck",)
+            )
         return oldest
 
     # What is kept

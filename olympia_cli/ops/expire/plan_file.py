@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from olympia_cli.errors import InvalidOption, Refused
+from olympia_cli.errors import InvalidOption, Refused, quoted
 from olympia_cli.names import time_text
 from olympia_cli.ops.expire.files import Listed
 from olympia_cli.ops.expire.manifest import Doomed, manifest_of
@@ -79,7 +79,9 @@ def decode_plan(text: str, name: str) -> Planned:
             deleted=tuple(str(file["path"]) for file in purge["files"]),
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        raise InvalidOption(f"{name!a} is not a plan of expire", hint="make one with expire --plan FILE") from None
+        raise InvalidOption(
+            f"{quoted(name)} is not a plan of expire", hint="make one with expire --plan FILE"
+        ) from None
 
 
 def recompute(planner: Planner, planned: Planned) -> ExpirePlan:

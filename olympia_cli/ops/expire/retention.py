@@ -16,7 +16,7 @@ from olympia_cli.format.node_file import decode_action_rows, decode_root
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.names import parse_duration, parse_time
+from olympia_cli.names import parse_duration, parse_moment
 from olympia_cli.ops.expire.values import Kept
 
 MAX_AGE, MIN_VERSIONS = "olympia.retention.max-version-age", "olympia.retention.min-versions"
@@ -53,7 +53,7 @@ def read_policy(
     except InvalidReference:
         if older_than is None:
             raise _unreadable(MAX_AGE, age, "--older-than") from None
-        cutoff, since = parse_time(age), f"after {age}"
+        cutoff, since = parse_moment(age, now_millis), f"after {age}"
     if older_than is not None and not offline and now_millis - cutoff < definition.txn_ttl_millis:
         raise Refused(
             f"versions younger than a transaction's lifetime ({_hours(definition.txn_ttl_millis)}) may be in use",
@@ -71,7 +71,8 @@ def _unreadable(key: str, value: str, option: str) -> Refused:
     """What somebody meant by it may have been to keep much more than the default does."""
     return Refused(
         f"the catalog's property {key} is {value[:60]!a}, which cannot be understood",
-        hint=f"correct it with catalog alter, or give {option}",
+        hint=f"give {option}, or go back to what holds without the property",
+        command=("catalog", "alter", "--unset", key),
     )
 
 

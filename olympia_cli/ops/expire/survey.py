@@ -17,8 +17,10 @@ from olympia_cli.format.paths import FileKind, check_pointer, file_kind, parse_r
 from olympia_cli.ops.expire.files import Going, in_order
 from olympia_cli.ops.expire.manifest import Doomed, check_deletable, read_manifest, unread
 from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
+from olympia_cli.ops.progress import Progress
+from olympia_cli.ops.walk.facts import NodeRules
 from olympia_cli.ops.walk.reach import Reach, path_digest
-from olympia_cli.storage.protocol import FileInfo
+from olympia_cli.storage.protocol import FileInfo, Store
 
 if TYPE_CHECKING:
     from olympia_cli.ops.expire.plan import Planner
@@ -56,17 +58,21 @@ class Survey(Protocol):
 
 
 class Surveyor(Protocol):
+    def reach(self, store: Store, rules: NodeRules, *, definitions: bool, progress: Progress) -> Reach:
+        """What a planner learns by it of the files that are needed."""
+        ...
+
     def survey(self, planner: Planner, sweep: Sweep, roots: KeptRoots, files: Going | None = None) -> Survey:
         """Read all that is needed, Damaged when some of it is not whole; then ask about each file that is listed or
-        that a manifest names. With `files`, those of an earlier plan that are to be deleted, ask about these alone.
-
-        Whoever reads the roots elsewhere has no use for those that the planner has read.
-        """
+        that a manifest names. With `files`, those of an earlier plan that are to be deleted, ask about these alone."""
         ...
 
 
 class LocalSurveyor:
     """Goes through the files in this process."""
+
+    def reach(self, store: Store, rules: NodeRules, *, definitions: bool, progress: Progress) -> Reach:
+        return Reach(store, rules, definitions=definitions, progress=progress)
 
     def survey(self, planner: Planner, sweep: Sweep, roots: KeptRoots, files: Going | None = None) -> LocalSurvey:
         survey = LocalSurvey(sweep, follow_kept(planner, roots))
@@ -175,7 +181,9 @@ def follow_kept(planner: Planner, roots: KeptRoots) -> list[tuple[int, int]]:
         try:
             planner.reach.add([(pin.path, _read(planner, pin.path))])
         except Damaged as error:
-            raise Damaged(pin.code, error.path, f"{error.reason}; {pin.who} needs it", hint=pin.hint) from error
+            raise Damaged(
+                pin.code, error.path, f"{error.reason}; {pin.who} needs it", hint=pin.hint, command=pin.command
+            ) from error
     return created
 
 

@@ -9,7 +9,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.exports import ExportRecord, read_exports
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile
-from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PartlyDone, PathMissing, Refused
+from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PartlyDone, PathMissing, Refused, quoted
 from olympia_cli.format.actions import Action
 from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, WIDTH, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
@@ -44,7 +44,9 @@ def drop_export(catalog: Catalog, name: str, message: str = "", retry_for: float
     definition = transaction.base.definition
     exports = read_exports(definition)
     if name not in exports:
-        raise ExportNotFound(f"there is no export {name!a}", hint="list the exports to see what there is")
+        raise ExportNotFound(
+            f"there is no export {quoted(name)}", hint="see which exports there are", command=("export", "ls")
+        )
     # what the record says is for the log; one that cannot be read is dropped all the same
     payload = ExportDef(name=name, location=definition.exported_snapshots[name], dropped=True)
     if (record := exports[name]) is not None:

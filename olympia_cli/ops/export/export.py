@@ -27,9 +27,19 @@ from olympia_cli.errors import (
     StorageFailed,
     TransactionExpired,
     VersionNotFound,
+    command_words,
 )
 from olympia_cli.format.actions import Action
-from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, WIDTH, new_definition_path, new_node_path
+from olympia_cli.format.paths import (
+    EXPORT_NOTE,
+    LATEST,
+    OLDEST,
+    WIDTH,
+    FileKind,
+    file_kind,
+    new_definition_path,
+    new_node_path,
+)
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.names import Kind, Reference, check_export_name, time_text
 from olympia_cli.ops.export.copy import check_alone, exported_root, own_definition, own_definition_file, same_root
@@ -38,6 +48,7 @@ from olympia_cli.ops.export.note import Mode, Note, Scope, read_note, resume_wor
 from olympia_cli.ops.export.verify import ExportEngine, local_engine, verify_export
 from olympia_cli.ops.fsck.chain import Chain, ChainReader, ChainRoot, list_versions
 from olympia_cli.ops.fsck.sound import errors_of, examine_version
+from olympia_cli.ops.last_runs import LAST_EXPORT, leave_note
 from olympia_cli.ops.progress import SILENT, Progress, Within
 from olympia_cli.ops.walk.files import Files, failures_pass
 from olympia_cli.storage.exclusive import check_exclusive_create
@@ -87,7 +98,8 @@ def create_export(
 
     1 refuse what cannot be, before anything is written
     2 the note at the destination, created exclusively: from now on it is this export's
-    3 nodes and definitions, in parallel; all that was copied is read back
+    3 nodes and definitions, in parallel; all that was copied is read back, and at the end this process lists the
+      destination: whoever copied may have seen another place
     4 the hints, and the root last: a full export opens as a catalog
     5 the pin, where files are shared, and the record: a commit of its own
     """
@@ -135,7 +147,11 @@ def resume_export(
     note = read_note(dest)
     latest = catalog.begin().base
     if note is None:
-        raise ExportNotFound(f"there is no export at {dest.uri} to go on with", hint="begin one with: export create")
+        raise ExportNotFound(
+            f"there is no export at {dest.uri} to go on with",
+            hint="begin one",
+            command=command_words("export", "create", "--dest", dest.uri, names=[name]),
+        )
     if note.name != name or note.catalog != latest.definition.id:
         whose = f"the export {note.name}" if note.catalog == latest.definition.id else "an export of another catalog"
         raise LocationNotEmpty(f"{dest.uri} holds {whose}, not {name}", hint="name the place of this export")
@@ -148,8 +164,8 @@ def resume_export(
             if error.code == "F503":
                 raise Damaged(error.code, error.path, error.message)
             # a record stands for what was whole, so nothing is written there any more
-            hint = f"drop the export, and make it anew: export drop {name}"
-            raise not_whole(dest.uri, error.path, error.code, error.message, hint)
+            words = command_words("export", "drop", names=[name])
+            raise not_whole(dest.uri, error.path, error.code, error.message, "make it anew, and drop this one", words)
         return Exported(note, dest.uri, verified.copied, latest.version)
     if note.expires_at_millis is not None and note.expires_at_millis <= catalog.clock.now_millis():
         raise InvalidOption("the export has expired before it was complete", hint="begin it anew at another place")
@@ -221,11 +237,14 @@ class _Copying:
         """Steps 3 to 5."""
         self.progress.phase("copying")
         count = self._copy()
+        self._compare(count)
         data = exported_root(self.snapshot, self.note)
         self._write_root(data)
         root = self.snapshot.file.data
         version = _record(self.catalog, self.dest, self.note, root, message, retry_for)
-        return Exported(self.note, self.dest.uri, count + FileCount(1, len(data)), version)
+        done = Exported(self.note, self.dest.uri, count + FileCount(1, len(data)), version)
+        leave_note(self.catalog.store, LAST_EXPORT, self.catalog.clock, describe_exported(done))
+        return done
 
     def _copy(self) -> FileCount:
         """Step 3: how much was copied. Damaged when the version is not whole, by the verdict of fsck."""
@@ -250,7 +269,30 @@ class _Copying:
         data = own_definition_file(self.snapshot, note.definition)
         with self._creating():
             create_all(self.dest, {note.definition: data}, () if fresh else [note.definition])
-        return files.copied + FileCount(1, len(data))
+        return files.copied + FileCount.of(note.definition, len(data))
+
+    def _compare(self, copied: FileCount) -> None:
+        """The end of step 3: names and sizes of what this process finds at the destination are those of what was
+        copied. On an export whose root stands others may have committed, so there it is read."""
+        note, dest = self.note, self.dest
+        self.progress.phase("comparing")
+        there = FileCount()
+        for file in dest.list():
+            if file_kind(file.path) in (FileKind.NODE, FileKind.DEFINITION):
+                there += FileCount.of(file.path, file.size)
+        if there.is_of_same_files(copied):
+            return
+        reason = f"{copied.files:,} files were copied, and {there.files:,} are there"
+        if there.files > copied.files:
+            if not dest.exists(self.snapshot.file.path):
+                raise _written_by_others(reason)
+            source = self.catalog.store if note.scope.shares else None
+            if not verify_export(dest, note, source, self.progress).damaged:
+                return
+        if there.files == copied.files:
+            reason = "other files are there than were copied"
+        hint = f"nothing was recorded; go on with: {resume_words(note.name, dest.uri)}"
+        raise Damaged("", dest.uri, f"the copy is not whole: {reason}", hint=hint)
 
     def _write_root(self, data: bytes) -> None:
         """Step 4. A root that is there already stays: others may have committed on it since."""
@@ -274,11 +316,15 @@ class _Copying:
         try:
             yield
         except PathTaken as error:
-            message = f"another process writes to the destination: {error.message}"
-            raise PathTaken(message, hint="nothing was recorded; export to a place of its own") from error
+            raise _written_by_others(error.message) from error
         except OutcomeUnknown as error:
             hint = f"go on with: {resume_words(self.note.name, self.dest.uri)}"
             raise StorageFailed(f"{error.message}; the export is unfinished", hint=hint) from error
+
+
+def _written_by_others(reason: str) -> PathTaken:
+    message = f"another process writes to the destination: {reason}"
+    return PathTaken(message, hint="nothing was recorded; export to a place of its own")
 
 
 def _chain(latest: Snapshot) -> Chain:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import sha256
 
-from olympia_cli.errors import Damaged, PathMissing, PathOutside, StorageDenied, StoreError
+from olympia_cli.errors import Damaged, PathMissing, PathOutside, StoreError
 from olympia_cli.format.definitions import Digest, check_digest
 from olympia_cli.format.paths import parse_root_path
 from olympia_cli.ops.export.note import Scope
@@ -21,17 +22,30 @@ from olympia_cli.storage.protocol import Store
 
 FILES_AT_ONCE = 512
 BYTES_AT_ONCE = 16 * 2**20
+NAME_DIGITS = 15
+"""So many hexadecimal digits of a digest tell names and sizes apart: a number that every engine has."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileCount:
-    """So many files with so many bytes."""
+    """So many files with so many bytes. `names` makes one number of all names and sizes, whatever their order, so that
+    two counts of the same files have the same; None where files were counted and not noted."""
 
     files: int = 0
     bytes: int = 0
+    names: int | None = field(default=0, compare=False)
+
+    @classmethod
+    def of(cls, path: str, size: int) -> FileCount:
+        digest = sha256(f"{path} {size}".encode("utf-8", "surrogatepass")).hexdigest()
+        return cls(1, size, int(digest[:NAME_DIGITS], 16))
 
     def __add__(self, other: FileCount) -> FileCount:
-        return FileCount(self.files + other.files, self.bytes + other.bytes)
+        names = None if self.names is None or other.names is None else self.names ^ other.names
+        return FileCount(self.files + other.files, self.bytes + other.bytes, names)
+
+    def is_of_same_files(self, other: FileCount) -> bool:
+        return self == other and (None in (self.names, other.names) or self.names == other.names)
 
 
 class ExportFiles(Files):
@@ -42,8 +56,6 @@ class ExportFiles(Files):
         self.scope = scope
         self._shared = None if source is None else Files(source, lambda: False, progress)
         self.copied = self.shared = FileCount()
-        self.begun = (self.copied, self.shared)
-        """What was counted before the walk began."""
         self._closed = False
 
     def close(self, done: bool = True) -> None:
@@ -68,17 +80,12 @@ class ExportFiles(Files):
         there = iter(self._shared.read_many(shared)) if shared and self._shared is not None else iter(())
         for place, is_here in zip(places, copied, strict=True):
             _, data = next(here if is_here else there)
-            if isinstance(data, StorageDenied):
-                raise StoreFailure(data)
             if isinstance(data, bytes) and not self._closed:
                 self.tally(place, 1, len(data), is_node=is_node)
             yield place, data
 
-    def forget(self) -> None:
-        self.copied, self.shared = self.begun
-
-    def tally(self, place: Place, files: int, size: int, *, is_node: bool) -> None:
-        count = FileCount(files, size)
+    def tally(self, place: Place, files: int, size: int, *, is_node: bool, names: int | None = None) -> None:
+        count = _tallied(place, files, size, names)
         if self.scope.copies(place.level, is_node=is_node):
             self.copied += count
         else:
@@ -150,7 +157,7 @@ class CopyFiles(Files):
             self._sound, self._waiting = False, {}
         if not self._sound or not isinstance(data, bytes) or not self._is_copied(place, is_node):
             return
-        self.copied += FileCount(1, len(data))
+        self.copied += FileCount.of(place.path, len(data))
         if here:
             return
         self._waiting[place.path] = data
@@ -161,12 +168,9 @@ class CopyFiles(Files):
     def _is_copied(self, place: Place, is_node: bool) -> bool:
         return self.scope.copies(place.level, is_node=is_node) and (is_node or place.path != self.replaced)
 
-    def tally(self, place: Place, files: int, size: int, *, is_node: bool) -> None:
+    def tally(self, place: Place, files: int, size: int, *, is_node: bool, names: int | None = None) -> None:
         if self._is_copied(place, is_node):
-            self.copied += FileCount(files, size)
-
-    def forget(self) -> None:
-        self.copied, self._sound, self._waiting = FileCount(), True, {}
+            self.copied += _tallied(place, files, size, names)
 
     def close(self, done: bool = True) -> None:
         """When done, wait until all is written and read back, and raise what went wrong; else write nothing more."""
@@ -195,6 +199,12 @@ class CopyFiles(Files):
             under_way.result()
 
 
+def _tallied(place: Place, files: int, size: int, names: int | None) -> FileCount:
+    if not files:
+        return FileCount(0, size)
+    return FileCount.of(place.path, size) if place.path else FileCount(files, size, names)
+
+
 def create_all(dest: Store, files: dict[str, bytes], maybe_there: Collection[str] = ()) -> None:
     """Create files at the destination, read them back and compare. Those that may be there are looked for first, and
     stay as they are.
@@ -218,6 +228,6 @@ def create_all(dest: Store, files: dict[str, bytes], maybe_there: Collection[str
 RESUME = "delete that file at the destination, then resume the export"
 
 
-def not_whole(dest: str, path: str, code: str, reason: str, hint: str = RESUME) -> Damaged:
+def not_whole(dest: str, path: str, code: str, reason: str, hint: str = RESUME, command: Sequence[str] = ()) -> Damaged:
     """Why what is at the destination is no export."""
-    return Damaged(code, f"{dest}/{path}", f"the copy is not whole: {reason}", hint=hint)
+    return Damaged(code, f"{dest}/{path}", f"the copy is not whole: {reason}", hint=hint, command=command)

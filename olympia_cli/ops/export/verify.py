@@ -112,7 +112,6 @@ def _find_reference(files: ExportFiles, others: Files, chain: Chain, version: in
     if root is not None and own is not None:
         chain.catalogs[root.catalog_def] = own
         files.tally(Place(root.catalog_def, 1), bool(own.size), own.size, is_node=False)
-        files.begun = (files.copied, files.shared)
 
 
 def _placed(error: Finding, examined: Examined, files: ExportFiles) -> Finding:

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from olympia_cli.catalog.exports import parse_record
+from olympia_cli.catalog.quarantine import resting_mark
 from olympia_cli.catalog.snapshot import EXPORT_PREFIX
-from olympia_cli.errors import Damaged, ExportNotFound, PathMissing, StoreError, VersionNotFound
+from olympia_cli.errors import Damaged, ExportNotFound, PathMissing, StoreError, VersionNotFound, quoted
 from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.node import Root, Sizes
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import JAVA_WIDTH, WIDTH, check_pointer, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.names import Ago, AtExport, AtTime, AtVersion, Kind, Latest, Reference
+from olympia_cli.names import AtExport, AtTime, AtVersion, Kind, Latest, Reference, settle
 from olympia_cli.ops.fsck.findings import Finding, finding
 from olympia_cli.ops.walk.facts import look_at_definition
 from olympia_cli.ops.walk.files import Files, Place
@@ -56,6 +57,8 @@ class Chain:
     sizes: Sizes | None = None
     ahead: dict[int, ChainRoot] = field(default_factory=dict)
     """Roots that were read before their turn."""
+    strays: list[ChainRoot] = field(default_factory=list)
+    """Roots behind the latest version that are no part of history."""
     catalogs: dict[str, CatalogFile] = field(default_factory=dict)
 
     @property
@@ -89,8 +92,10 @@ def list_versions(store: Store) -> tuple[list[int], int]:
 
 def wanted_root(chain: Chain, at: Reference | None, now: int) -> Callable[[ChainRoot], bool]:
     """Whether a root fits a reference, in a catalog that perhaps nobody can open; of all that do the last is meant."""
-    if isinstance(at, AtTime | Ago):
-        millis = at.millis if isinstance(at, AtTime) else now - at.millis
+    if at is not None:
+        at = settle(at, now, lambda: () if chain.reference is None else chain.reference.exported_snapshots)
+    if isinstance(at, AtTime):
+        millis = at.millis
         return lambda root: root.root is not None and root.root.created_at_millis <= millis
     if at is None:
         version = chain.latest
@@ -104,7 +109,9 @@ def wanted_root(chain: Chain, at: Reference | None, now: int) -> Callable[[Chain
         version = chain.oldest if chain.oldest in chain.existing else chain.kept[0]
     if not chain.oldest <= version <= chain.latest:
         reason = f"there is no version {version}: they are {chain.oldest} to {chain.latest}"
-        raise VersionNotFound(reason, hint="see which versions there are in the log")
+        if chain.reference is not None and resting_mark(chain.reference, version) is not None:
+            raise VersionNotFound(reason, hint="it rests in quarantine: bring it back", command=("expire", "undo"))
+        raise VersionNotFound(reason, hint="see which versions there are", command=("log", "--oneline"))
     return lambda root: root.version == version
 
 
@@ -112,7 +119,7 @@ def _exported(chain: Chain, name: str) -> int:
     properties = chain.reference.properties if chain.reference is not None else {}
     record = parse_record(name, "", properties.get(EXPORT_PREFIX + name))
     if isinstance(record, str):
-        reason = f"{name[:60]!a} is neither a version reference nor the name of an export"
+        reason = f"{quoted(name)} is neither a version reference nor the name of an export"
         raise ExportNotFound(reason, hint="use a version, latest~1, a time, 2h, or an export's name")
     return record.version
 
@@ -183,7 +190,7 @@ class ChainReader:
         spread = len(chain.existing) - 1
         sample = {chain.existing[spread * part // 4] for part in range(5)} | {newest.version}
         agreeing: dict[tuple[str, Sizes], list[tuple[int, CatalogDef]]] = {}
-        for root in self._ahead(sorted(sample)):
+        for root in self.ahead(sorted(sample)):
             definition = self._consistent(root)
             if definition is not None:
                 agreeing.setdefault((definition.id, sizes_of(definition)), []).append((root.version, definition))
@@ -194,7 +201,7 @@ class ChainReader:
     def _newest_readable(self) -> ChainRoot | None:
         versions = list(reversed(self.chain.existing[-1000:]))
         for at in (0, *range(1, len(versions), ROOTS_AT_ONCE)):
-            for root in self._ahead(versions[at : at + ROOTS_AT_ONCE] if at else versions[:1]):
+            for root in self.ahead(versions[at : at + ROOTS_AT_ONCE] if at else versions[:1]):
                 if self._consistent(root) is not None:
                     return root
                 if root.root is not None and self.chain.sizes is None:
@@ -203,7 +210,7 @@ class ChainReader:
                 break
         return None
 
-    def _ahead(self, versions: Sequence[int]) -> list[ChainRoot]:
+    def ahead(self, versions: Sequence[int]) -> list[ChainRoot]:
         """Roots before their turn; they are not read again."""
         roots = list(self.roots(versions))
         self.chain.ahead |= {root.version: root for root in roots}
@@ -230,14 +237,15 @@ def check_root(chain: Chain, root: ChainRoot) -> Iterator[Finding]:
     lenient = chain.java and (before is None or parse_root_path(before) is None)
     if before != (chain.path(version - 1) if version else None) and not lenient:
         wanted = f"version {version - 1}" if version else "no version"
-        reason = f"the root of version {version} names {_said(before)} as the one before it, not {wanted}"
+        reason = f"the root of version {version} names {said(before)} as the one before it, not {wanted}"
         yield finding("F104", root.path, reason, versions=here)
     if rollback is not None and parse_root_path(rollback) is None:
         reason = f"the root of version {version} says that it rolled back from {rollback[:100]!a}"
         yield finding("F104", root.path, reason, versions=here)
 
 
-def _said(path: str | None) -> str:
+def said(path: str | None) -> str:
+    """The version that a root names as the one before it."""
     if path is None:
         return "none"
     version = parse_root_path(path)

@@ -56,6 +56,8 @@ class Definitions:
         """1 where a definition was not read: it was found whole before, or time ran out."""
         self.read_count = self.skipped = self.without_digest = 0
         self.unverified: dict[int, tuple[str, Kind, str]] = {}
+        self.noted: list[tuple[Place, int, Kind, str]] | None = None
+        """All definitions with each key that names them, if somebody else may have to read them."""
         self.by_location: dict[bytes, array[int]] = {}
 
     def __contains__(self, path: str) -> bool:
@@ -76,16 +78,24 @@ class Definitions:
         return self._ids.setdefault(_id_digest(id), len(self._ids) + 1)
 
     @property
-    def full(self) -> bool:
-        return len(self._waiting) >= AT_ONCE
+    def waiting(self) -> int:
+        """How many are to be read."""
+        return len(self._waiting)
+
+    def leave(self) -> None:
+        """Somebody else reads what is waiting."""
+        self._waiting = []
 
     def note(self, path: str, kind: Kind, key: str, doubtful: bool = False, level: int = 0) -> int:
         """The number of the definition at a path, which is read later unless it is known. `level` is the level of the
         node that names it."""
         number, new = self._numbered(path, kind, level)
         # a table that is renamed keeps its definition, which is read again for the other name
-        renamed = self._data and kind is Kind.TABLE and self._is_new(path, key)
-        if new or renamed:
+        renamed = self._data and kind is Kind.TABLE
+        other_name = (renamed or self.noted is not None) and self._is_new(path, key)
+        if other_name and self.noted is not None:
+            self.noted.append((Place(path, level), number, kind, key))
+        if new or (renamed and other_name):
             self._waiting.append((Place(path, level), number, kind, key))
         if new and doubtful:
             self.doubtful.add(number)
@@ -145,6 +155,9 @@ class Definitions:
                 if self.unread[number]:
                     self._files.looked_at(place, data, facts if isinstance(facts, Flaw) else None, is_node=False)
                     self._take(place.path, facts, number, kind, key)
+                elif isinstance(data, bytes):
+                    # it is read once more, and counts once
+                    self._files.tally(place, 0, -len(data), is_node=False)
                 table = self._table(facts, key)
                 if table is not None:
                     yield table

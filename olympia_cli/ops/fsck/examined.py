@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from olympia_cli.errors import OlympiaError
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.ops.fsck.chain import Chain, ChainReader, ChainRoot
 from olympia_cli.ops.fsck.data import DataFinding
@@ -15,6 +14,7 @@ from olympia_cli.ops.fsck.findings import Finding
 from olympia_cli.ops.fsck.graph import Graph
 from olympia_cli.ops.fsck.holders import Holder
 from olympia_cli.ops.fsck.listing import Listing
+from olympia_cli.ops.fsck.named import Named
 from olympia_cli.ops.fsck.roots import RootNotes
 from olympia_cli.ops.fsck.verified import Verified
 from olympia_cli.ops.walk.facts import NodeRules
@@ -26,17 +26,19 @@ HINTS, STRUCTURE, FULL, DATA = range(4)
 
 @dataclass(slots=True)
 class Examined:
-    """Begins empty, and grows as files are read. `definitions` is None where nobody looks at them."""
+    """Begins empty, and grows as files are read. `definitions` is None where nobody reads them, and `named` where
+    nobody looks for them in a listing."""
 
     files: Files
     chain: Chain
     depth: int
     rules: NodeRules
     definitions: Definitions | None
+    named: Named | None = None
     graph: Graph = field(default_factory=Graph)
     notes: RootNotes = field(default_factory=RootNotes)
-    roots: dict[int, int | None] = field(default_factory=dict)
-    """The versions that were followed, with the numbers of their roots; None where nothing in the graph concerns it."""
+    roots: dict[int, int] = field(default_factory=dict)
+    """The versions that were followed, with the numbers of their roots."""
     holders: dict[int, list[Holder]] = field(default_factory=dict)
     """What else begins at a node."""
     findings: list[Finding] = field(default_factory=list)
@@ -56,7 +58,7 @@ class Examined:
     @property
     def versions(self) -> dict[int, int]:
         """The version of each root in the graph."""
-        return {number: version for version, number in self.roots.items() if number is not None}
+        return {number: version for version, number in self.roots.items()}
 
 
 def new_examined(files: Files, chain: Chain, depth: int, verified: Verified | None = None) -> Examined:
@@ -64,21 +66,10 @@ def new_examined(files: Files, chain: Chain, depth: int, verified: Verified | No
     sizes = chain.sizes
     keys = KeyCodec(sizes.namespace, sizes.table, sizes.view, java=chain.java) if sizes is not None else None
     definitions = Definitions(files, keys, verified, depth >= DATA) if depth >= FULL else None
-    rules = NodeRules(keys, sizes.order if sizes is not None else None, chain.java, names=depth >= FULL)
-    return Examined(files, chain, depth, rules, definitions)
-
-
-class OutOfPlace(Exception):
-    """Nodes are in a range, on a level or in as many places as they should not be, and an engine leaves them to the one
-    of this process."""
-
-
-class Lost(Exception):
-    """What an engine kept of its work is gone; asked once more it begins anew. Carries what to tell if it is not."""
-
-    def __init__(self, error: OlympiaError) -> None:
-        super().__init__(str(error))
-        self.error = error
+    named = Named() if depth == STRUCTURE and not chain.java else None
+    names = definitions is not None or named is not None
+    rules = NodeRules(keys, sizes.order if sizes is not None else None, chain.java, names)
+    return Examined(files, chain, depth, rules, definitions, named)
 
 
 Wanted = Callable[[ChainRoot], bool]
@@ -99,8 +90,8 @@ class Engine(Protocol):
         that is `wanted`, and holders beside them. The versions that were asked for."""
         ...
 
-    def examine_more(self, examined: Examined, versions: Sequence[int]) -> Examined:
-        """What was learnt, and what is learnt by following versions that were looked at as roots before."""
+    def examine_more(self, examined: Examined, versions: Sequence[int]) -> None:
+        """Learn more, by following versions that were looked at as roots before."""
         ...
 
     def list_files(self, examined: Examined, saved: frozenset[str]) -> Listing:

@@ -16,8 +16,12 @@ MAX_OBJECTS = 1000
 """So many objects, and so many versions, are named one by one in a finding."""
 
 
+REPAIR, SALVAGE = "fsck --repair", "fsck --salvage DEST"
+"""What mends the latest version and the hints; what saves the rest where that cannot be."""
+
+
 class Severity(StrEnum):
-    """How bad it is. A catalog is damaged exactly when there is an error."""
+    """How bad it is. A catalog is damaged exactly when there is an error that nobody has acknowledged."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -30,7 +34,7 @@ class Finding:
 
     `path` is relative to the catalog, or a location for table data. `versions` are closed ranges, ascending.
     `objects` holds the first of them in key order, `objects_total` how many there are. `hint` is the words of the next
-    command.
+    command. `acknowledged` says that people know of it, so that it is told and raises no alarm.
     """
 
     code: str
@@ -41,6 +45,12 @@ class Finding:
     objects: tuple[ObjectName, ...] = ()
     objects_total: int = 0
     hint: str = ""
+    acknowledged: bool = False
+
+    @property
+    def is_damage(self) -> bool:
+        """Whether it makes a catalog damaged."""
+        return self.severity is Severity.ERROR and not self.acknowledged
 
     @property
     def versions_total(self) -> int:
@@ -161,4 +171,5 @@ def describe_finding(finding: Finding) -> dict[str, Any]:
         "objects": [describe_object_name(name) for name in finding.objects],
         "objects_total": finding.objects_total,
         "hint": finding.hint,
+        "acknowledged": finding.acknowledged,
     }

@@ -6,28 +6,28 @@ read once, however many versions share it; only what damage hits is read again, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from olympia_cli.catalog.clock import Clock, SystemClock
-from olympia_cli.errors import OlympiaError, VersionNotFound
+from olympia_cli.days import OnDay
+from olympia_cli.errors import VersionNotFound
 from olympia_cli.format.paths import LATEST, OLDEST
-from olympia_cli.names import Ago, AtTime, Reference, time_text
+from olympia_cli.names import Ago, AtTime, Reference
+from olympia_cli.ops.fsck.acknowledged import recognised
 from olympia_cli.ops.fsck.actions import read_actions
 from olympia_cli.ops.fsck.chain import list_versions, wanted_root
 from olympia_cli.ops.fsck.data import DataChecks
 from olympia_cli.ops.fsck.examined import FULL, HINTS, STRUCTURE, Engine, Examined, new_examined
-from olympia_cli.ops.fsck.findings import Finding, Severity, describe_finding, finding
-from olympia_cli.ops.fsck.hints import SALVAGE, check_gaps, check_latest, no_version, open_chain, read_hint
+from olympia_cli.ops.fsck.findings import SALVAGE, Finding, Severity, describe_finding, finding
+from olympia_cli.ops.fsck.hints import check_gaps, check_latest, no_version, open_chain, read_hint
 from olympia_cli.ops.fsck.holders import Held, Holder, exports, transactions_of
 from olympia_cli.ops.fsck.local import LocalEngine
 from olympia_cli.ops.fsck.meanwhile import still_so
 from olympia_cli.ops.fsck.roots import RootChecks
-from olympia_cli.ops.fsck.sound import compare_with_log, look_back
+from olympia_cli.ops.fsck.sound import compare_with_log, look_back, look_for_named
 from olympia_cli.ops.fsck.verdict import Verdict
 from olympia_cli.ops.fsck.verified import Verified
 from olympia_cli.ops.progress import SILENT, Progress
@@ -35,11 +35,13 @@ from olympia_cli.ops.walk.files import Files, failures_pass
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.storage.protocol import Store
 
-LAST_FSCK = "ops/last-fsck.json"
 LOOK_BACK = 512
 """How many older versions are looked at for a sound one when the latest is not."""
 
 _COUNTS = ("versions", "roots", "nodes", "definitions", "actions", "transactions", "exports", "data_files", "skipped")
+
+
+Looked = Literal["read", "listed", "no"]
 
 
 class Level(StrEnum):
@@ -74,7 +76,9 @@ class Report:
     """What was looked at and what was found. `complete` is False when the time ran out.
 
     `last_sound_version` is the newest version looked at that no error hits; `version` the newest one asked for.
-    `read_only` is a catalog of the Java SDK, which we never write to.
+    `latest` is the latest version there is. `definitions` says how definitions of objects were looked at: all of them
+    `read`, only `listed` to see which are missing, or not at all. `read_only` is a catalog of the Java SDK, which we
+    never write to.
     """
 
     level: Level
@@ -84,10 +88,12 @@ class Report:
     complete: bool
     version: int | None = None
     read_only: bool = False
+    latest: int | None = None
+    definitions: Looked = "no"
 
     @property
     def damaged(self) -> bool:
-        return any(finding.severity is Severity.ERROR for finding in self.findings)
+        return any(finding.is_damage for finding in self.findings)
 
     def count(self, severity: Severity) -> int:
         return sum(finding.severity is severity for finding in self.findings)
@@ -166,16 +172,18 @@ class _Run:
         for holder in (holder for holding in held for holder in holding.holders):
             examined.findings += _check_holder(examined, holder)
         compare_with_log(examined, all_versions)
+        look_for_named(examined)
         listing = None
         if self.depth >= FULL and all_versions and not files.out_of_time:
             listing = self.engine.list_files(examined, frozenset().union(*(holding.saved for holding in held)))
         verdict = Verdict(examined, versions)
         if self.depth >= STRUCTURE and not all_versions and versions == [chain.latest]:
-            examined, verdict = look_back(self.engine, examined, verdict, LOOK_BACK)
+            verdict = look_back(self.engine, examined, verdict, LOOK_BACK)
         findings = verdict.findings(objects=True)
         if listing is not None:
             findings += listing.findings(verdict.hides_files)
         findings = verdict.with_hints(still_so(files, chain, findings, self.now, all_versions))
+        findings = recognised(findings, chain.reference, chain.latest)
         return Report(
             self.request.level,
             _checked(examined, held),
@@ -184,6 +192,8 @@ class _Run:
             not files.stopped,
             versions[-1] if versions else None,
             chain.java,
+            chain.latest,
+            _how_definitions(examined),
         )
 
     def _examine(self, examined: Examined, held: list[Held]) -> list[int]:
@@ -196,7 +206,7 @@ class _Run:
 
         wanted = None if all_versions else wanted_root(chain, at, self.now)
         versions = self.engine.examine(examined, chain.kept, wanted, holders)
-        if not versions and isinstance(at, AtTime | Ago) and not files.out_of_time:
+        if not versions and isinstance(at, AtTime | Ago | OnDay) and not files.out_of_time:
             # a version in a gap is damage that is told already
             raise VersionNotFound("every version was created after that time", hint="choose a later time")
         if self.depth == HINTS and examined.notes.newest is not None:
@@ -214,6 +224,13 @@ class _Run:
         for holding in held:
             examined.findings += holding.findings
         return held
+
+
+def _how_definitions(examined: Examined) -> Literal["read", "listed", "no"]:
+    """How definitions were looked at."""
+    if examined.definitions is not None:
+        return "read"
+    return "listed" if examined.named is not None and examined.named.looked_for else "no"
 
 
 def _check_holder(examined: Examined, holder: Holder) -> list[Finding]:
@@ -254,22 +271,5 @@ def describe_report(report: Report) -> dict[str, Any]:
         "damaged": report.damaged,
         "complete": report.complete,
         "last_sound_version": report.last_sound_version,
+        "definitions": report.definitions,
     }
-
-
-def note_last(store: Store, report: Report, clock: Clock, all_versions: bool) -> None:
-    """Leave word of this run for `status`; that it may not be written is no error."""
-    if report.read_only or report.version is None:
-        return
-    record = {
-        "finished_at": time_text(clock.now_millis()),
-        "level": str(report.level),
-        "damaged": report.damaged,
-        "complete": report.complete,
-        "errors": report.count(Severity.ERROR),
-        "warnings": report.count(Severity.WARNING),
-        "version": report.version,
-        "all_versions": all_versions,
-    }
-    with suppress(OlympiaError):
-        store.overwrite(LAST_FSCK, json.dumps(record).encode())

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from olympia_cli.format.node import Node
-from olympia_cli.format.pb.objects_pb2 import TableDef
-from olympia_cli.names import TableName
 from olympia_cli.ops.fsck.definitions import Definitions
 from olympia_cli.ops.fsck.graph import NOWHERE, Graph, Mark
+from olympia_cli.ops.fsck.named import Named
 from olympia_cli.ops.walk.descend import AT_ONCE, descend
 from olympia_cli.ops.walk.facts import NodeFacts, NodeRules
 from olympia_cli.ops.walk.files import Files, Place
+from olympia_cli.ops.walk.mapper import HERE, Mapper
 from olympia_cli.tree.load import MAX_DEPTH
 
 NODES_AT_ONCE = 64
@@ -38,11 +38,21 @@ class _Open:
 class Growth:
     """A graph that grows by roots and by all that no root before them reached."""
 
-    def __init__(self, graph: Graph, files: Files, rules: NodeRules, definitions: Definitions | None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        files: Files,
+        rules: NodeRules,
+        definitions: Definitions | None,
+        named: Named | None = None,
+        mapper: Mapper = HERE,
+    ) -> None:
         self.graph = graph
+        self._mapper = mapper
         self._files = files
         self._rules = rules
         self._definitions = definitions
+        self._named = named
         self._first: list[str | None] = []
         self._last: list[str | None] = []
         self._height = bytearray()
@@ -50,8 +60,8 @@ class Growth:
         self._waiters: dict[int, list[int]] = {}
         self._ready: list[int] = []
 
-    def add(self, roots: Iterable[tuple[str, Node | bytes]]) -> Iterator[tuple[TableName, TableDef]]:
-        """Follow roots. Tables come out as their definitions are read.
+    def add(self, roots: Iterable[tuple[str, Node | bytes]]) -> Iterator[None]:
+        """Follow roots. It pauses after each batch of nodes, so that the definitions that they name can be read.
 
         Of a root that cannot be decoded its bytes are given; what it still leads to is not lost.
         """
@@ -60,14 +70,11 @@ class Growth:
             number, new = self._number(path, 1)
             if new or not self._taken(number):
                 tops += self._visit(Place(path, 1), self._rules.look_at_root(path, node))
-        at_once = AT_ONCE if self._definitions is None else NODES_AT_ONCE
+        at_once = self._mapper.at_once or (AT_ONCE if self._definitions is None else NODES_AT_ONCE)
         for _ in descend(tops, self._look, self._visit, at_once=at_once):
             self._settle()
-            if self._definitions is not None and self._definitions.full:
-                yield from self._definitions.read()
+            yield
         self._settle()
-        if self._definitions is not None:
-            yield from self._definitions.read()
         if not self._files.out_of_time:
             self._break_cycles()
 
@@ -76,12 +83,9 @@ class Growth:
             return
         # a root that stands inside a tree too may have had its turn already
         wanted = [place for place in places if not self._taken(self.graph.numbers[place.path])]
-        for place, data in self._files.nodes(wanted):
+        for place, facts in self._mapper.nodes(self._files, self._rules, wanted):
             self.graph.read_count += 1
-            facts = self._rules.look(place.path, data)
-            self._files.looked_at(place, data, facts.flaw, is_node=True)
             yield place, facts
-            self._files.progress.advance()
 
     # One node
 
@@ -118,6 +122,8 @@ class Growth:
             graph.names[number] = array(
                 "I", (note(path, kind, key, doubtful, level) for path, kind, key in facts.names)
             )
+        if self._named is not None:
+            self._named.note(facts)
         if not facts.readable:
             graph.unreadable.add(number)
             known = [Place(path, place.level + 1) for path in facts.children if path is not None]

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
-from olympia_cli.catalog.versions import parse_hint
-from olympia_cli.errors import CatalogNotFound, FileTooLarge, PathMissing
+from olympia_cli.catalog.versions import catalog_not_found, parse_hint
+from olympia_cli.errors import FileTooLarge, PathMissing
 from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.fsck.chain import Chain, ChainReader
-from olympia_cli.ops.fsck.findings import Finding, finding
+from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, finding
+from olympia_cli.ops.fsck.strays import leave_out_strays, stray_findings
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.storage.protocol import Store
 
@@ -22,8 +23,6 @@ MANY = 100
 """Of a long gap only the ends are asked for again."""
 
 HINT_SHOWN = 40
-
-REPAIR, SALVAGE = "fsck --repair", "fsck --salvage DEST"
 
 
 def no_version(store: Store) -> Finding:
@@ -35,7 +34,7 @@ def no_version(store: Store) -> Finding:
             kind is FileKind.DEFINITION and not file.path.startswith("def/catalog/")
         ):
             return finding("F103", "vn/", f"there is no root, but other files such as {file.path}", hint=SALVAGE)
-    raise CatalogNotFound(f"there is no catalog at {store.uri}", hint="check the location, or create one with init")
+    raise catalog_not_found(store)
 
 
 def read_hint(files: Files, path: str) -> bytes | None:
@@ -72,8 +71,10 @@ def check_latest(files: Files, hint: bytes | None, latest: int) -> Iterator[Find
 def open_chain(files: Files, versions: list[int], width: int, hint: bytes | None) -> tuple[Chain, list[Finding]]:
     """The versions as a chain: what the catalog is, and which of them count. `hint` is what vn/oldest holds."""
     chain = Chain(versions, width)
-    ChainReader(files, chain).find_reference()
-    return chain, list(_settle_oldest(chain, hint))
+    reader = ChainReader(files, chain)
+    leave_out_strays(reader)
+    reader.find_reference()
+    return chain, [*stray_findings(chain), *_settle_oldest(chain, hint)]
 
 
 def _settle_oldest(chain: Chain, hint: bytes | None) -> Iterator[Finding]:

@@ -55,6 +55,13 @@ class Tally:
             self.files += 1
             self.bytes += self.named.pop()[1]
 
+    def take(self, other: Tally) -> None:
+        """Those of another part of the files, too."""
+        self.files += other.files
+        self.bytes += other.bytes
+        for path, size in other.named:
+            self.add(path, size)
+
     def findings(self, remark: str = "", read_only: bool = False) -> Iterator[Finding]:
         reason = _CODES[self.code].partition(";")[0] if read_only else _CODES[self.code]
         for path, size in self.named:
@@ -180,11 +187,16 @@ class Listing:
         else:
             self.tallies[code].add(path, size)
 
-    def findings(self, damaged: bool) -> Iterator[Finding]:
-        """`damaged` says that not all of what leads to files could be read."""
-        for path, size in self.orphans:
+    def settle(self) -> None:
+        """Count the orphans: nobody will be found any more that leads to them."""
+        orphans, self.orphans = self.orphans, []
+        for path, size in orphans:
             if not self._reached(path):
                 self.tallies["F901"].add(path, size)
+
+    def findings(self, damaged: bool) -> Iterator[Finding]:
+        """`damaged` says that not all of what leads to files could be read."""
+        self.settle()
         remark = "; not all that could lead to it can be read" if damaged else ""
         for code, tally in self.tallies.items():
             yield from tally.findings(remark if code == "F901" else "", self._read_only)

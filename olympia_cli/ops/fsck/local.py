@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 
+from olympia_cli.format.node import Node
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import TableName
 from olympia_cli.ops.fsck.chain import ROOTS_AT_ONCE, ChainRoot, list_versions
 from olympia_cli.ops.fsck.data import DataChecks, DataFinding
+from olympia_cli.ops.fsck.definitions import AT_ONCE
 from olympia_cli.ops.fsck.examined import DATA, FULL, STRUCTURE, Examined, FindHolders, Wanted
 from olympia_cli.ops.fsck.findings import finding
 from olympia_cli.ops.fsck.growth import Growth
 from olympia_cli.ops.fsck.listing import Listing, Sorting, look_for, read_quarantine
 from olympia_cli.ops.fsck.roots import RootChecks
+from olympia_cli.ops.walk.mapper import HERE, Mapper
 
 Tables = Iterator[tuple[TableName, TableDef]]
 
 
 class LocalEngine:
-    """One for each run: it keeps what its graph grows by. `data` looks at the data of tables, if anybody can."""
+    """One for each run: it keeps what its graph grows by. `data` looks at the data of tables, if anybody can; `mapper`
+    looks at nodes."""
 
-    def __init__(self, data: DataChecks | None = None) -> None:
+    roots_at_once: int | None = ROOTS_AT_ONCE
+    """The trees of so many roots are followed together; of all of them where it is None."""
+
+    def __init__(self, data: DataChecks | None = None, mapper: Mapper = HERE) -> None:
         self._data = data
+        self._mapper = mapper
         self._growth: Growth | None = None
 
     def examine(
@@ -29,24 +38,41 @@ class LocalEngine:
     ) -> list[int]:
         chosen: list[int] = []
         self._look_at_data(into, self._look_at_roots(into, versions, wanted, chosen))
-        for holder in holders():
-            _exhaust(self._grow(into).add([(holder.path, holder.root.node)]))
+        beside = holders()
+        _exhaust(self._grow(into, ((holder.path, holder.root.node) for holder in beside)))
+        for holder in beside:
             into.holders.setdefault(into.graph.numbers[holder.path], []).append(holder)
         return chosen
 
-    def examine_more(self, examined: Examined, versions: Sequence[int]) -> Examined:
-        _exhaust(self.follow(examined, list(examined.reader.roots(versions))))
-        return examined
+    def examine_more(self, examined: Examined, versions: Sequence[int]) -> None:
+        _exhaust(self.follow(examined, examined.reader.roots(versions)))
 
-    def follow(self, into: Examined, roots: Sequence[ChainRoot]) -> Tables:
+    def follow(self, into: Examined, roots: Iterable[ChainRoot]) -> Tables:
         """Check what these roots reach and no root before them did."""
-        checks = RootChecks(into.reader, into.notes, actions=into.depth >= FULL)
-        yield from self._grow(into).add(checks.follow(roots))
-        into.roots |= {root.version: into.graph.numbers[root.path] for root in roots}
+        roots = iter(roots)
+        for first in roots:
+            more = islice(roots, None if self.roots_at_once is None else self.roots_at_once - 1)
+            yield from self._grow(into, self._tops(into, chain([first], more)))
 
-    def _grow(self, into: Examined) -> Growth:
+    def _tops(self, into: Examined, roots: Iterator[ChainRoot]) -> Iterator[tuple[str, Node | bytes]]:
+        """The tops of trees; some roots at a time are in memory."""
+        checks = RootChecks(into.reader, into.notes, actions=into.depth >= FULL)
+        while batch := list(islice(roots, ROOTS_AT_ONCE)):
+            yield from checks.follow(batch)
+            into.roots |= {root.version: into.graph.numbers[root.path] for root in batch}
+
+    def _grow(self, into: Examined, tops: Iterable[tuple[str, Node | bytes]]) -> Tables:
+        """Follow trees from their tops. Tables come out as their definitions are read."""
+        definitions = into.definitions
+        for _ in self._growth_of(into).add(tops):
+            if definitions is not None and definitions.waiting >= AT_ONCE:
+                yield from definitions.read()
+        if definitions is not None:
+            yield from definitions.read()
+
+    def _growth_of(self, into: Examined) -> Growth:
         if self._growth is None or self._growth.graph is not into.graph:
-            self._growth = Growth(into.graph, into.files, into.rules, into.definitions)
+            self._growth = Growth(into.graph, into.files, into.rules, into.definitions, into.named, self._mapper)
         return self._growth
 
     def _look_at_roots(
@@ -54,27 +80,28 @@ class LocalEngine:
     ) -> Tables:
         progress, follow_all = into.files.progress, wanted is None and into.depth >= STRUCTURE
         progress.phase("reading versions" if follow_all else "reading roots", None if follow_all else len(versions))
-        checks = RootChecks(into.reader, into.notes, actions=into.depth >= FULL)
+        roots = self._noted(into, versions)
         last: ChainRoot | None = None
-        batch: list[ChainRoot] = []
-        for root in into.reader.roots(versions):
-            progress.advance()
-            checks.note(root)
-            if follow_all:
-                batch.append(root)
-                if len(batch) >= ROOTS_AT_ONCE:
-                    yield from self.follow(into, batch)
-                    batch = []
-            elif wanted is not None and wanted(root):
+        if follow_all:
+            yield from self.follow(into, roots)
+        for root in roots:
+            if wanted is not None and wanted(root):
                 last = root
         if wanted is None:
             chosen += versions
-            yield from self.follow(into, batch)
         elif last is not None:
             chosen.append(last.version)
             if into.depth >= STRUCTURE:
                 progress.phase("reading nodes")
                 yield from self.follow(into, [last])
+
+    def _noted(self, into: Examined, versions: Sequence[int]) -> Iterator[ChainRoot]:
+        """The roots of versions, each looked at by itself and after the one before it."""
+        checks = RootChecks(into.reader, into.notes, actions=into.depth >= FULL)
+        for root in into.reader.roots(versions):
+            into.files.progress.advance()
+            checks.note(root)
+            yield root
 
     def _look_at_data(self, into: Examined, tables: Tables) -> None:
         if into.depth >= DATA and self._data is None:
@@ -114,10 +141,11 @@ class LocalEngine:
     def _follow_late(self, examined: Examined) -> None:
         """Files that nothing led to may belong to versions that were committed meanwhile."""
         existing, _ = list_versions(examined.files.store)
-        late = [version for version in existing if version > examined.chain.latest]
+        strays = {stray.version for stray in examined.chain.strays}
+        late = [version for version in existing if version > examined.chain.latest and version not in strays]
         if late:
             before = len(examined.notes.findings)
-            _exhaust(self.follow(examined, list(examined.reader.roots(late))))
+            _exhaust(self.follow(examined, examined.reader.roots(late)))
             del examined.notes.findings[before:]
 
 

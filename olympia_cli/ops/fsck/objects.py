@@ -123,10 +123,10 @@ class Objects:
                 if value is not None:
                     yield number, key, value
 
-    def reached(self, root: int | None) -> list[int]:
+    def reached(self, root: int) -> list[int]:
         """The nodes of the tree below a node, by the graph alone."""
         children = self._graph.children
-        known = {NOWHERE} if root is None else {NOWHERE, root}
+        known = {NOWHERE, root}
 
         def visit(_: int, below: Iterable[int]) -> set[int]:
             new = set(below) - known

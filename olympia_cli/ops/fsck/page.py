@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterator
-from html import escape
+from collections.abc import Iterator, Sequence
 
 from olympia_cli.names import ObjectName, time_text
 from olympia_cli.ops.fsck.findings import CODES, Finding, Severity
 from olympia_cli.ops.fsck.fsck import Report
+from olympia_cli.ops.page import STYLE as _STYLE
+from olympia_cli.ops.page import text as _text
 
 NAMED = 200
 """So many objects of a finding are named on the page."""
 
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: #1d2330; }
-h1 { font-size: 1.4rem; margin-bottom: 0; } .where { color: #5a6275; margin-top: .2rem; overflow-wrap: anywhere; }
-.verdict { border-radius: .5rem; padding: .8rem 1rem; font-weight: 600; margin: 1.2rem 0; }
-.damaged { background: #fde8e8; color: #8f1d1d; } .sound { background: #e5f5e9; color: #14572a; }
-.open { background: #fff3d6; color: #6b4700; }
-table { border-collapse: collapse; margin: 1rem 0; } td, th { text-align: left; padding: .15rem 1rem .15rem 0; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; }
-article { border-left: .3rem solid #9aa3b5; padding: .2rem 0 .2rem 1rem; margin: 1.2rem 0; }
-article.error { border-color: #c62828; } article.warning { border-color: #d39b00; }
-article h2 { font-size: 1rem; margin: 0; } article p { margin: .3rem 0; color: #3c4353; }
-code { font: .9em ui-monospace, monospace; background: #f1f3f7; padding: .1em .3em; overflow-wrap: anywhere; }
-dl { display: grid; grid-template-columns: 5rem 1fr; margin: .4rem 0; } dt { color: #5a6275; } dd { margin: 0; }
-details { margin: .3rem 0; } footer { color: #5a6275; margin-top: 3rem; font-size: .9rem; }
-@media (prefers-color-scheme: dark) {
-  body { background: #14171d; color: #e4e7ee; } code { background: #232833; } article p { color: #c3c9d6; }
-  .damaged { background: #4a1717; color: #ffd7d7; } .sound { background: #12391f; color: #cdf3d8; }
-  .open { background: #463408; color: #ffe9b8; }
-}
-@media print { details { display: block; } }
-"""
+
+def report_page(report: Report, uri: str, now_millis: int, commands: Sequence[tuple[str, str, str]] = ()) -> str:
+    """The page. What it shows of a catalog is data: characters that turn text around are shown as escapes.
+
+    `commands` are what to do next, each with what it loses and why."""
+    return "\n".join(_lines(report, uri, now_millis, commands)) + "\n"
 
 
-def report_page(report: Report, uri: str, now_millis: int) -> str:
-    """The page. What it shows of a catalog is data: characters that turn text around are shown as escapes."""
-    return "\n".join(_lines(report, uri, now_millis)) + "\n"
-
-
-def _lines(report: Report, uri: str, now_millis: int) -> Iterator[str]:
+def _lines(report: Report, uri: str, now_millis: int, commands: Sequence[tuple[str, str, str]]) -> Iterator[str]:
     yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">"""
     yield f"<title>fsck of {_text(uri)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>"
     yield f'<h1>fsck</h1>\n<p class="where">{_text(uri)} · {_text(time_text(now_millis))}</p>'
     yield _verdict(report)
+    if commands:
+        yield '<ol class="next">'
+        for command, loss, why in commands:
+            yield f"<li><code>{_text(command)}</code> {_text(loss)}<br>{_text(why)}</li>"
+        yield "</ol>"
     yield "<table>"
     yield f"<tr><th>level</th><td>{_text(report.level)}</td></tr>"
     if report.version is not None:
@@ -82,7 +67,9 @@ def _finding(finding: Finding) -> Iterator[str]:
     if finding.versions:
         shown = ", ".join(f"v{a}" if a == b else f"v{a} to v{b}" for a, b in finding.versions[-20:])
         yield f"<dt>versions</dt><dd>{shown} ({finding.versions_total:,})</dd>"
-    if finding.hint:
+    if finding.acknowledged:
+        yield "<dt>known</dt><dd>acknowledged</dd>"
+    elif finding.hint:
         yield f"<dt>next</dt><dd><code>{_text(finding.hint)}</code></dd>"
     yield "</dl>"
     if finding.objects:
@@ -97,13 +84,3 @@ def _finding(finding: Finding) -> Iterator[str]:
 
 def _object(name: ObjectName) -> str:
     return f"{name.kind.word} <code>{_text(str(name))}</code>"
-
-
-def _text(text: str) -> str:
-    return escape("".join(_visible(character) for character in text))
-
-
-def _visible(character: str) -> str:
-    if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
-        return f"\\u{ord(character):04x}"
-    return character

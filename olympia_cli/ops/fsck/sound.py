@@ -10,7 +10,7 @@ from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.actions import disproved, disproved_catalogs
 from olympia_cli.ops.fsck.chain import ROOTS_AT_ONCE, CatalogFile, Chain
 from olympia_cli.ops.fsck.definitions import BadDefinition
-from olympia_cli.ops.fsck.examined import FULL, Engine, Examined, Lost, OutOfPlace, new_examined
+from olympia_cli.ops.fsck.examined import FULL, Engine, Examined, new_examined
 from olympia_cli.ops.fsck.findings import Finding, Severity
 from olympia_cli.ops.fsck.hints import open_chain, read_hint
 from olympia_cli.ops.fsck.local import LocalEngine
@@ -18,9 +18,6 @@ from olympia_cli.ops.fsck.verdict import Verdict
 from olympia_cli.ops.fsck.versions import Radius, inside
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.ops.walk.flaws import Flaw
-
-TRIES = 3
-"""So often is an engine asked once more that lost what it kept."""
 
 _DISPROVED = "has no digest, and is not what the log says was written"
 
@@ -30,25 +27,11 @@ Disproof = tuple[Kind, str, Flaw]
 
 def examine_version(files: Files, chain: Chain, version: int, engine: Engine) -> tuple[Examined, Verdict]:
     """All that a version reaches, read and judged; the chain says what the catalog is and which logs there are."""
+    examined = new_examined(files, chain, FULL)
     with files:
-        examined = _examined(files, chain, version, engine, TRIES)
+        engine.examine(examined, [version], None, tuple)
     compare_with_log(examined)
     return examined, Verdict(examined, [version])
-
-
-def _examined(files: Files, chain: Chain, version: int, engine: Engine, tries: int) -> Examined:
-    examined, catalogs = new_examined(files, chain, FULL), dict(chain.catalogs)
-    try:
-        engine.examine(examined, [version], None, tuple)
-        return examined
-    except OutOfPlace:
-        engine = LocalEngine()
-    except Lost as lost:
-        if not tries:
-            raise lost.error from None
-    files.forget()
-    chain.catalogs = catalogs
-    return _examined(files, chain, version, engine, tries - 1)
 
 
 def errors_of(verdict: Verdict, *, objects: bool = False) -> list[Finding]:
@@ -82,11 +65,17 @@ class LatestVersion:
     def last_sound(self, oldest: int) -> int | None:
         """The newest version that no error hits, back to the oldest that counts."""
         self.chain.oldest = oldest
-        self._examined, self._verdict = look_back(self._engine, self._examined, self._verdict, None)
+        self._verdict = look_back(self._engine, self._examined, self._verdict, None)
         return self._verdict.last_sound(self._verdict.findings(objects=False))
 
 
-def look_back(engine: Engine, examined: Examined, verdict: Verdict, most: int | None) -> tuple[Examined, Verdict]:
+def look_for_named(examined: Examined) -> None:
+    """Where definitions are named and not read, see in a listing which are missing."""
+    if examined.named is not None:
+        examined.named.look_for(examined.files, examined.graph)
+
+
+def look_back(engine: Engine, examined: Examined, verdict: Verdict, most: int | None) -> Verdict:
     """The latest version was examined: go on to the one before, and so on, until one is sound; `most` says how far."""
     chain = examined.chain
     older = [version for version in reversed(chain.kept) if version < chain.latest][:most]
@@ -94,12 +83,13 @@ def look_back(engine: Engine, examined: Examined, verdict: Verdict, most: int | 
     while verdict.last_sound(verdict.findings(objects=False)) is None and at < len(older):
         if examined.files.out_of_time:
             break
-        examined = engine.examine_more(examined, sorted(older[at : at + step]))
+        engine.examine_more(examined, sorted(older[at : at + step]))
         compare_with_log(examined)
+        look_for_named(examined)
         at += step
         step = max(ROOTS_AT_ONCE, at)
         verdict = Verdict(examined, sorted([chain.latest, *older[:at]]))
-    return examined, verdict
+    return verdict
 
 
 def compare_with_log(examined: Examined, all_versions: bool = False) -> list[Disproof]:

@@ -11,8 +11,7 @@ from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.names import ObjectName
 from olympia_cli.ops.fsck.definitions import NO_ID
 from olympia_cli.ops.fsck.examined import Examined
-from olympia_cli.ops.fsck.findings import Finding, Severity, finding, ranges
-from olympia_cli.ops.fsck.hints import REPAIR, SALVAGE
+from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, Severity, finding, ranges
 from olympia_cli.ops.fsck.objects import MOST_HOLDERS, MOST_NAMING, Hit, Objects
 from olympia_cli.ops.fsck.versions import Radius, Ranges, VersionChecks, inside, merge, without
 from olympia_cli.ops.walk.facts import look_at_definition
@@ -87,22 +86,24 @@ class Verdict:
         sound, oldest = self.last_sound(findings), self._examined.chain.oldest
         # a commit could end up in a gap, where it would join what does not belong together
         gap = any(error.code == "F101" and error.versions[0][0] > oldest for error in findings)
-        mend = SALVAGE if gap else REPAIR if sound is None else f"rollback v{sound}"
-        return sorted((replace(each, hint=self._advice(each, mend)) for each in findings), key=_importance)
+        mend, back = SALVAGE if gap else REPAIR, "" if sound is None else f"rollback v{sound}"
+        return sorted((replace(each, hint=self._advice(each, mend, back)) for each in findings), key=_importance)
 
-    def _advice(self, each: Finding, mend: str) -> str:
+    def _advice(self, each: Finding, mend: str, back: str) -> str:
         """What to do next; of a catalog that is only read, a look at most."""
-        hint = self._hint(each, mend)
+        hint = self._hint(each, mend, back)
         if not self._examined.chain.java or hint.startswith("dump-node "):
             return hint
         node = each.severity is Severity.ERROR and file_kind(each.path) in (FileKind.NODE, FileKind.ROOT)
         return f"dump-node {each.path}" if node and each.code != "F201" else ""
 
-    def _hint(self, error: Finding, mend: str) -> str:
+    def _hint(self, error: Finding, mend: str, back: str) -> str:
+        """What a repair mends says `mend`; of what only people can decide, or what is elsewhere, an older version tells
+        how it was."""
         if error.severity is not Severity.ERROR or error.hint:
             return error.hint
         if inside(self._examined.chain.latest, error.versions):
-            return mend
+            return back if error.code == "F305" or error.code.startswith("F6") else mend
         node = file_kind(error.path) in (FileKind.NODE, FileKind.ROOT) and error.code != "F201"
         return f"dump-node {error.path}" if node else ""
 
@@ -119,8 +120,11 @@ class Verdict:
 
     def _nodes(self, objects: bool) -> Iterator[Finding]:
         def explain(path: str, nodes: set[int], few: bool) -> Hit:
-            versions, kept = self._radius.versions(nodes), self._examined.chain.kept
-            return self._objects.of_node(path, versions, kept) if objects and few else Hit()
+            if not objects or not few:
+                return Hit()
+            if path.startswith("def/"):
+                return self._objects.of_definition(path, nodes)
+            return self._objects.of_node(path, self._radius.versions(nodes), self._examined.chain.kept)
 
         files = ((code, path, group.reason, group.nodes) for (code, path), group in sorted(self._groups.items()))
         return self._file_by_file(files, {}, explain)

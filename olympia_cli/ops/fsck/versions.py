@@ -54,12 +54,11 @@ class VersionChecks:
         self._touched: tuple[set[int], set[int], set[int]] = (set(), set(), set())
         self.twice, self.homeless, self.same_id = Spans(), Spans(), Spans()
 
-    def run(self, roots: Sequence[int | None]) -> None:
-        """Go through versions, given by the numbers of their roots, in order; None has nothing that is counted."""
+    def run(self, roots: Sequence[int]) -> None:
+        """Go through versions, given by the numbers of their roots, in order."""
         before: int | None = None
         for at, root in enumerate(roots):
-            if root is not None:
-                self._change(root, 1)
+            self._change(root, 1)
             if before is not None:
                 self._change(before, -1)
             before = root

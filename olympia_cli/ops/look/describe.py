@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition
@@ -145,7 +146,8 @@ def describe_definition(definition: Definition) -> dict[str, Any]:
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
             shown[field.name] = dict(sorted(value.items()))
         elif field.name == "substrait_read_rel":
-            shown[field.name] = f"{len(value)} bytes"
+            # the digest tells two plans of one length apart
+            shown[field.name] = f"{len(value)} bytes, sha256 {sha256(value).hexdigest()[:16]}"
         elif field.name == "schema":
             shown[field.name] = [_column(column) for column in value.columns]
         elif field.name == "referenced_object_full_names":
@@ -179,12 +181,21 @@ def _describe_view(definition: ViewDef) -> dict[str, Any]:
 
 
 def _column(column: Any) -> dict[str, Any]:
-    return {
+    """A column with all that lies in it; what it does not have is left out."""
+    shown: dict[str, Any] = {
         "id": column.id,
         "name": column.name,
         "type": _enum(DataType, column.type),
         "nullable": column.nullable,
     }
+    if column.properties:
+        shown["properties"] = dict(sorted(column.properties.items()))
+    if column.struct_fields:
+        shown["struct_fields"] = [_column(field) for field in column.struct_fields]
+    for inner in ("map_key", "map_value", "list_element"):
+        if column.HasField(inner):
+            shown[inner] = _column(getattr(column, inner))
+    return shown
 
 
 def _enum(enum: Any, value: int) -> str:

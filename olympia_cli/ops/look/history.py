@@ -37,8 +37,8 @@ class Revision:
     fields: dict[str, tuple[Any, Any]]
 
 
-def history(latest: Snapshot, name: ObjectName) -> Iterator[Revision]:
-    """The object's revisions, newest first, back to its creation or to the oldest version.
+def history(latest: Snapshot, name: ObjectName, back_to: int = 0) -> Iterator[Revision]:
+    """The object's revisions, newest first, back to its creation, to the oldest version or to the one that is given.
 
     An object that is not there any more is followed from the version that dropped it.
     """
@@ -46,7 +46,7 @@ def history(latest: Snapshot, name: ObjectName) -> Iterator[Revision]:
     newer: CatalogObject[ObjectDefinition] | None = latest.get(name)
     newer_entry: LogEntry | None = None
     id = newer.id if newer is not None else None
-    entries = log(latest, oldest_version(latest))
+    entries = log(latest, max(back_to, oldest_version(latest)))
     while window := list(islice(entries, WINDOW)):
         if current is not None:
             # one that a rename moves in between is looked up by itself

@@ -14,8 +14,8 @@ from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import Damaged, PathMissing, StoreError, VersionNotFound
 from olympia_cli.format.actions import Action, commit_info
 from olympia_cli.format.paths import parse_root_path, root_path
-from olympia_cli.format.pb.actions_pb2 import ActionType
-from olympia_cli.names import Ago, AtTime, parse_reference
+from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
+from olympia_cli.names import AtTime, parse_reference, settle
 from olympia_cli.ops.look.told import told_actions
 
 LONG_GAP = 64
@@ -24,7 +24,8 @@ LONG_GAP = 64
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One version. `undone_by` is the rollback that passed over it, seen from where the log begins.
+    """One version. `undone_by` is the rollback that passed over it, and `reverted_by` the commit that took back what it
+    did, seen from where the log begins.
 
     `unreadable` says why what it did cannot be read; `snapshot` is None when not even its root can.
     """
@@ -35,6 +36,7 @@ class LogEntry:
     rollback_to: int | None
     undone_by: int | None
     unreadable: str = ""
+    reverted_by: int | None = None
 
     @property
     def created_at_millis(self) -> int | None:
@@ -55,40 +57,54 @@ class LogEntry:
 
     @property
     def by(self) -> str:
-        info = commit_info(self.actions)
-        return info.by if info is not None else ""
+        return self._info.by
 
     @property
     def message(self) -> str:
-        info = commit_info(self.actions)
-        return info.message if info is not None else ""
+        return self._info.message
 
     @property
     def transaction_id(self) -> str:
-        info = commit_info(self.actions)
-        return info.transaction_id if info is not None else ""
+        return self._info.transaction_id
+
+    @property
+    def reverts(self) -> list[tuple[int, int]]:
+        """The versions that it takes back: the first and the last of each range."""
+        return [(versions.first, versions.last) for versions in self._info.reverts]
+
+    @property
+    def _info(self) -> CommitInfoDef:
+        return commit_info(self.actions) or CommitInfoDef()
 
 
-def log(newest: Snapshot, oldest: int) -> Iterator[LogEntry]:
+def log(newest: Snapshot, oldest: int, counts: int | None = None, undoing: int | None = None) -> Iterator[LogEntry]:
     """The versions from one back to another, both included, as they are asked for: roots are read in parallel,
     a bounded number ahead.
 
     A rollback goes on from an older version, so the versions between are not part of what came after. `counts`
-    is the next version, going back, that is. A version that cannot be read is told as such, and hides none before it.
+    is the next version, going back, that is; who goes on from a log that ended says which, and what rollback passes
+    over those in between. A version that cannot be read is told as such, and hides none before it.
     """
     width = newest.file.width
-    counts, undoing = newest.version, None
+    counts = newest.version if counts is None else counts
+    reverts: list[tuple[int, int, int]] = []
     for version, data in _roots(newest, oldest):
         if isinstance(data, Exception) and not isinstance(data, Damaged):
             raise data
-        snapshot, actions, unreadable = _read(data, RootFile(version, width, b""), newest)
-        target = rollback_target(actions)
+        entry = read_entry(data, RootFile(version, width, b""), newest)
+        target = entry.rollback_to
         undone_by = None
         if version > counts:
             undone_by = undoing
         else:
             counts, undoing = (version - 1, None) if target is None else (target, version)
-        yield LogEntry(version, snapshot, actions, target, undone_by, unreadable)
+        reverts = [one for one in reverts if one[0] <= version]
+        reverted_by = next((by for first, last, by in reverts if first <= version <= last), None)
+        entry = replace(entry, undone_by=undone_by, reverted_by=reverted_by)
+        if undone_by is None and reverted_by is None:
+            # what did not last itself has taken nothing back
+            reverts += [(first, last, version) for first, last in entry.reverts]
+        yield entry
 
 
 def _roots(newest: Snapshot, oldest: int) -> Iterator[tuple[int, bytes | StoreError | Damaged]]:
@@ -118,16 +134,17 @@ def _roots(newest: Snapshot, oldest: int) -> Iterator[tuple[int, bytes | StoreEr
             next_version = first - 1
 
 
-def _read(data: bytes | Damaged, file: RootFile, newest: Snapshot) -> tuple[Snapshot | None, tuple[Action, ...], str]:
-    """A version and what it did, and why either cannot be read."""
-    if isinstance(data, Damaged):
-        return None, (), data.message
+def read_entry(data: bytes | Damaged, file: RootFile, near: Snapshot) -> LogEntry:
+    """A version and what it did, or why either cannot be read. What became of it later is not known here."""
     snapshot = None
     try:
-        snapshot = Snapshot(newest.store, replace(file, data=data), newest)
-        return snapshot, told_actions(snapshot) if snapshot.file.java else snapshot.actions(), ""
+        if isinstance(data, Damaged):
+            raise data
+        snapshot = Snapshot(near.store, replace(file, data=data), near)
+        actions = told_actions(snapshot) if snapshot.file.java else snapshot.actions()
+        return LogEntry(file.version, snapshot, actions, rollback_target(actions), None)
     except (Damaged, VersionNotFound) as damaged:
-        return snapshot, (), damaged.message
+        return LogEntry(file.version, snapshot, (), None, None, damaged.message)
 
 
 def _version(path: str | None) -> int | None:
@@ -152,9 +169,9 @@ def log_between(
         oldest = max(oldest, newest.version - number + 1)
     if since is None:
         return log(newest, oldest)
-    reference = parse_reference(since)
-    if isinstance(reference, AtTime | Ago):
-        moment = reference.millis if isinstance(reference, AtTime) else now - reference.millis
+    reference = settle(parse_reference(since), now, lambda: catalog.snapshot().definition.exported_snapshots)
+    if isinstance(reference, AtTime):
+        moment = reference.millis
         # times never decrease, so the first version before the moment ends it
         entries = log(newest, oldest)
         return takewhile(lambda entry: entry.created_at_millis is None or entry.created_at_millis >= moment, entries)

@@ -2,125 +2,177 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any
 
 from olympia_cli.catalog.catalog import DAY_MILLIS, Catalog
-from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
-from olympia_cli.catalog.distributed import State
+from olympia_cli.catalog.distributed import Saved, State, UnreadableSave
+from olympia_cli.catalog.exports import read_exports
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import read_hints
-from olympia_cli.errors import Damaged, FileTooLarge, InvalidReference, PathMissing, Refused, Unsupported
+from olympia_cli.errors import Damaged, OlympiaError, Refused, Unsupported
 from olympia_cli.format.paths import file_kind
-from olympia_cli.names import Kind, parse_duration, time_text
-from olympia_cli.ops.expire.expire import LAST_EXPIRE
+from olympia_cli.names import time_text
+from olympia_cli.ops.expire.marks import list_marks, sum_up_marks
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import DEFAULT_MAX_AGE, MAX_AGE, read_policy
+from olympia_cli.ops.expire.retention import read_policy
 from olympia_cli.ops.expire.values import Floors
-from olympia_cli.ops.fsck.fsck import LAST_FSCK
+from olympia_cli.ops.fsck.last_fsck import FsckRun, fsck_runs
+from olympia_cli.ops.last_runs import LAST_EXPIRE, LAST_EXPORT, LAST_FSCK, read_notes
+from olympia_cli.ops.look.attention import Reason, damage, needs_attention, worth_knowing
+from olympia_cli.ops.look.growth import count_objects, growth, growth_in_full
 from olympia_cli.ops.look.transactions import saved_transactions
+from olympia_cli.storage.protocol import FileInfo
 from olympia_cli.tree.search import depth
 
-FAR_BEHIND = 100
-"""A hint that lags by more than so many versions costs every reader probes."""
 
-FSCK_MAX_AGE = "olympia.fsck.max-age"
+class Standing(StrEnum):
+    """The one word for it, the worst first."""
+
+    NOT_FOUND = "not found"
+    UNREACHABLE = "unreachable"
+    UNREADABLE = "unreadable"
+    DAMAGED = "damaged"
+    OVERDUE = "overdue"
+    ATTENTION = "needs attention"
+    UNCHECKED = "never checked"
+    SOUND = "sound"
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What was found, and what needs attention. `damaged` is what the last fsck said."""
+    """What was found, and why the catalog stands as it does.
+
+    `attention` are the reasons that make the exit code 51, `notes` what is worth knowing and no reason to act; `runs`
+    are the runs of fsck that count.
+    """
 
     values: dict[str, Any]
-    attention: tuple[str, ...]
-    damaged: bool
+    attention: tuple[Reason, ...]
+    damage: tuple[Reason, ...]
+    notes: tuple[Reason, ...]
+    runs: tuple[FsckRun, ...]
+
+    @property
+    def damaged(self) -> bool:
+        return bool(self.damage)
+
+    @property
+    def known(self) -> bool:
+        """Whether anybody looked: a run that was stopped before it found anything tells nothing."""
+        return any(run.damaged or run.complete for run in self.runs)
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        return (*self.damage, *self.attention, *self.notes)
+
+    @property
+    def standing(self) -> Standing:
+        if self.damaged:
+            return Standing.DAMAGED
+        if self.attention:
+            overdue = all(reason.overdue for reason in self.attention)
+            return Standing.OVERDUE if overdue else Standing.ATTENTION
+        return Standing.SOUND if self.known else Standing.UNCHECKED
 
     @property
     def exit_code(self) -> int:
         return 50 if self.damaged else 51 if self.attention else 0
 
 
+def standing_of(error: OlympiaError) -> Standing:
+    """The word for a catalog that cannot be looked at. What is not allowed, or not answered, tells nothing of it."""
+    if error.exit_code == 10:
+        return Standing.NOT_FOUND
+    return Standing.UNREADABLE if error.exit_code in (40, 41) else Standing.UNREACHABLE
+
+
 def status(catalog: Catalog, full: bool = False) -> Status:
     """Look at the catalog. It is never changed."""
-    store, now = catalog.store, catalog.clock.now_millis()
+    store = catalog.store
     snapshot = catalog.snapshot()
     hints = read_hints(store)
     definition = snapshot.definition
-    states = [saved.state(catalog.clock) for saved in saved_transactions(catalog, snapshot.file.java)]
-    fsck, expire = _read_json(catalog, LAST_FSCK), _read_json(catalog, LAST_EXPIRE)
-    lag = None if hints.latest is None else snapshot.version - hints.latest
+    saved = list(saved_transactions(catalog, snapshot.file.java))
+    states = [one.state(catalog.clock) for one in saved]
+    fsck, expire, export = read_notes(store, LAST_FSCK, LAST_EXPIRE, LAST_EXPORT)
+    oldest, stored = oldest_version(snapshot), store.stat(snapshot.file.path).modified_at_millis
+    # a version that was looked at by its number and is out of history since is nobody's worry
+    runs = [run for run in fsck_runs(fsck) if run.latest or (run.version or 0) >= oldest]
     values: dict[str, Any] = {
         "catalog": store.uri,
         "id": definition.id,
         "version": snapshot.version,
         "created_at": time_text(snapshot.created_at_millis),
-        "oldest_version": oldest_version(snapshot),
+        "oldest_version": oldest,
         "hint": hints.latest,
-        "hint_lag": lag,
+        "hint_lag": None if hints.latest is None else snapshot.version - hints.latest,
         "depth": depth(snapshot.reader, snapshot.root.node),
         "order": definition.order,
         "open_transactions": states.count(State.OPEN),
         "stale_transactions": states.count(State.EXPIRED),
         "unreadable_transactions": states.count(State.UNREADABLE),
         "exports": len(definition.exported_snapshots),
-        "last_fsck": fsck,
+        "last_fsck": None if fsck is None else {key: value for key, value in fsck.items() if key != "runs"},
         "last_expire": expire,
         "read_only": snapshot.file.java,
+        "looked_at": time_text(catalog.clock.now_millis()),
+        "last_export": export,
+        "fsck_runs": [asdict(run) for run in runs],
+        "transactions": [_transaction(one, catalog) for one, state in zip(saved, states, strict=True) if _alive(state)],
+        "export_names": [name for name, record in read_exports(definition).items() if record is not None],
+        "quarantine": sum_up_marks(snapshot, DAY_MILLIS),
+        "growth": growth(snapshot, oldest, stored),
     }
-    attention = list(_attention(catalog, snapshot, lag, states, fsck, expire, now))
     if full:
-        values |= _full(catalog, snapshot)
-    values["needs_attention"] = attention
-    return Status(values, tuple(attention), bool(fsck and fsck.get("damaged")))
+        counted = _full(catalog, snapshot)
+        values |= {**counted, "growth": values["growth"] | counted["growth"]}
+    attention = needs_attention(snapshot, catalog.clock.now_millis(), stored, values, fsck, expire)
+    found = Status(values, attention, damage(runs), (), tuple(runs))
+    return _described(found, worth_knowing(runs) if not (attention or found.damaged) else ())
 
 
-def _attention(
-    catalog: Catalog,
-    snapshot: Snapshot,
-    lag: int | None,
-    states: list[State],
-    fsck: dict[str, Any] | None,
-    expire: dict[str, Any] | None,
-    now: int,
-) -> list[str]:
-    reasons = []
-    properties = snapshot.definition.properties
-    if lag is None and snapshot.version > FAR_BEHIND:
-        reasons.append("the hint vn/latest is missing or unreadable")
-    elif lag is not None and lag > FAR_BEHIND:
-        reasons.append(f"the hint vn/latest is {lag:,} versions behind")
-    elif lag is not None and lag < 0:
-        reasons.append(f"the hint vn/latest is {-lag:,} versions ahead")
-    if stale := states.count(State.EXPIRED):
-        which = (
-            "1 distributed transaction is past its"
-            if stale == 1
-            else f"{stale} distributed transactions are past their"
-        )
-        reasons.append(f"{which} lifetime")
-    if unreadable := states.count(State.UNREADABLE):
-        which = "1 distributed transaction" if unreadable == 1 else f"{unreadable} distributed transactions"
-        reasons.append(f"{which} cannot be read")
-    if expire is not None and _older(expire, now, properties.get(MAX_AGE, DEFAULT_MAX_AGE)):
-        reasons.append("expire has not run for longer than versions are kept")
-    if fsck is not None and FSCK_MAX_AGE in properties and _older(fsck, now, properties[FSCK_MAX_AGE]):
-        reasons.append(f"fsck has not run for longer than {properties[FSCK_MAX_AGE]}")
-    stored = catalog.store.stat(snapshot.file.path).modified_at_millis
-    if snapshot.created_at_millis - stored > HALF_AN_HOUR_MILLIS:
-        reasons.append("the writers' clocks are ahead of the store's by more than half an hour")
-    return reasons
+def _described(found: Status, notes: Sequence[Reason]) -> Status:
+    """With what the values say of the verdict itself."""
+    found = Status(found.values, found.attention, found.damage, tuple(notes), found.runs)
+    found.values["needs_attention"] = [reason.text for reason in found.attention]
+    found.values["verdict"] = str(found.standing)
+    found.values["damaged"] = found.damaged if found.known else None
+    return found
+
+
+def _alive(state: State) -> bool:
+    return state in (State.OPEN, State.EXPIRED, State.UNREADABLE)
+
+
+def _transaction(saved: Saved | UnreadableSave, catalog: Catalog) -> dict[str, Any]:
+    began = expires = None
+    if isinstance(saved, Saved):
+        began = time_text(saved.definition.began_at_millis)
+        expires = time_text(saved.definition.expire_at_millis)
+    return {"id": saved.id, "state": saved.state(catalog.clock).value, "began_at": began, "expires_at": expires}
 
 
 def _full(catalog: Catalog, snapshot: Snapshot) -> dict[str, Any]:
-    objects = {kind.word + "s": sum(1 for _ in snapshot.scan(kind)) for kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW)}
+    objects = count_objects(snapshot)
     files: dict[str, dict[str, int]] = {}
+    listing: list[FileInfo] = []
     for file in catalog.store.list():
         counted = files.setdefault(file_kind(file.path).value, {"files": 0, "bytes": 0})
         counted["files"] += 1
         counted["bytes"] += file.size
-    return {"objects": objects, "files": files, "reclaimable_bytes": _reclaimable(catalog)}
+        listing.append(file)
+    marks = list(list_marks(snapshot, DAY_MILLIS))
+    return {
+        "objects": objects,
+        "files": files,
+        "reclaimable_bytes": _reclaimable(catalog),
+        "quarantine_bytes": sum(mark["bytes"] or 0 for mark in marks),
+        "growth": growth_in_full(snapshot, sum(objects.values()), listing),
+    }
 
 
 def _reclaimable(catalog: Catalog) -> int | None:
@@ -131,45 +183,3 @@ def _reclaimable(catalog: Catalog) -> int | None:
     except (Damaged, Refused, Unsupported):
         return None
     return plan.mark.files.totals.bytes
-
-
-def _read_json(catalog: Catalog, path: str) -> dict[str, Any] | None:
-    try:
-        record = json.loads(catalog.store.read(path))
-    except (PathMissing, FileTooLarge, ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) else None
-
-
-def _older(record: dict[str, Any], now: int, limit: str) -> bool:
-    from olympia_cli.names import parse_time
-
-    try:
-        return now - parse_time(str(record.get("finished_at", ""))) > parse_duration(limit)
-    except InvalidReference:
-        return False
-
-
-def prometheus(status: Status) -> str:
-    """The same as text for Prometheus's node exporter."""
-    values = status.values
-    uri = str(values["catalog"]).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    label = f'{{catalog="{uri}"}}'
-    gauges = [
-        ("version", "The latest version.", values["version"]),
-        ("oldest_version", "The oldest version that counts.", values["oldest_version"]),
-        ("hint_lag", "How far the hint vn/latest is behind.", values["hint_lag"]),
-        ("tree_depth", "Levels of the tree.", values["depth"]),
-        ("open_transactions", "Distributed transactions under way.", values["open_transactions"]),
-        ("stale_transactions", "Distributed transactions past their lifetime.", values["stale_transactions"]),
-        ("unreadable_transactions", "Distributed transactions that cannot be read.", values["unreadable_transactions"]),
-        ("exports", "Recorded exports.", values["exports"]),
-        ("needs_attention", "How many things need attention.", len(status.attention)),
-        ("damaged", "Whether the last fsck found damage.", int(status.damaged)),
-        ("reclaimable_bytes", "Bytes that an expire would put into quarantine.", values.get("reclaimable_bytes")),
-    ]
-    lines = []
-    for name, help, value in gauges:
-        if value is not None:
-            lines += [f"# HELP olympia_{name} {help}", f"# TYPE olympia_{name} gauge", f"olympia_{name}{label} {value}"]
-    return "\n".join(lines) + "\n"

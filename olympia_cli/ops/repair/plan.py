@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from olympia_cli.catalog.repair_commit import Repair
@@ -13,7 +13,7 @@ from olympia_cli.ops.repair.content import LostRange
 
 @dataclass(frozen=True, slots=True)
 class RepairStep:
-    """One thing that a repair does: `hint latest`, `hint oldest`, `rollback` or `rebuild`.
+    """One thing that a repair does: `set aside`, `hint latest`, `hint oldest`, `rollback` or `rebuild`.
 
     `loses` are the objects that are gone afterwards, `reverts` those that are as an older version has them, and
     `lost_ranges` what is not known for sure. `details` say, line by line, what is wrong and where the rest comes from.
@@ -25,6 +25,8 @@ class RepairStep:
     reverts: tuple[ObjectName, ...] = ()
     lost_ranges: tuple[LostRange, ...] = ()
     details: tuple[str, ...] = ()
+    returns: tuple[ObjectName, ...] = ()
+    """Those of `reverts` that are not there now."""
 
     @property
     def cost(self) -> tuple[bool, int, int]:
@@ -34,6 +36,15 @@ class RepairStep:
 
 
 NO_COST = (False, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A file that is moved: where it stands, where it is kept, and what it holds."""
+
+    path: str
+    kept: str
+    data: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +60,7 @@ class RepairPlan:
     repair: Repair | None = None
     hints: tuple[tuple[str, int], ...] = ()
     """The hints to be written, each with its version."""
+    asides: tuple[Aside, ...] = ()
 
     @property
     def nothing_to_do(self) -> bool:

@@ -1,6 +1,7 @@
 """Mending a catalog by rolling forward: a plan that is shown first, then one new version, and the hints.
 
-Nothing is overwritten but the hints `vn/latest` and `vn/oldest`. A damaged version stays as it is, in history; the
+Nothing is overwritten but the hints `vn/latest` and `vn/oldest`, and nothing is removed but a root that is no part of
+history, which is kept elsewhere. A damaged version stays as it is, in history; the
 version that is committed on top of it is whole.
 """
 
@@ -18,17 +19,19 @@ from olympia_cli.catalog.protection import keep_protection
 from olympia_cli.catalog.quarantine import purged_before, write_quarantine
 from olympia_cli.catalog.repair_commit import Built, Repair, check_head, commit_repair
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, check_supported, expired_before
-from olympia_cli.catalog.versions import Hints, read_hints
-from olympia_cli.errors import CatalogNotFound, InvalidOption, Refused
+from olympia_cli.catalog.versions import Hints, catalog_not_found, read_hints
+from olympia_cli.errors import InvalidOption, Refused
 from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.paths import JAVA_WIDTH, LATEST, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.chain import list_versions
-from olympia_cli.ops.fsck.hints import SALVAGE, true_oldest
+from olympia_cli.ops.fsck.findings import SALVAGE
+from olympia_cli.ops.fsck.hints import true_oldest
 from olympia_cli.ops.fsck.sound import LatestVersion
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.repair.aside import plan_aside, set_aside
 from olympia_cli.ops.repair.catalog import FormerCatalog, newest_catalog
 from olympia_cli.ops.repair.content import Content, put_together
 from olympia_cli.ops.repair.files import RepairFiles
@@ -43,8 +46,11 @@ Prefer = Literal["auto", "rollback", "rebuild"]
 _SALVAGE = f"write what can be read into a new catalog with: {SALVAGE}"
 
 
-def plan_repair(store: Store, *, prefer: Prefer = "auto", progress: Progress = SILENT) -> RepairPlan:
-    """What to do about the latest version and the hints. It only reads.
+def plan_repair(
+    store: Store, *, prefer: Prefer = "auto", alternatives: bool = False, progress: Progress = SILENT
+) -> RepairPlan:
+    """What to do about the latest version and the hints. It only reads. `alternatives` asks what else could be done
+    where what is chosen loses nothing, too.
 
     Refused when versions are missing between others: whoever commits into the gap would tie two histories together.
     """
@@ -52,9 +58,8 @@ def plan_repair(store: Store, *, prefer: Prefer = "auto", progress: Progress = S
         raise InvalidOption(f"{prefer!a} is not a way to repair", hint="use auto, rollback or rebuild")
     files = RepairFiles(store, progress=progress)
     progress.phase("reading versions")
-    every = existing_versions(store)
-    head = every[-1]
-    latest = files.latest(every)
+    latest = files.latest(existing_versions(store))
+    every, head = latest.chain.existing, latest.chain.latest
     errors = latest.errors()
     catalog = newest_catalog(files, every, latest)
     if catalog is None:
@@ -77,8 +82,12 @@ def plan_repair(store: Store, *, prefer: Prefer = "auto", progress: Progress = S
     # which of two objects of one id is to stay is for people to say
     damaged = any(error.code != "F305" for error in errors)
     hint_steps, writes = plan_hints(store, hints, versions, catalog, damaged)
-    plan = RepairPlan(store.uri, head, tuple(hint_steps), unmended=tuple(content.unmended), hints=tuple(writes))
-    return _Mending(files, codec, versions, latest, catalog, content).choose(prefer, plan) if damaged else plan
+    aside_steps, asides = plan_aside(latest.chain.strays, head)
+    steps, unmended = (*aside_steps, *hint_steps), tuple(content.unmended)
+    plan = RepairPlan(store.uri, head, steps, unmended=unmended, hints=tuple(writes), asides=asides)
+    if not damaged:
+        return plan
+    return _Mending(files, codec, versions, latest, catalog, content).choose(prefer, alternatives, plan)
 
 
 def apply_repair(
@@ -86,10 +95,11 @@ def apply_repair(
 ) -> int | None:
     """Do what the plan says; the new version, or None when only hints were written. In this order:
 
-    1 the version that mends the tree, as a commit; 2 the hints
+    1 roots that are no part of history are set aside; 2 the version that mends the tree, as a commit; 3 the hints
 
-    CommitConflict when somebody committed since it was planned; then nothing was changed.
+    CommitConflict when somebody committed since it was planned; then no version and no hint was changed.
     """
+    set_aside(store, plan.asides)
     version = None
     if plan.repair is not None:
         progress.phase("writing the mended version")
@@ -112,7 +122,7 @@ def existing_versions(store: Store) -> list[int]:
         return versions
     if any(True for _ in store.list("node/")) or any(True for _ in store.list("def/")):
         raise Refused(f"{store.uri} has no root of any version", hint=_SALVAGE)
-    raise CatalogNotFound(f"there is no catalog at {store.uri}", hint="check the location, or create one with init")
+    raise catalog_not_found(store)
 
 
 def missing_versions(versions: Sequence[int], most: int) -> tuple[list[int], int]:
@@ -191,10 +201,10 @@ class _Mending:
     catalog: FormerCatalog
     content: Content
 
-    def choose(self, prefer: Prefer, plan: RepairPlan) -> RepairPlan:
+    def choose(self, prefer: Prefer, alternatives: bool, plan: RepairPlan) -> RepairPlan:
         rebuild = self._rebuild_step()
         chosen, others, repair = rebuild, [], self._rebuild()
-        if prefer == "rollback" or (prefer == "auto" and rebuild.cost > NO_COST):
+        if prefer == "rollback" or (prefer == "auto" and (alternatives or rebuild.cost > NO_COST)):
             self.files.progress.phase("looking for the last sound version")
             with failures_pass():
                 target = self.latest.last_sound(self.versions[0])
@@ -229,12 +239,14 @@ class _Mending:
         loses |= {name for name in content.lost if codec.encode(name) not in entries}
         # what is not known for sure is not known there either
         reverts = {codec.decode(key, "") for key, value in entries.items() if now.get(key) != value}
+        returns = {codec.decode(key, "") for key in entries if key not in now} - set(content.lost)
         reverts |= set(content.stale)
         unsure = tuple(replace(lost, after=None, before=None, as_of=target) for lost in content.lost_ranges[:1])
         text = f"go back to v{target}, the last sound version: {len(loses):,} objects are lost, "
         text += f"{len(reverts):,} are as it has them"
         lost, older = tuple(sorted(loses, key=name_order)), tuple(sorted(reverts, key=name_order))
-        return RepairStep("rollback", text, lost, older, unsure, tuple(content.damage))
+        back = tuple(sorted(returns, key=name_order))
+        return RepairStep("rollback", text, lost, older, unsure, tuple(content.damage), back)
 
     def _rebuild(self) -> Repair:
         content, head = self.content, self.versions[-1]

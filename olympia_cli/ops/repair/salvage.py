@@ -37,6 +37,8 @@ from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, ObjectName
 from olympia_cli.ops.export.export import check_apart
+from olympia_cli.ops.fsck.sound import LatestVersion
+from olympia_cli.ops.fsck.strays import stray_findings
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.catalog import newest_catalog
 from olympia_cli.ops.repair.content import Content, missing_namespaces, put_together
@@ -98,12 +100,20 @@ def salvage(
     return report
 
 
+def plan_salvage(store: Store, destination: str, progress: Progress = SILENT) -> SalvageReport:
+    """What a salvage to a place would find; the place is not looked at."""
+    files = RepairFiles(store, tolerant=True, progress=progress)
+    return _report(files, _gather(files), destination)
+
+
 def _gather(files: RepairFiles) -> _Gathered:
     """What the newest version holds, then what nothing points to where that leaves something open."""
     store, progress = files.store, files.progress
     progress.phase("reading versions")
     every = _versions(store)
-    former, notes = _catalog(files, every)
+    latest = files.latest(every) if every else None
+    every = latest.chain.existing if latest is not None else []
+    former, notes = _catalog(files, every, latest)
     # a root at a name that an expire has freed is no part of history
     versions = [version for version in every if version >= purged_before(former)] or every
     gathered = _Gathered(without_protection(former), versions, notes)
@@ -176,10 +186,10 @@ def _missing(store: Store, versions: Sequence[int], oldest: int, notes: list[str
     return tuple(missing)
 
 
-def _catalog(files: RepairFiles, versions: Sequence[int]) -> tuple[CatalogDef, list[str]]:
+def _catalog(files: RepairFiles, versions: Sequence[int], latest: LatestVersion | None) -> tuple[CatalogDef, list[str]]:
     """The definition of the catalog as it was, as far as that is known, and what there is to say about it."""
-    notes = []
-    former = newest_catalog(files, versions, files.latest(versions)) if versions else None
+    notes = [] if latest is None else [f"left out: {stray.message}" for stray in stray_findings(latest.chain)]
+    former = newest_catalog(files, versions, latest) if latest is not None else None
     definition = former.definition if former is not None else _any_definition(files)
     if definition is None:
         sizes = next((root.sizes for root in map(files.root, reversed(versions)) if root.sizes is not None), None)

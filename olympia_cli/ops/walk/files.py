@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Self
 
-from olympia_cli.errors import Damaged, OlympiaError, PathMissing, PathOutside, StorageFailed, StoreError
+from olympia_cli.errors import (
+    Damaged,
+    OlympiaError,
+    PathMissing,
+    PathOutside,
+    StorageDenied,
+    StorageFailed,
+    StoreError,
+)
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.storage.protocol import Store
@@ -40,7 +48,8 @@ def failures_pass() -> Iterator[None]:
 
 
 class Files:
-    """Reads and counts files. A store that fails again and again raises StoreFailure; a single file never raises.
+    """Reads and counts files. A store that fails again and again raises StoreFailure, and so does one that gives no
+    permission: nobody can say what is in a file that he may not read. Any other file by itself never raises.
 
     `patience` is how many failures in a row are too many.
     """
@@ -98,12 +107,10 @@ class Files:
     def looked_at(self, place: Place, data: bytes | StoreError, flaw: Flaw | None, *, is_node: bool) -> None:
         """Somebody has looked at a file, and found it whole, or what is wrong with it."""
 
-    def tally(self, place: Place, files: int, size: int, *, is_node: bool) -> None:
-        """So many files were read elsewhere: at a place, or, where its path is empty, on its level."""
+    def tally(self, place: Place, files: int, size: int, *, is_node: bool, names: int | None = None) -> None:
+        """So many files were read elsewhere: at a place, or, where its path is empty, on its level; `names` is then
+        what an export makes of their names and sizes."""
         self.bytes += size
-
-    def forget(self) -> None:
-        """What was read is read once more, and counts once."""
 
     def close(self, done: bool = True) -> None:
         """What was begun is over, `done` or given up. What is read from now on is only looked up."""
@@ -125,7 +132,7 @@ class Files:
             self.bytes += len(data)
         failed = isinstance(data, Exception) and not isinstance(data, PathMissing | PathOutside | Damaged)
         self._failures = self._failures + 1 if failed else 0
-        if self._failures >= self._patience:
+        if self._failures >= self._patience or isinstance(data, StorageDenied):
             assert isinstance(data, OlympiaError)
             raise StoreFailure(data)
         return data

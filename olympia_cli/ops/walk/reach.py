@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain, islice
 
-from olympia_cli.errors import Damaged, PathMissing, PathOutside, StoreError
 from olympia_cli.names import Kind
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.walk.descend import descend
+from olympia_cli.ops.walk.descend import AT_ONCE, descend
 from olympia_cli.ops.walk.facts import NodeFacts, NodeRules, look_at_definition
-from olympia_cli.ops.walk.files import Files
+from olympia_cli.ops.walk.files import Files, Place, failures_pass
 from olympia_cli.ops.walk.flaws import Flaw
+from olympia_cli.ops.walk.mapper import HERE, Mapper
 from olympia_cli.storage.protocol import Store
 
 ROOTS_AT_ONCE = 64
@@ -30,20 +30,32 @@ def path_digest(path: str) -> bytes:
 class Reach:
     """The files that roots reach, each read once and found whole; Damaged with fsck's code when one is not.
 
-    `definitions` says whether definitions are read too, or only named.
+    `definitions` says whether definitions are read too, or only named; `mapper` looks at nodes.
     """
 
+    roots_at_once: int | None = ROOTS_AT_ONCE
+    """The trees of so many roots are followed together; of all of them where it is None."""
+
+    definitions_at_once: float = DEFINITIONS_AT_ONCE
+
     def __init__(
-        self, store: Store, rules: NodeRules, *, definitions: bool = False, progress: Progress = SILENT
+        self,
+        store: Store,
+        rules: NodeRules,
+        *,
+        definitions: bool = False,
+        progress: Progress = SILENT,
+        mapper: Mapper = HERE,
     ) -> None:
-        self._files = Files(store, lambda: False)
+        # that the store fails says nothing of a file
+        self._files = Files(store, lambda: False, progress, patience=1)
         self._rules = rules
         self._definitions = definitions
-        self._progress = progress
+        self._mapper = mapper
         self._kinds: dict[bytes, Kind | None] = {}
         """What each file was named as; None for a node."""
         self._new: list[str] = []
-        self._waiting: list[tuple[str, Kind]] = []
+        self._waiting: list[tuple[Place, Kind]] = []
 
     def __contains__(self, path: str) -> bool:
         return self.has(path_digest(path))
@@ -59,39 +71,38 @@ class Reach:
     def each(self, roots: Iterable[tuple[str, bytes]]) -> Iterator[list[str]]:
         """As `add`; gives the paths that were new, in portions. A path comes after the paths that lead to it."""
         roots = iter(roots)
-        while batch := list(islice(roots, ROOTS_AT_ONCE)):
+        for first in roots:
+            batch = chain([first], islice(roots, None if self.roots_at_once is None else self.roots_at_once - 1))
             tops = [child for path, data in batch for child in self._visit_root(path, data)]
-            for _ in descend(tops, self._look, self._visit):
-                yield self._portion()
+            with failures_pass():
+                for _ in descend(tops, self._look, self._visit, at_once=self._mapper.at_once or AT_ONCE):
+                    yield self._portion()
             yield self._portion()
-        self._read_definitions()
+        with failures_pass():
+            self._read_definitions()
 
     def _portion(self) -> list[str]:
         portion, self._new = self._new, []
         return portion
 
-    def _visit_root(self, path: str, data: bytes) -> list[str]:
+    def _visit_root(self, path: str, data: bytes) -> list[Place]:
         self._is_new(path)
-        self._progress.advance()
-        return self._visit(path, self._rules.look_at_root_file(path, data)[0])
+        self._files.progress.advance()
+        return self._visit(Place(path, 1), self._rules.look_at_root_file(path, data)[0])
 
-    def _look(self, paths: Sequence[str]) -> Iterator[tuple[str, NodeFacts]]:
-        for path, data in self._read(paths):
-            yield path, self._rules.look(path, data)
-            self._progress.advance()
+    def _look(self, places: Sequence[Place]) -> Iterator[tuple[Place, NodeFacts]]:
+        return self._mapper.nodes(self._files, self._rules, places)
 
-    def _visit(self, path: str, facts: NodeFacts) -> list[str]:
+    def _visit(self, place: Place, facts: NodeFacts) -> list[Place]:
         for culprit, flaw in facts.marks:
             raise flaw.error(culprit)
         for definition, kind, _ in facts.names:
-            self._name(definition, kind)
-        if len(self._waiting) >= DEFINITIONS_AT_ONCE:
+            if self._is_new(definition, kind) and self._definitions:
+                self._waiting.append((Place(definition, place.level), kind))
+        if len(self._waiting) >= self.definitions_at_once:
             self._read_definitions()
-        return [child for child in facts.children if child is not None and self._is_new(child)]
-
-    def _name(self, definition: str, kind: Kind) -> None:
-        if self._is_new(definition, kind) and self._definitions:
-            self._waiting.append((definition, kind))
+        below = place.level + 1
+        return [Place(child, below) for child in facts.children if child is not None and self._is_new(child)]
 
     def _is_new(self, path: str, kind: Kind | None = None) -> bool:
         digest = path_digest(path)
@@ -106,16 +117,9 @@ class Reach:
 
     def _read_definitions(self) -> None:
         waiting, self._waiting = self._waiting, []
-        read = self._read([path for path, _ in waiting])
-        for (path, kind), (_, data) in zip(waiting, read, strict=True):
-            definition = look_at_definition(kind, data, path)
+        read = self._files.definitions([place for place, _ in waiting])
+        for (place, kind), (_, data) in zip(waiting, read, strict=True):
+            definition = look_at_definition(kind, data, place.path)
             if isinstance(definition, Flaw):
-                raise definition.error(path)
-            self._progress.advance()
-
-    def _read(self, paths: Sequence[str]) -> Iterator[tuple[str, bytes | StoreError]]:
-        for path, data in self._files.read_many(paths):
-            # that the store fails says nothing of the file
-            if isinstance(data, Exception) and not isinstance(data, PathMissing | PathOutside | Damaged):
-                raise data
-            yield path, data
+                raise definition.error(place.path)
+            self._files.progress.advance()

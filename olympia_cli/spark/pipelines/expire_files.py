@@ -3,28 +3,25 @@ transactions pass by."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from olympia_cli.ops.expire.files import ROOT, TRANSACTION, Going, GoingTotals, delete_checked
 from olympia_cli.ops.expire.manifest import Doomed, Manifest, ManifestPart, encode_part, new_part_path
-from olympia_cli.ops.expire.sweep import FileFate
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.spark.engine import SparkEngine
-from olympia_cli.spark.pipelines.frames import Remade
+from olympia_cli.spark.failures import explained, told
 from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
-from olympia_cli.spark.pipelines.sweep import SurveyedFiles, of_fate
+from olympia_cli.spark.pipelines.walk import frame_of
 from olympia_cli.storage.protocol import Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row
-
-T = TypeVar("T")
+    from pyspark.sql import DataFrame
 
 PART_FILES = 50_000
 """A part of a manifest names so many files at most: some megabytes."""
@@ -33,6 +30,7 @@ _AT_ONCE = 10_000
 """So many files are in this process at once."""
 
 _PARTS = pa.schema([pa.field("path", pa.string()), pa.field("files", pa.int64())])
+_FILES = pa.schema([pa.field("path", pa.string()), pa.field("bytes", pa.int64())])
 _COUNTS = pa.schema([pa.field("files", pa.int64())])
 
 
@@ -41,20 +39,12 @@ class SparkFiles:
     """Files that are listed on Spark; of use as long as Spark keeps the list, or can make it again."""
 
     engine: SparkEngine
-    surveyed: Remade[SurveyedFiles]
-    fate: FileFate
+    frame: DataFrame
+    """Path, bytes, kind and, of roots, the version."""
     totals: GoingTotals
-
-    @property
-    def frame(self) -> DataFrame:
-        """Path, bytes, kind and, of roots, the version."""
-        return of_fate(self.surveyed.value.frame, self.fate)
 
     def __iter__(self) -> Iterator[Doomed]:
         return self._passing("true", "path")
-
-    def _ask(self, work: Callable[[DataFrame], T]) -> T:
-        return self.surveyed.ask(lambda surveyed: work(of_fate(surveyed.frame, self.fate)))
 
     def _passing(self, condition: str, order: str) -> Iterator[Doomed]:
         """Some of them at a time: where the list is made again, it goes on after the last that passed."""
@@ -62,7 +52,8 @@ class SparkFiles:
 
         left = col(order).isNotNull()
         while True:
-            rows = self._ask(partial(_first_rows, condition, left, order))
+            with explained(), self.engine.job("expire: files that go, one after the other"):
+                rows = self.frame.where(condition).where(left).orderBy(order).limit(_AT_ONCE).collect()
             yield from (Doomed(row.path, row.bytes, row.kind) for row in rows)
             if len(rows) < _AT_ONCE:
                 return
@@ -72,9 +63,10 @@ class SparkFiles:
         """Each task writes parts of its own. Of a task that runs twice only the parts count that it came back with."""
         if not self.totals.files:
             return Manifest(path, oldest, former_oldest, ())
-        wanted = min(self.engine.partitions, 1 + self.totals.files // PART_FILES)
+        wanted = self.engine.parts(self.totals.files, PART_FILES)
         write = partial(_write_parts, self.engine.catalog, path)
-        rows = self._ask(lambda frame: frame.coalesce(wanted).mapInArrow(write, "path string, files long").collect())
+        with explained(), self.engine.job("expire: the parts of a manifest"):
+            rows = self.frame.coalesce(wanted).mapInArrow(write, "path string, files long").collect()
         parts = tuple(sorted((ManifestPart(row.path, row.files) for row in rows), key=lambda part: part.path))
         return Manifest(path, oldest, former_oldest, (), parts)
 
@@ -88,24 +80,17 @@ class SparkFiles:
     def delete_others(self, store: Store, below: int, progress: Progress) -> None:
         """The tasks delete, and say how many files they had."""
         delete = partial(_delete, self.engine.catalog, below)
-
-        def deleted(frame: DataFrame) -> int:
-            others = frame.where(f"kind not in ('{ROOT}', '{TRANSACTION}')")
-            [row] = others.mapInArrow(delete, "files long").agg({"files": "sum"}).collect()
-            return row[0] or 0
-
-        progress.advance(self._ask(deleted))
+        others = self.frame.where(f"kind not in ('{ROOT}', '{TRANSACTION}')")
+        with explained(), self.engine.job("expire: deleting files"):
+            rows = others.mapInArrow(delete, "files long").collect()
+        progress.advance(sum(row.files for row in rows))
 
 
-def _first_rows(condition: str, left: Column, order: str, frame: DataFrame) -> list[Row]:
-    return frame.where(condition).where(left).orderBy(order).limit(_AT_ONCE).collect()
-
-
-def frame_of(engine: SparkEngine, files: Going) -> DataFrame:
+def files_frame(engine: SparkEngine, files: Going) -> DataFrame:
     """The paths and bytes of files, wherever they are listed."""
     if isinstance(files, SparkFiles):
         return files.frame
-    return engine.spark.createDataFrame([(file.path, file.bytes) for file in files], "path string, bytes long")
+    return frame_of(engine, [(file.path, file.bytes) for file in files], _FILES)
 
 
 # On the workers
@@ -115,6 +100,7 @@ def _doomed(batches: Iterable[pa.RecordBatch]) -> Iterator[Doomed]:
     return (Doomed(row["path"], row["bytes"], row["kind"]) for row in rows_of(batches))
 
 
+@told
 def _write_parts(catalog: CatalogPlace, manifest: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     files = _doomed(batches)
     while some := list(islice(files, PART_FILES)):
@@ -123,6 +109,7 @@ def _write_parts(catalog: CatalogPlace, manifest: str, batches: Iterable[pa.Reco
         yield pa.RecordBatch.from_pylist([{"path": path, "files": len(some)}], schema=_PARTS)
 
 
+@told
 def _delete(catalog: CatalogPlace, below: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     deleted = delete_checked(catalog.store, _doomed(batches), below, SILENT)
     yield pa.RecordBatch.from_pylist([{"files": deleted}], schema=_COUNTS)

@@ -17,6 +17,7 @@ from olympia_cli.ops.expire.manifest import Doomed, ManifestPart, check_deletabl
 from olympia_cli.ops.expire.sweep import Sweep
 from olympia_cli.spark.batches import arrow_schema
 from olympia_cli.spark.engine import SparkEngine
+from olympia_cli.spark.failures import told
 from olympia_cli.spark.pipelines.frames import keep
 from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
 
@@ -51,16 +52,18 @@ def read_manifests(engine: SparkEngine, sweep: Sweep, stack: ExitStack) -> Named
     """What the manifests of a sweep name; Damaged when one that leaves, and is whole, names what an expire never
     deletes."""
     manifests, catalog = sweep.manifests, engine.catalog
-    rows = engine.spark.createDataFrame(list(enumerate(manifests)), "at int, path string")
     # a manifest may name all of its files itself, so they are shared out one by one
-    rows = rows.repartition(max(1, min(engine.partitions, len(manifests))), "at")
-    heads = keep(rows.mapInArrow(partial(_read_heads, catalog, sweep), _COLUMNS), stack)
-    parts = heads.where("part is not null").select("at", "part", "expected").repartition(engine.partitions, "part")
+    number = len(manifests)
+    heads = engine.spark.range(0, number, 1, engine.parts(number, 1))
+    heads = keep(heads.mapInArrow(partial(_read_heads, catalog, sweep), _COLUMNS), stack)
+    parts = heads.where("part is not null").select("at", "part", "expected").repartition("part")
     entries = heads.where("part is null").union(parts.mapInArrow(partial(_read_parts, catalog, sweep), _COLUMNS))
     entries = keep(entries, stack)
-    problems = entries.where("problem is not null").select("at", "problem", "unreadable").dropDuplicates().collect()
-    broken = {row.at: row.problem for row in sorted(problems, reverse=True) if row.unreadable}
-    for row in sorted(problems):
+    with engine.job("expire: manifests"):
+        rows = entries.where("problem is not null").select("at", "problem", "unreadable").collect()
+    problems = sorted(set(rows))
+    broken = {row.at: row.problem for row in reversed(problems) if row.unreadable}
+    for row in problems:
         if row.at not in broken:
             raise Damaged("", manifests[row.at], row.problem)
     files = entries.where("problem is null").select("at", "path", "bytes")
@@ -72,10 +75,11 @@ def read_manifests(engine: SparkEngine, sweep: Sweep, stack: ExitStack) -> Named
 # On the workers
 
 
+@told
 def _read_heads(catalog: CatalogPlace, sweep: Sweep, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The files that manifests name themselves, and the parts that others have."""
     for row in rows_of(batches):
-        at, path = row["at"], row["path"]
+        at, path = row["id"], sweep.manifests[row["id"]]
         try:
             manifest = read_head(catalog.store, check_pointer(path, path))
         except Damaged as error:
@@ -86,6 +90,7 @@ def _read_heads(catalog: CatalogPlace, sweep: Sweep, batches: Iterable[pa.Record
             yield _batch([{"at": at, "part": part.path, "expected": part.files} for part in manifest.parts])
 
 
+@told
 def _read_parts(catalog: CatalogPlace, sweep: Sweep, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for row in rows_of(batches):
         at, part = row["at"], ManifestPart(row["part"], row["expected"])

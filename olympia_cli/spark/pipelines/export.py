@@ -6,16 +6,16 @@ The steps of an export, what is refused, and what is whole are said in `ops/expo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from olympia_cli.errors import SparkFailed
 from olympia_cli.ops.export.files import CopyFiles, ExportFiles
 from olympia_cli.ops.export.note import Scope
-from olympia_cli.ops.fsck.examined import Engine, Examined, FindHolders, Lost, Wanted
+from olympia_cli.ops.fsck.examined import Engine, Examined, FindHolders, Wanted
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
-from olympia_cli.spark.pipelines.frames import is_loss
+from olympia_cli.spark.pipelines.frames import as_planned
 from olympia_cli.spark.pipelines.fsck import SparkFsck
 from olympia_cli.spark.pipelines.place import CatalogPlace
 
@@ -49,17 +49,18 @@ class SparkExport:
         place = ExportPlace(files.scope, self.engine.catalog, self.dest)
         if isinstance(files, CopyFiles):
             place = replace(place, copying=True, fresh=files.fresh, replaced=files.replaced)
-        return _Explained(self.engine, place)
+        return _ExportEngine(self.engine, place)
 
 
-class _Explained(SparkFsck):
-    """What Spark raises comes out as one of our errors, and what it lost as such: a copy can be made twice."""
+class _ExportEngine(SparkFsck):
+    """Examines one version. A file that is copied twice, because a machine is lost, is the same file."""
+
+    def __init__(self, engine: SparkEngine, place: ExportPlace) -> None:
+        self._kept = ExitStack()
+        super().__init__(engine, self._kept, place, "export" if place.copying else "export verify")
 
     def examine(
         self, into: Examined, versions: Sequence[int], wanted: Wanted | None, holders: FindHolders
     ) -> list[int]:
-        try:
-            with explained():
-                return super().examine(into, versions, wanted, holders)
-        except SparkFailed as error:
-            raise Lost(error) if is_loss(error) else error from None
+        with explained(), as_planned(self._engine.spark), self._kept:
+            return super().examine(into, versions, wanted, holders)

@@ -1,11 +1,11 @@
 """The data level of fsck: are the files of tables there? Floor by floor, as iceberg/data_checks goes down, and by the
 same rules; each floor is a DataFrame, made from the one above, in which each file is once.
 
-`check_data(engine, tables)` takes a DataFrame of tables with the columns `namespace`, `name` and `location`, all
-strings: a row for each metadata location that is to be looked at and each name that it has. It gives the findings, and
-how many files of each floor were looked at. The tables that a wrong file hits are found by joins, from the file up, and
-only when there is one. This process learns of the first wrong files of each table, of the metadata that leads to wrong
-files, and numbers.
+`check_data(engine, tables, number)` takes a DataFrame of about so many tables with the columns `namespace`, `name` and
+`location`, all strings: a row for each metadata location that is to be looked at and each name that it has. It gives
+the findings, and how many files of each floor were looked at. The tables that a wrong file hits are found by joins,
+from the file up, and only when there is one. This process learns of the first wrong files of each table, of the
+metadata that leads to wrong files, and numbers.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 _PARTS_AT_ONCE = 256
 _FILES_AT_ONCE = 20_000
+_TABLES_A_TASK = 64
+"""Each has a file to be read and parsed, or more."""
 _PHASES = {
     Floor.METADATA: "reading the metadata of tables",
     Floor.MANIFEST_LISTS: "reading manifest lists",
@@ -55,13 +57,14 @@ _PHASES = {
 
 
 def check_data(
-    engine: SparkEngine, tables: DataFrame, *, progress: Progress = SILENT
+    engine: SparkEngine, tables: DataFrame, number: int, *, progress: Progress = SILENT
 ) -> tuple[list[DataFinding], Counter[str]]:
     """What is wrong with the data of these tables, as the local engine finds it, and how many files were looked at by
     floor: metadata, manifest_lists, manifests, data_files. Damage is never raised."""
     with explained(), ExitStack() as stack:
         tables = tables.selectExpr("namespace", "name", "cast(location as binary) as location")
-        tables = keep(tables.repartition(engine.partitions, "location").dropDuplicates(), stack)
+        parts = engine.parts(number, _TABLES_A_TASK)
+        tables = keep(tables.repartition(parts, "location").dropDuplicates(), stack)
         checked: Counter[str] = Counter()
         found: dict[Floor, Looked] = {}
         for floor in Floor:
@@ -69,22 +72,26 @@ def check_data(
             if not above and floor is not Floor.METADATA:
                 continue
             progress.phase(_PHASES[floor])
-            rows = keep(look_at(engine, floor, tables, above), stack)
+            expected = sum(one.named[floor] for one in above) if above else number
+            rows = keep(look_at(engine, floor, tables, above, expected), stack)
             named: Counter[str] = Counter()
             number_wrong = 0
-            for kind, about, number in _numbers(rows):
+            with engine.job(f"fsck: {_PHASES[floor]}"):
+                counts = _numbers(rows)
+            for kind, about, count in counts:
                 if kind == BELOW:
-                    named[about] = number
+                    named[about] = count
                 elif kind == WRONG:
-                    number_wrong = number
+                    number_wrong = count
                 else:
-                    checked[about] = number
-                    progress.advance(number)
+                    checked[about] = count
+                    progress.advance(count)
             found[floor] = Looked(rows, named, number_wrong)
         if not any(one.wrong for one in found.values()):
             return [], checked
         progress.phase("looking for the tables of wrong files")
-        return data_findings(found, tables, engine.partitions, stack), checked
+        with engine.job("fsck: the tables of wrong files"):
+            return data_findings(found, tables, parts, stack), checked
 
 
 def _numbers(rows: DataFrame) -> list[Any]:
@@ -97,11 +104,11 @@ def _numbers(rows: DataFrame) -> list[Any]:
     return rows.groupBy("row", "floor").agg(number).collect()
 
 
-def look_at(engine: SparkEngine, floor: Floor, tables: DataFrame, above: Iterable[Looked]) -> DataFrame:
-    """What the files of a floor name and what is wrong with them."""
+def look_at(engine: SparkEngine, floor: Floor, tables: DataFrame, above: Iterable[Looked], expected: int) -> DataFrame:
+    """What the files of a floor name and what is wrong with them; there are at most so many."""
     from pyspark.sql.functions import max, min
 
-    number = engine.partitions
+    number = engine.parts(expected, _TABLES_A_TASK if floor in READ else _FILES_AT_ONCE)
     if floor is Floor.METADATA:
         named = tables.select("location").repartition(number, "location").dropDuplicates()
         named = named.selectExpr("location", "xxhash64(location) as top", "0L as length", "'' as what")

@@ -1,107 +1,128 @@
-"""What a listing shows beside what versions reach, as an anti-join; of each code the first few files, and sums."""
+"""What a listing shows beside what versions reach: what is listed, reached and at rest becomes one row a file, and the
+`Listing` of this process is asked about it in each task. Nothing is decided here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from olympia_cli.ops.fsck.listing import CAN_REST, NAMED, Listing, Quarantine, Sorting, resting_files
+from olympia_cli.ops.fsck.listing import Listing, Quarantine, Sorting, Tally, resting_files
 from olympia_cli.ops.walk.files import Files
-from olympia_cli.spark.batches import text
-from olympia_cli.spark.pipelines.frames import apart, cut, together
+from olympia_cli.ops.walk.reach import path_digest
+from olympia_cli.spark.batches import arrow_schema, batches, ddl, text
+from olympia_cli.spark.failures import told
+from olympia_cli.spark.pipelines.frames import together
 from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
+from olympia_cli.spark.pipelines.walk import paths_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from olympia_cli.spark.engine import SparkEngine
 
-_SCHEMA = "path string, bytes long, code string, unless_reached boolean"
-_ARROW = pa.schema(
-    [
-        pa.field("path", pa.string()),
-        pa.field("bytes", pa.int64()),
-        pa.field("code", pa.string()),
-        pa.field("unless_reached", pa.bool_()),
+FILES_A_TASK = 50_000
+
+_KNOWN = {
+    "path": "string",
+    "bytes": "long",
+    "reached": "boolean",
+    "rests": "boolean",
+    "problem": "string",
+    "read": "long",
+}
+"""A row may be of a manifest that cannot be read, with the problem; or say how many bytes were `read` of manifests."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPart:
+    """What one task counted."""
+
+    tallies: dict[str, Tally]
+    resting: tuple[int, int]
+    """How many files rest until a purge, and their bytes."""
+    problems: list[tuple[str, str]]
+    read: int
+
+
+def list_unreached(
+    engine: SparkEngine,
+    files: Files,
+    sorting: Sorting,
+    quarantine: Quarantine,
+    reached: Sequence[DataFrame],
+    number: int,
+) -> Listing:
+    """Go through all files of the catalog, of which about so many are reached."""
+    from pyspark.sql.functions import collect_list, max, sum
+
+    parts = engine.parts(2 * number, FILES_A_TASK)
+    known = [
+        engine.catalog.list_files(engine.spark, parts).selectExpr("path", "bytes", *_nothing("path", "bytes")),
+        *(
+            frame.selectExpr("path", "null as bytes", "true as reached", *_nothing("path", "bytes", "reached"))
+            for frame in reached
+        ),
     ]
-)
-_RESTING = "path string, reason string"
-_ARROW_RESTING = pa.schema([pa.field("path", pa.string()), pa.field("reason", pa.string())])
-_ROWS = 4096
+    if quarantine.manifests:
+        manifests = paths_frame(engine, quarantine.manifests).repartition(engine.parts(len(quarantine.manifests), 1))
+        known.append(manifests.mapInArrow(partial(_read_manifests, engine.catalog), ddl(_KNOWN)))
+    columns = [max(name).alias(name) for name in ("reached", "rests", "problem")]
+    rows = together(known).repartition(parts, "path").groupBy("path")
+    counted = rows.agg(collect_list("bytes").alias("sizes"), sum("read").alias("read"), *columns)
+    listing = Listing(sorting, lambda path: False, quarantine)
+    problems: list[tuple[str, str]] = []
+    for row in counted.mapInArrow(partial(_count, sorting), "part binary").collect():
+        part: ListedPart = pickle.loads(row.part)
+        for code, tally in part.tallies.items():
+            listing.tallies[code].take(tally)
+        quarantine.files += part.resting[0]
+        quarantine.bytes += part.resting[1]
+        problems += part.problems
+        files.bytes += part.read
+    for path, reason in sorted(problems):
+        quarantine.not_read(path, reason)
+    return listing
 
 
-def sort_files(engine: SparkEngine, sorting: Sorting) -> DataFrame:
-    """All files that are something to speak of if nothing leads to them."""
-    files = engine.catalog.list_files(engine.spark, engine.partitions).select("path", "bytes")
-    return cut(files.mapInArrow(partial(_sort, sorting), _SCHEMA))
-
-
-def unreached(engine: SparkEngine, files: DataFrame, reached: Iterable[DataFrame]) -> DataFrame:
-    """Those of the files that nothing reaches."""
-    known = together(reached)
-    going = files.where("unless_reached").repartition(engine.partitions, "path").join(apart(known), "path", "left_anti")
-    return cut(going.union(files.where("not unless_reached")))
-
-
-def paths_frame(engine: SparkEngine, paths: Iterable[str]) -> DataFrame:
-    return engine.spark.createDataFrame([(path,) for path in paths], "path string")
-
-
-def tally(files: DataFrame, listing: Listing, resting: DataFrame | None) -> None:
-    """Count files by their codes. Those that rest until a purge are counted as that."""
-    if resting is not None:
-        can = ", ".join(f"'{code}'" for code in CAN_REST)
-        rests = files.where(f"code in ({can})").join(apart(resting), "path", "left_semi")
-        [row] = rests.selectExpr("count(*) as files", "sum(bytes) as bytes").collect()
-        listing.quarantine.files, listing.quarantine.bytes = row.files, row.bytes or 0
-        files = files.join(apart(rests.select("path")), "path", "left_anti")
-    totals = files.groupBy("code").agg({"path": "count", "bytes": "sum"}).collect()
-    for row in totals:
-        code, number, size = row["code"], row["count(path)"], row["sum(bytes)"]
-        first = files.where(f"code = '{code}'").orderBy("path").limit(NAMED).select("path", "bytes").collect()
-        found = listing.tallies[code]
-        found.named = [(one.path, one.bytes) for one in first]
-        found.files, found.bytes = number - len(first), size - sum(one.bytes for one in first)
-
-
-def resting(engine: SparkEngine, quarantine: Quarantine) -> DataFrame | None:
-    """The files that rest until a purge; None when there are none. Manifests that cannot be read are told."""
-    if not quarantine.manifests:
-        return None
-    manifests = paths_frame(engine, quarantine.manifests).repartition(len(quarantine.manifests))
-    found = cut(manifests.mapInArrow(partial(_read_manifests, engine.catalog), _RESTING))
-    for row in found.where("reason is not null").orderBy("path").collect():
-        quarantine.not_read(row.path, row.reason)
-    return found.where("reason is null").select("path")
+def _nothing(*but: str) -> list[str]:
+    """What is known of a file that nothing more is known of."""
+    nothing = {"boolean": "false", "string": "cast(null as string)", "long": "cast(null as bigint)"}
+    return [f"{nothing[word]} as {name}" for name, word in _KNOWN.items() if name not in but]
 
 
 # On the workers
 
 
-def _read_manifests(catalog: CatalogPlace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    files = Files(catalog.store, lambda: False)
-    for row in rows_of(batches):
+@told
+def _read_manifests(catalog: CatalogPlace, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for row in rows_of(given):
+        files = Files(catalog.store, lambda: False)
         named = resting_files(files, row["path"])
-        if isinstance(named, str):
-            yield pa.RecordBatch.from_pylist([{"path": row["path"], "reason": text(named)}], schema=_ARROW_RESTING)
-            continue
-        for start in range(0, len(named), _ROWS):
-            some = [{"path": text(path)} for path in named[start : start + _ROWS]]
-            yield pa.RecordBatch.from_pylist(some, schema=_ARROW_RESTING)
+        unread = text(named) if isinstance(named, str) else None
+        yield from batches([{"path": row["path"], "problem": unread, "read": files.bytes}], _KNOWN)
+        if not isinstance(named, str):
+            yield from batches(({"path": path, "rests": True} for path in named), _KNOWN)
 
 
-def _sort(sorting: Sorting, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        found = [sorting.sort(path) for path in batch.column("path").to_pylist()]
-        some = batch.filter(pa.array([one is not None for one in found], pa.bool_()))
-        codes, unless = zip(*(one for one in found if one is not None), strict=True) if some.num_rows else ((), ())
-        columns = [
-            some.column("path"),
-            some.column("bytes"),
-            pa.array(codes, pa.string()),
-            pa.array(unless, pa.bool_()),
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=_ARROW)
+def _count(sorting: Sorting, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    reached, quarantine = False, Quarantine()
+    listing = Listing(sorting, lambda path: reached, quarantine)
+    problems, read = [], 0
+    for row in rows_of(given):
+        reached = bool(row["reached"])
+        if row["rests"]:
+            quarantine.paths.add(path_digest(row["path"]))
+        for size in row["sizes"]:
+            listing.take(row["path"], size)
+        if row["problem"] is not None:
+            problems.append((row["path"], row["problem"]))
+        read += row["read"] or 0
+    reached = False
+    listing.settle()
+    part = ListedPart(listing.tallies, (quarantine.files, quarantine.bytes), problems, read)
+    yield pa.RecordBatch.from_pydict({"part": [pickle.dumps(part)]}, schema=arrow_schema({"part": "binary"}))

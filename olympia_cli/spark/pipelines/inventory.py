@@ -29,13 +29,18 @@ from olympia_cli.iceberg.inventory_rows import (
     ddl,
 )
 from olympia_cli.names import Kind, NamespaceName, TableName, parse_reference
-from olympia_cli.spark.failures import explained
+from olympia_cli.ops.walk.size import estimated_objects
+from olympia_cli.spark.engine import FEW_PARTS, SparkEngine
+from olympia_cli.spark.failures import explained, told
 from olympia_cli.spark.pins import open_pinned, pin
 from olympia_cli.spark.pipelines.frames import keep
-from olympia_cli.spark.pipelines.place import PARTITIONS, CatalogPlace, rows_of
+from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_TABLES_A_TASK = 64
+"""Each has metadata to be read and parsed."""
 
 _BETWEEN = {**ALL, **OF_MANIFESTS}
 
@@ -97,17 +102,21 @@ def data_files(
     within: NamespaceName | TableName | None = None,
     files: bool = True,
     statistics: bool = True,
-    partitions: int = PARTITIONS,
+    partitions: int | None = None,
 ) -> Inventory:
     """The inventory of the tables at a version, which is looked up now: of all of them, or of one namespace or table,
     which must be there. Without `files`, no manifest is read, and only tables and problems are found."""
     pinned = pin(catalog.store, parse_reference(reference))
     # an expired version that an export keeps has its name only
     at = {"version": pinned.version} if pinned.version >= pinned.oldest else {"snapshot": reference}
+    snapshot = open_pinned(catalog.store, pinned)
     if isinstance(within, TableName):
-        open_pinned(catalog.store, pinned).table(within)
+        snapshot.table(within)
     elif within is not None:
-        open_pinned(catalog.store, pinned).namespace(within)
+        snapshot.namespace(within)
+    number = 1 if isinstance(within, TableName) else estimated_objects(snapshot)
+    engine = SparkEngine(spark, catalog, partitions)
+    parts = engine.parts(number, _TABLES_A_TASK)
     tables = catalog.read(
         spark,
         "objects",
@@ -115,25 +124,27 @@ def data_files(
         type=Kind.TABLE.word,
         namespace=None if within is None else within.namespace,
         name=within.name if isinstance(within, TableName) else None,
-        partitions=partitions,
+        partitions=parts,
         **at,
     )
-    spread = tables.repartition(partitions, "namespace", "name")
+    spread = tables.repartition(parts, "namespace", "name")
     manifests = spread.mapInArrow(partial(_to_manifests, catalog, files), ddl(_BETWEEN))
-    # in turn, so that each task has as many. The rows that are no manifests go along: so the first step is done once,
-    # whatever is asked for
-    spread = manifests.repartition(partitions)
+    # in turn, so that each task has as many: one table may have more manifests than all others. The rows that are no
+    # manifests go along: so the first step is done once, whatever is asked for
+    spread = manifests.repartition(max(parts, engine.parts(FEW_PARTS, 1)))
     return Inventory(pinned.version, spread.mapInArrow(partial(_to_files, catalog, statistics), ddl(ALL)))
 
 
 # On the workers
 
 
+@told
 def _to_manifests(catalog: CatalogPlace, files: bool, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     with closing(_table_files(catalog)) as opened:
         yield from batches(look_at_tables(catalog.store, opened, rows_of(given), manifests=files), _BETWEEN)
 
 
+@told
 def _to_files(catalog: CatalogPlace, statistics: bool, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     with closing(_table_files(catalog)) as opened:
         yield from batches(look_at_manifests(opened, rows_of(given), statistics=statistics), ALL)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,11 @@ from olympia_cli.format.paths import FileKind
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.spark.batches import batches
 from olympia_cli.spark.conditions import Conditions
+from olympia_cli.spark.failures import told
 from olympia_cli.spark.files import COLUMNS, FilePart, plan_files, read_files
 from olympia_cli.spark.options import STORAGE
-from olympia_cli.spark.pins import store_at
+from olympia_cli.spark.pins import proven_store, store_at
+from olympia_cli.spark.proof import Leaving, Proof, leaving
 from olympia_cli.storage.protocol import Store
 
 if TYPE_CHECKING:
@@ -26,10 +29,11 @@ PARTITIONS = 64
 
 @dataclass(frozen=True, slots=True)
 class CatalogPlace:
-    """A catalog's location, and the options of its store, which may hold secrets."""
+    """A catalog's location, the options of its store, which may hold secrets, and what whoever works there must see."""
 
     uri: str
     storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    proof: Leaving | Proof | None = None
 
     @classmethod
     def at(cls, uri: str, storage: Mapping[str, str] | None = None) -> CatalogPlace:
@@ -37,8 +41,14 @@ class CatalogPlace:
 
     @property
     def store(self) -> Store:
-        """The store, opened once in each process."""
-        return store_at(self.uri, self.storage)
+        """The store, opened once in each process, and given out only where it is the one that the driver has."""
+        return proven_store(self.uri, self.storage, self.proof if isinstance(self.proof, Proof) else None)
+
+    @contextmanager
+    def proven(self, note: Callable[[str], None] = lambda text: None) -> Iterator[CatalogPlace]:
+        """The same place, which other processes must see as this one does; to the end of the block."""
+        with leaving(store_at(self.uri, self.storage), note) as proof:
+            yield replace(self, proof=proof)
 
     def files(self) -> Files:
         """Its files, for a task that reads them."""
@@ -48,6 +58,7 @@ class CatalogPlace:
         """One of the catalog's tables through the data source; options that are None are left out."""
         reader = spark.read.format("olympia").option("catalog", self.uri)
         reader = reader.options(**{STORAGE + name: value for name, value in self.storage})
+        options["proof"] = self.proof.proof if isinstance(self.proof, Leaving) else self.proof
         reader = reader.options(**{name: str(value) for name, value in options.items() if value is not None})
         if columns is not None:
             reader = reader.schema(columns)
@@ -60,19 +71,19 @@ class CatalogPlace:
         """
         conditions = Conditions({} if kind is None else {"kind": kind.value})
         parts = tuple(plan_files(self.uri, conditions, partitions))
-        if kind is None and "://" not in self.uri:
-            # a folder is read as a whole to see what is strange in it, so that is all that need be done
-            parts = (FilePart(("",)),)
         columns = ", ".join(f"{name} {word}" for name, word in COLUMNS.items())
         numbers = spark.range(0, len(parts), 1, len(parts))
         return numbers.mapInArrow(partial(_list, self, parts, conditions), columns)
 
 
+@told
 def _list(
     place: CatalogPlace, parts: Sequence[FilePart], conditions: Conditions, numbers: Iterable[RecordBatch]
 ) -> Iterator[RecordBatch]:
+    own = place.proof.path if isinstance(place.proof, Proof) else None
     for row in rows_of(numbers):
-        yield from batches(read_files(place.store, parts[row["id"]], conditions), COLUMNS)
+        found = read_files(place.store, parts[row["id"]], conditions)
+        yield from batches((file for file in found if file["path"] != own), COLUMNS)
 
 
 def pieces(found: Iterable[RecordBatch], most: int) -> Iterator[RecordBatch]:

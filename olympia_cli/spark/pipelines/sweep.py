@@ -4,29 +4,25 @@ asked about it. Nothing is decided here."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from olympia_cli.catalog.references import open_snapshot
 from olympia_cli.format.paths import file_kind, parse_root_path
-from olympia_cli.names import AtVersion
 from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
-from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.walk.facts import NodeRules
+from olympia_cli.ops.progress import Progress
 from olympia_cli.spark.batches import arrow_schema, ddl
 from olympia_cli.spark.engine import SparkEngine
-from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines.expire_manifests import read_manifests
-from olympia_cli.spark.pipelines.frames import keep, together, with_losses
-from olympia_cli.spark.pipelines.live import ReachedFiles, find_reached
-from olympia_cli.spark.pipelines.place import PARTITIONS, CatalogPlace, rows_of
+from olympia_cli.spark.pipelines.frames import keep, together
+from olympia_cli.spark.pipelines.fsck_listing import FILES_A_TASK
+from olympia_cli.spark.pipelines.place import rows_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
 _FACTS = {
     "modified": "cast(null as timestamp)",
@@ -51,7 +47,6 @@ class SurveyedFiles:
 
     frame: DataFrame
     """Path, bytes, kind, the version of roots, the fate, and of how many files the row is."""
-    reached: ReachedFiles
     notes: tuple[str, ...]
     """What is wrong with manifests that cannot be read."""
 
@@ -59,26 +54,31 @@ class SurveyedFiles:
 def survey_files(
     engine: SparkEngine,
     sweep: Sweep,
-    rules: NodeRules,
+    kept: DataFrame,
+    resting: DataFrame,
+    number: int,
     stack: ExitStack,
-    progress: Progress = SILENT,
-    *,
+    progress: Progress,
     files: DataFrame | None = None,
-    definitions: bool = True,
 ) -> SurveyedFiles:
-    """Read all that is needed, Damaged when some of it is not whole; then ask the sweep about each file that is listed
-    or that a manifest names, or, if they are given, about these files alone. What Spark keeps is freed with `stack`."""
-    reached = find_reached(engine, sweep, rules, progress, definitions=definitions)
-    facts = [_known(reached.kept, reached="true")]
-    if reached.resting is not None:
-        facts.append(_known(reached.resting, recallable="true"))
+    """Ask the sweep about each file that is listed or that a manifest names, or, if they are given, about these files
+    alone. `kept` are the paths that versions reach which stay, and the pins; `resting` what others reach beside that
+    which stay in quarantine; there are about so many of both. What Spark keeps is freed with `stack`."""
+    facts, parts = (
+        [_known(kept, reached="true"), _known(resting, recallable="true")],
+        engine.parts(2 * number, FILES_A_TASK),
+    )
     if files is not None:
         facts.append(_known(files, at="0", named="bytes"))
-        return SurveyedFiles(_judged(engine, sweep, facts, stack), reached, ())
-    manifests = read_manifests(engine, sweep, stack)
+        return SurveyedFiles(_judged(sweep, facts, parts, stack), ())
+    notes: tuple[str, ...] = ()
+    if sweep.manifests:
+        manifests = read_manifests(engine, sweep, stack)
+        facts.append(_named(manifests.files, sweep))
+        notes = manifests.notes
     progress.phase("listing files" if sweep.kinds else "listing all files")
-    facts += [_listed(engine, sweep), _named(manifests.files, sweep)]
-    return SurveyedFiles(_judged(engine, sweep, facts, stack), reached, manifests.notes)
+    facts.append(_listed(engine, sweep, parts))
+    return SurveyedFiles(_judged(sweep, facts, parts, stack), notes)
 
 
 def of_fate(files: DataFrame, fate: FileFate) -> DataFrame:
@@ -86,7 +86,7 @@ def of_fate(files: DataFrame, fate: FileFate) -> DataFrame:
     return files.where(f"fate = '{fate.name}'").select("path", "bytes", "kind", "version")
 
 
-def _judged(engine: SparkEngine, sweep: Sweep, facts: Iterable[DataFrame], stack: ExitStack) -> DataFrame:
+def _judged(sweep: Sweep, facts: Iterable[DataFrame], parts: int, stack: ExitStack) -> DataFrame:
     """The files with their fates, but for those that nothing is done about.
 
     The facts are DataFrames that know something of some of the files; see `_known`. A row is of more than one file
@@ -96,7 +96,7 @@ def _judged(engine: SparkEngine, sweep: Sweep, facts: Iterable[DataFrame], stack
 
     columns: list[Column] = [max(name).alias(name) for name in _FACTS if name not in ("bytes", "named")]
     columns += [max("bytes").alias("bytes"), expr("max_by(named, at)").alias("named"), count("modified").alias("files")]
-    rows = together(facts).repartition(engine.partitions, "path").groupBy("path").agg(*columns)
+    rows = together(facts).repartition(parts, "path").groupBy("path").agg(*columns)
     return keep(rows.mapInArrow(partial(_judge, sweep), ddl(_FATES)), stack)
 
 
@@ -105,9 +105,9 @@ def _known(frame: DataFrame, **facts: str) -> DataFrame:
     return frame.selectExpr("path", *(f"{facts.get(name, nothing)} as {name}" for name, nothing in _FACTS.items()))
 
 
-def _listed(engine: SparkEngine, sweep: Sweep) -> DataFrame:
+def _listed(engine: SparkEngine, sweep: Sweep, parts: int) -> DataFrame:
     kinds = sweep.kinds or (None,)
-    files = together(engine.catalog.list_files(engine.spark, engine.partitions, kind) for kind in kinds)
+    files = together(engine.catalog.list_files(engine.spark, parts, kind) for kind in kinds)
     return _known(files, modified="modified_at", bytes="bytes")
 
 
@@ -115,49 +115,6 @@ def _named(files: DataFrame, sweep: Sweep) -> DataFrame:
     numbers = [str(at) for at, path in enumerate(sweep.manifests) if path in sweep.leaving]
     leaving = f"at in ({', '.join(numbers)})" if numbers else "false"
     return _known(files, at=f"if({leaving}, at, null)", named=f"if({leaving}, bytes, null)", resting="true")
-
-
-@dataclass(frozen=True, slots=True)
-class Swept:
-    """What a sweep found: DataFrames of path, bytes, kind and version, in no order."""
-
-    dead: DataFrame
-    """What may go into quarantine."""
-    young: DataFrame
-    """Files that nothing reaches and that are too young to say so for sure."""
-    unknown: DataFrame
-    """What is not a file of this format."""
-    live: DataFrame
-    """Path and kind of all that stays because a version or a pin reaches it; a file may be there more than once."""
-
-
-@contextmanager
-def dead_files(
-    spark: SparkSession,
-    catalog: CatalogPlace,
-    sweep: Sweep,
-    *,
-    partitions: int = PARTITIONS,
-    definitions: bool = True,
-    progress: Progress = SILENT,
-) -> Iterator[Swept]:
-    """The files of a catalog that nothing reaches any more, and that are past the grace period.
-
-    All that is live is read before, and Damaged is raised when some of it is not whole. What Spark keeps meanwhile is
-    freed at the end, and the DataFrames are of no use then; nor once an executor is lost with what it kept, which is
-    SparkFailed. Nothing is written here.
-    """
-    engine = SparkEngine(spark, catalog, partitions)
-    with explained(), ExitStack() as stack:
-        rules = NodeRules.of(open_snapshot(catalog.store, AtVersion(sweep.latest), 0))
-        survey = partial(survey_files, engine, sweep, rules, stack, progress, definitions=definitions)
-        surveyed = with_losses(survey)
-        yield Swept(
-            dead=of_fate(surveyed.frame, FileFate.QUARANTINED),
-            young=of_fate(surveyed.frame, FileFate.YOUNG),
-            unknown=of_fate(surveyed.frame, FileFate.UNKNOWN),
-            live=surveyed.reached.kept,
-        )
 
 
 # On the workers

@@ -1,16 +1,16 @@
-"""The way down trees on Spark: from the rows of roots to a row for each node that they lead to, level by level, and
-from these to a row for each definition that they name. Each file is read once. fsck, an export and an expire walk here,
-and take what they need from the rows.
+"""Files that tasks look at: the nodes of a large level, and definitions.
 
-A row says what a file holds and what is wrong with it in itself, as `ops/walk/facts` has it. Each level is made from
-all before it, so each is cut, whoever walks; see `frames` for what that asks of them.
+The driver walks, as it does without Spark, and holds what is known of the nodes. A level that is too large to be read
+there is one job; only the names of the definitions stay on the executors, a hundred to a node, and are read there.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from itertools import accumulate, islice
@@ -18,43 +18,51 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from olympia_cli.errors import StoreError
+from olympia_cli.errors import ExecutorUnprepared, PathMissing, StoreError
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import Kind
-from olympia_cli.ops.fsck.examined import OutOfPlace
-from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.walk.facts import NodeFacts, NodeRules, look_at_definition
+from olympia_cli.ops.fsck.named import MOST_NAMED
+from olympia_cli.ops.walk.facts import DefinitionName, NodeFacts, NodeRules, look_at_definition
 from olympia_cli.ops.walk.files import Files, Place
 from olympia_cli.ops.walk.flaws import Flaw
+from olympia_cli.ops.walk.mapper import HERE
 from olympia_cli.spark.batches import arrow_schema, ddl, text
 from olympia_cli.spark.failures import failures
-from olympia_cli.spark.pipelines.frames import apart, cut, cut_and_count, together
+from olympia_cli.spark.pipelines.frames import apart, keep, together
 from olympia_cli.spark.pipelines.place import pieces, rows_of
-from olympia_cli.tree.load import MAX_DEPTH
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from olympia_cli.spark.engine import SparkEngine
 
+NODE_WEIGHT = 32
+"""What a node costs the driver, in definitions."""
+
+NODES_A_TASK, DEFINITIONS_A_TASK = 256, 16_384
+"""Some hundred milliseconds of work."""
+
+NODES_A_JOB = 50_000
+"""The facts of so many nodes are in the driver's memory at once."""
+
 _NODE = {
     "path": "string",
-    "version": "long",
-    "readable": "boolean",
-    "verified": "boolean",
-    "leaf": "boolean",
-    "keys": "array<string>",
-    "children": "array<string>",
-    "has": "array<string>",
-    "needs": "array<string>",
-    "names": "array<struct<path:string,kind:int,key:long,text:string>>",
-    "marks": "array<struct<path:string,code:string,reason:string,newer:boolean,hint:string>>",
-    "bytes": "long",
     "level": "int",
-    "notes": "binary",
+    "readable": "boolean",
+    "flawed": "boolean",
+    "names": "array<struct<path:string,kind:int,code:long,key:string>>",
+    "facts": "binary",
 }
-"""`version` is of roots. A row with `notes` is of no node: it is what somebody who read roots has to say of them."""
-_DEFINITION = {
+_NAME = {
+    "holder": "string",
+    "level": "int",
+    "readable": "boolean",
+    "path": "string",
+    "kind": "int",
+    "code": "long",
+    "key": "string",
+}
+_GROUP = {
     "path": "string",
     "kind": "int",
     "level": "int",
@@ -62,6 +70,9 @@ _DEFINITION = {
     "high": "long",
     "sure": "boolean",
     "keys": "array<string>",
+}
+_DEFINITION = {
+    **_GROUP,
     "id": "long",
     "verified": "boolean",
     "code": "string",
@@ -69,17 +80,12 @@ _DEFINITION = {
     "hint": "string",
     "location": "string",
     "bytes": "long",
+    "host": "string",
 }
-NODES, _DEFINITIONS = ddl(_NODE), ddl(_DEFINITION)
-_NODE_ARROW, _DEFINITION_ARROW = arrow_schema(_NODE), arrow_schema(_DEFINITION)
-_SAID = list(_DEFINITION_ARROW)[7:]
-_NODES_AT_ONCE = 256
+_NODE_ARROW, _NAME_ARROW, _DEFINITION_ARROW = map(arrow_schema, (_NODE, _NAME, _DEFINITION))
+_READ = list(_DEFINITION_ARROW)[len(_GROUP) :]
+_NODES_AT_ONCE = 64
 _DEFINITIONS_AT_ONCE = 1024
-# a node with its keys and the names of its definitions has tens of kilobytes
-_ROWS = 64
-
-NodeRow = tuple[NodeFacts, int | None, int]
-"""A node, the version if it is a root of one, and how many bytes of it count."""
 
 
 class FilesPlace(Protocol):
@@ -90,83 +96,128 @@ class FilesPlace(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class WalkBrief:
-    """What the workers need to know: where files are, and what nodes are held to."""
+@dataclass(slots=True)
+class SparkWalk:
+    """A mapper, and what tasks hold of what they looked at. `what` says for whom, `texts` whether the keys that name
+    definitions are of interest, beside what tells them apart. What Spark keeps is freed with `stack`."""
 
+    engine: SparkEngine
     place: FilesPlace
-    rules: NodeRules
-    texts: bool
-    """Whether keys are of interest, beside what tells them apart."""
+    what: str
+    stack: ExitStack
+    texts: bool = False
+    keeps_names: bool = True
+    """Whether tasks keep the names of definitions; else the driver gets them, as long as they are few."""
+    nameless: bool = False
+    """Whether nodes came without the names that nobody kept."""
+    at_once: int = NODES_A_JOB
+    levels: list[DataFrame] = field(default_factory=list)
+    """The nodes that tasks looked at."""
+    named: int = 0
+    """How many definitions these name."""
+
+    def nodes(self, files: Files, rules: NodeRules, places: Sequence[Place]) -> Iterator[tuple[Place, NodeFacts]]:
+        by_tasks = len(places) * NODE_WEIGHT > self.engine.alone
+        return self._by_tasks(files, rules, places) if by_tasks else HERE.nodes(files, rules, places)
+
+    def _by_tasks(self, files: Files, rules: NodeRules, places: Sequence[Place]) -> Iterator[tuple[Place, NodeFacts]]:
+        engine, number = self.engine, len(places)
+        files.progress.phase("reading nodes", number)
+        parts = engine.parts(number, NODES_A_TASK)
+        shares = [list(places[number * at // parts : number * (at + 1) // parts]) for at in range(parts)]
+        along = not self.keeps_names and number * (rules.order or MOST_NAMED) <= MOST_NAMED
+        self.nameless |= not (along or self.keeps_names)
+        rules = replace(rules, names=rules.names and (along or self.keeps_names))
+        look = partial(_look_at_nodes, self.place, rules, self.texts, along, shares)
+        level = keep(engine.spark.range(0, parts, 1, parts).mapInArrow(look, ddl(_NODE)), self.stack)
+        with engine.job(f"{self.what}: nodes, level {places[0].level}"):
+            rows = level.select("path", "facts").toArrow().to_pydict()
+        told = {path: pickle.loads(data) for path, data in zip(rows["path"], rows["facts"], strict=True)}
+        settle_missing(files, {path: told[path].host for path, _ in places if told[path].host is not None})
+        self.levels.append(level)
+        for place in places:
+            node: LookedAt = told[place.path]
+            self.named += node.named
+            files.tally(place, node.size is not None, node.size or 0, is_node=True)
+            yield place, node.facts
+            files.progress.advance()
+
+    def names(self, noted: Iterable[tuple[Place, bool, DefinitionName]], levels: Sequence[DataFrame]) -> DataFrame:
+        """A row for each definition that the driver noted, with whether a node names it that can be read, and for each
+        that a node names which tasks looked at."""
+        rows = [
+            (None, place.level, sure, path, int(kind), key_code(key), key if self.texts else None)
+            for place, sure, (path, kind, key) in noted
+        ]
+        frames = [frame_of(self.engine, rows, _NAME_ARROW)] if rows or not levels else []
+        return together([*frames, *map(named_by, levels)])
+
+    def read_definitions(self, names: DataFrame, number: int, known: Sequence[DataFrame] = ()) -> DataFrame:
+        """A row for each definition, but for the known ones, which was read once: the number of its object's id, or
+        what is wrong with it. There are at most so many of them."""
+        parts = self.engine.parts(number, DEFINITIONS_A_TASK)
+        unread = grouped(names, parts)
+        if known:
+            read = together(frame.select("path", "kind") for frame in known).repartition(parts, "path")
+            unread = unread.join(apart(read), ["path", "kind"], "left_anti")
+        return keep(unread.mapInArrow(partial(_look_at_definitions, self.place), ddl(_DEFINITION)), self.stack)
 
 
-def all_nodes(
-    engine: SparkEngine,
-    brief: WalkBrief,
-    tops: DataFrame,
-    progress: Progress = SILENT,
-    known: Sequence[DataFrame] = (),
-) -> DataFrame:
-    """The rows of roots, and of all nodes that they lead to and that are not known yet. OutOfPlace when a tree is
-    deeper than any may be."""
-    levels = [tops.where("path is not null")]
-    for number_of_level in range(2, MAX_DEPTH + 2):
-        below = levels[-1].selectExpr("explode(children) as path").where("path is not null")
-        # to a number of partitions that was asked for: left to itself, Spark gives one task a level of any size whose
-        # names are few megabytes
-        below = below.repartition(engine.partitions, "path").dropDuplicates()
-        # a node may lie on another level in another version; and in what is damaged, lead back to itself
-        read = together(level.select("path") for level in (*known, *levels))
-        below = below.join(apart(read), "path", "left_anti")
-        progress.phase("reading nodes")
-        below = below.mapInArrow(partial(_look_at_nodes, brief, number_of_level), NODES)
-        level, number = cut_and_count(below)
-        if not number:
-            return together(levels)
-        progress.advance(number)
-        levels.append(level)
-    raise OutOfPlace
+@dataclass(frozen=True, slots=True)
+class LookedAt:
+    """A node as a task saw it: its facts without the names, how many these are, how many bytes were read, and the
+    machine on which it is missing."""
+
+    facts: NodeFacts
+    named: int
+    size: int | None
+    host: str | None
 
 
-def named_by(nodes: DataFrame) -> DataFrame:
+def named_by(level: DataFrame) -> DataFrame:
     """A row for each definition that a node names."""
-    rows = nodes.selectExpr("path as holder", "level", "readable", "explode(names) as name")
-    columns = ("name.path as path", "name.kind as kind", "name.key as code", "name.text as key")
-    return rows.selectExpr("holder", "level", "readable", *columns)
+    rows = level.selectExpr("path as holder", "level", "readable", "explode(names) as name")
+    return rows.selectExpr("holder", "level", "readable", "name.path", "name.kind", "name.code", "name.key")
 
 
-def read_definitions(engine: SparkEngine, place: FilesPlace, nodes: DataFrame) -> DataFrame:
-    """A row for each definition: the number of its object's id, or what is wrong with it. `low` and `high` differ when
-    several keys name it; `sure` says that a node names it that can be read."""
+def grouped(names: DataFrame, parts: int) -> DataFrame:
+    """A row for each definition that is named. `low` and `high` differ when several keys name it; `sure` says that a
+    node names it that can be read."""
     from pyspark.sql.functions import collect_set, max, min
 
-    named = named_by(nodes).repartition(engine.partitions, "path")
-    named = named.groupBy("path", "kind").agg(
-        min("level").alias("level"),
-        min("code").alias("low"),
-        max("code").alias("high"),
-        max("readable").alias("sure"),
-        collect_set("key").alias("keys"),
+    return (
+        names.repartition(parts, "path")
+        .groupBy("path", "kind")
+        .agg(
+            min("level").alias("level"),
+            min("code").alias("low"),
+            max("code").alias("high"),
+            max("readable").alias("sure"),
+            collect_set("key").alias("keys"),
+        )
     )
-    return cut(named.mapInArrow(partial(_look_at_definitions, place), _DEFINITIONS))
 
 
-def notes_in(tops: DataFrame) -> list[Any]:
-    """What those who read roots have to say of them."""
-    return [pickle.loads(row.notes) for row in tops.where("notes is not null").select("notes").collect()]
+def frame_of(engine: SparkEngine, rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> DataFrame:
+    """Rows of this process."""
+    columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return engine.spark.createDataFrame(pa.Table.from_arrays(arrays, schema=schema))
 
 
-# On the workers
+def paths_frame(engine: SparkEngine, paths: Iterable[str]) -> DataFrame:
+    return frame_of(engine, [(path,) for path in paths], pa.schema([pa.field("path", pa.string())]))
 
 
-def node_batches(brief: WalkBrief, nodes: Iterable[NodeRow], level: int) -> Iterator[pa.RecordBatch]:
-    rows = iter(nodes)
-    while batch := list(islice(rows, _ROWS)):
-        yield _node_batch(brief, batch, level)
-
-
-def notes_batch(notes: object) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([{"notes": pickle.dumps(notes)}], schema=_NODE_ARROW)
+def settle_missing(files: Files, missing: Mapping[str, str]) -> None:
+    """Raise when this process has a file that is missing on the machine of a task: something is wrong with that one,
+    and not with the file."""
+    for path, data in files.read_many(missing):
+        if not isinstance(data, Exception):
+            raise ExecutorUnprepared(
+                f"Spark's executors on {missing[path]} do not see {path}, which is there",
+                hint="let every machine reach the same store: a folder must be mounted on all of them",
+            )
 
 
 def key_code(key: str) -> int:
@@ -174,63 +225,57 @@ def key_code(key: str) -> int:
     return int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big", signed=True)
 
 
-def _look_at_nodes(brief: WalkBrief, level: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    places = (Place(row["path"], level) for row in rows_of(batches))
-
-    def look(files: Files) -> Iterator[NodeRow]:
-        while batch := list(islice(places, _NODES_AT_ONCE)):
-            for place, data in files.nodes(batch):
-                facts = brief.rules.look(place.path, data)
-                files.looked_at(place, data, facts.flaw, is_node=True)
-                yield facts, None, len(data) if isinstance(data, bytes) else 0
-
-    with failures(), brief.place.files() as files:
-        yield from node_batches(brief, look(files), level)
+# On the workers
 
 
-def _node_batch(brief: WalkBrief, rows: Sequence[NodeRow], level: int) -> pa.RecordBatch:
-    facts = [one for one, _, _ in rows]
-    names = [name for one in facts for name in one.names]
-    marks = [mark for one in facts for mark in one.marks]
-    named = (
+def _look_at_nodes(
+    place: FilesPlace,
+    rules: NodeRules,
+    texts: bool,
+    along: bool,
+    shares: Sequence[Sequence[Place]],
+    numbers: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    with failures(), place.files() as files:
+        for row in rows_of(numbers):
+            share = iter(shares[row["id"]])
+            while batch := list(islice(share, _NODES_AT_ONCE)):
+                yield _node_batch([_looked_at(files, rules, along, *read) for read in files.nodes(batch)], texts)
+
+
+def _looked_at(
+    files: Files, rules: NodeRules, along: bool, place: Place, data: bytes | StoreError
+) -> tuple[Place, NodeFacts, LookedAt]:
+    facts = rules.look(place.path, data)
+    files.looked_at(place, data, facts.flaw, is_node=True)
+    # of a leaf only its range is of interest to others
+    keys = (*facts.keys[:1], *facts.keys[-1:]) if facts.is_leaf else facts.keys
+    size = len(data) if isinstance(data, bytes) else None
+    host = socket.gethostname() if isinstance(data, PathMissing) else None
+    sent = replace(facts, keys=keys, names=facts.names if along else ())
+    return place, facts, LookedAt(sent, len(facts.names), size, host)
+
+
+def _node_batch(rows: Sequence[tuple[Place, NodeFacts, LookedAt]], texts: bool) -> pa.RecordBatch:
+    names = [name for _, facts, _ in rows for name in facts.names]
+    struct = _NODE_ARROW.field("names").type.value_type
+    fields = (
         [path for path, _, _ in names],
         [int(kind) for _, kind, _ in names],
         [key_code(key) for _, _, key in names],
-        [key if brief.texts else None for _, _, key in names],
+        [key if texts else None for _, _, key in names],
     )
-    marked = (
-        [text(path) for path, _ in marks],
-        [flaw.code for _, flaw in marks],
-        [text(flaw.reason) for _, flaw in marks],
-        [flaw.newer for _, flaw in marks],
-        [flaw.hint for _, flaw in marks],
-    )
+    values = [pa.array(values, field.type) for values, field in zip(fields, struct, strict=True)]
+    offsets = pa.array(accumulate((told.named for _, _, told in rows), initial=0), pa.int32())
     columns = {
-        "path": [one.path for one in facts],
-        "version": [version for _, version, _ in rows],
-        "readable": [one.readable for one in facts],
-        "verified": [one.verified for one in facts],
-        "leaf": [one.is_leaf for one in facts],
-        # of a leaf only its range is of interest to others
-        "keys": [one.keys if not one.is_leaf else (*one.keys[:1], *one.keys[-1:]) for one in facts],
-        "children": [one.children for one in facts],
-        "has": [one.has for one in facts],
-        "needs": [one.needs for one in facts],
-        "names": _lists("names", [len(one.names) for one in facts], named),
-        "marks": _lists("marks", [len(one.marks) for one in facts], marked),
-        "bytes": [size for _, _, size in rows],
-        "level": [level] * len(rows),
-        "notes": [None] * len(rows),
+        "path": [place.path for place, _, _ in rows],
+        "level": [place.level for place, _, _ in rows],
+        "readable": [facts.readable for _, facts, _ in rows],
+        "flawed": [bool(facts.marks) for _, facts, _ in rows],
+        "names": pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(values, fields=list(struct))),
+        "facts": [pickle.dumps(told) for _, _, told in rows],
     }
     return pa.RecordBatch.from_pydict(columns, schema=_NODE_ARROW)
-
-
-def _lists(column: str, lengths: Sequence[int], fields: Sequence[list[Any]]) -> pa.Array:
-    """Lists of structs, from the fields of all of them in a row."""
-    struct = _NODE_ARROW.field(column).type.value_type
-    values = [pa.array(values, field.type) for values, field in zip(fields, struct, strict=True)]
-    offsets = pa.array(accumulate(lengths, initial=0), pa.int32())
-    return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(values, fields=list(struct)))
 
 
 def _look_at_definitions(place: FilesPlace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -241,7 +286,7 @@ def _look_at_definitions(place: FilesPlace, batches: Iterable[pa.RecordBatch]) -
             read = files.definitions([Place(*one) for one in zip(*columns, strict=True)])
             judged = [_judge(files, Kind(kind), *one) for kind, one in zip(kinds, read, strict=True)]
             said = [
-                pa.array(column, field.type) for column, field in zip(zip(*judged, strict=True), _SAID, strict=True)
+                pa.array(column, field.type) for column, field in zip(zip(*judged, strict=True), _READ, strict=True)
             ]
             yield pa.RecordBatch.from_arrays([*batch.columns, *said], schema=_DEFINITION_ARROW)
 
@@ -250,9 +295,10 @@ def _judge(files: Files, kind: Kind, place: Place, data: bytes | StoreError) -> 
     """The columns that are said of a definition, in their order."""
     found = look_at_definition(kind, data, place.path)
     files.looked_at(place, data, found if isinstance(found, Flaw) else None, is_node=False)
-    size = len(data) if isinstance(data, bytes) else 0
+    size = len(data) if isinstance(data, bytes) else None
+    host = socket.gethostname() if isinstance(data, PathMissing) else None
     if isinstance(found, Flaw):
-        return None, None, found.code, text(found.reason), found.hint, None, size
+        return None, None, found.code, text(found.reason), found.hint, None, size, host
     definition, verified = found
     location = definition.iceberg_metadata_location if isinstance(definition, TableDef) else ""
-    return key_code(definition.id), verified, None, None, None, text(location) or None, size
+    return key_code(definition.id), verified, None, None, None, text(location) or None, size, host

@@ -166,7 +166,9 @@ def _media(found: StoredObject, request: web.BaseRequest) -> web.Response:
 def _listing(bucket: str, objects: dict[str, StoredObject], request: web.BaseRequest) -> web.Response:
     prefix, after = request.query.get("prefix", ""), request.query.get("pageToken", "")
     size = min(int(request.query.get("maxResults", _PAGE)), _PAGE)
-    keys = sorted(key for key in objects if key.startswith(prefix) and key > after)
+    start, end = request.query.get("startOffset", ""), request.query.get("endOffset")
+    keys = sorted(key for key in objects if key.startswith(prefix) and key > after and key >= start)
+    keys = keys if end is None else [key for key in keys if key < end]
     page: dict[str, object] = {"kind": "storage#objects"}
     if keys:
         page["items"] = [_shown(bucket, key, objects[key]) for key in keys[:size]]

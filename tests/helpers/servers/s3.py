@@ -38,8 +38,8 @@ class StoredObject:
 class StrictS3(Server):
     """`requests` counts operations by name: PUT, GET, HEAD, LIST, DELETE, DELETE-MANY, MPU-CREATE, MPU-PART,
     MPU-COMPLETE, MPU-ABORT. `ignore_conditions` makes it a server that silently overwrites,
-    `refuse_conditions` one that answers 501 to them. The access key `nobody` may do nothing; `kept` are keys
-    that a bulk deletion may not delete.
+    `refuse_conditions` one that answers 501 to them. The access key `nobody` may do nothing, `reader` may not write;
+    `kept` are keys that a bulk deletion may not delete.
     """
 
     def __init__(
@@ -65,7 +65,8 @@ class StrictS3(Server):
         bucket, _, key = unquote(request.rel_url.raw_path).lstrip("/").partition("/")
         operation = _operation(request, key)
         self.requests[operation] += 1
-        if "Credential=nobody/" in request.headers.get("Authorization", ""):
+        who = request.headers.get("Authorization", "")
+        if "Credential=nobody/" in who or ("Credential=reader/" in who and operation not in ("GET", "HEAD", "LIST")):
             return _error(403, "AccessDenied", "Access Denied", request)
         if bucket not in self.buckets:
             return _error(404, "NoSuchBucket", "The specified bucket does not exist", request)
@@ -179,7 +180,8 @@ def _read(objects: dict[str, StoredObject], key: str, request: web.BaseRequest) 
 
 
 def _listing(bucket: str, objects: dict[str, StoredObject], request: web.BaseRequest) -> web.Response:
-    prefix, after = request.query.get("prefix", ""), request.query.get("continuation-token", "")
+    prefix = request.query.get("prefix", "")
+    after = request.query.get("continuation-token", request.query.get("start-after", ""))
     size = min(int(request.query.get("max-keys", _PAGE)), _PAGE)
     keys = sorted(key for key in objects if key.startswith(prefix) and key > after)
     page = keys[:size]

@@ -194,7 +194,7 @@ class TestSharing:
         create_export(catalog, dest, "friday", FULL)
         assert read_exports(catalog.snapshot().definition)["friday"].pin is None
         new = set(files(catalog.store)) - before
-        assert {file_kind(path) for path in new} == {FileKind.ROOT, FileKind.DEFINITION}
+        assert {file_kind(path) for path in new} == {FileKind.ROOT, FileKind.DEFINITION, FileKind.OPERATION}
 
 
 class TestRecord:
@@ -340,7 +340,7 @@ class TestRefused:
         java_catalog.JavaCatalog(tmp_path).commit(1)
         with pytest.raises(Unsupported) as caught:
             create_export(Catalog(LocalStore(tmp_path)), dest, "friday", FULL)
-        assert "import olympia" in caught.value.hint
+        assert "register its tables" in caught.value.hint
         assert files(dest) == {}
 
     def test_a_node_of_a_newer_program(self, catalog, dest):
@@ -490,6 +490,77 @@ def test_catalog_definitions_of_other_versions_stay_where_they_are(catalog, dest
     assert done.count.files == len(own_files(dest))
     record = find_export("friday", catalog.snapshot().definition)
     assert plan_deletion(dest, record, snapshot.definition.id).count.files == len(files(dest))
+
+
+class TwoPlaces(WrappedStore):
+    """A destination that whoever copies sees another place at: what goes there is found there, and nowhere else."""
+
+    def __init__(self, store, prefix):
+        super().__init__(store)
+        self.elsewhere, self.prefix = MemoryStore("elsewhere"), prefix
+
+    def create_many(self, files):
+        self.elsewhere.create_many({path: data for path, data in files.items() if path.startswith(self.prefix)})
+        super().create_many({path: data for path, data in files.items() if not path.startswith(self.prefix)})
+
+    def read_many(self, paths):
+        for path in paths:
+            yield from (self.elsewhere if path.startswith(self.prefix) else self.inner).read_many([path])
+
+
+class TestWhatIsThere:
+    """Only what this process finds at the destination is an export, whatever was said by those who copied."""
+
+    @pytest.mark.parametrize(
+        ("wanted", "prefix"), [("full", "def/table/"), ("nodes", "node/"), ("two levels", "node/")]
+    )
+    def test_files_that_went_elsewhere(self, catalog, dest, wanted, prefix):
+        there = TwoPlaces(dest, prefix)
+        with pytest.raises(Damaged, match=r"\d+ files were copied, and \d+ are there") as raised:
+            create_export(catalog, there, "friday", SCOPES[wanted])
+        assert raised.value.hint == "nothing was recorded; go on with: export resume friday --dest memory://dest"
+        assert len(list(there.elsewhere.list())) > 0
+        assert not catalog.snapshot().definition.exported_snapshots
+        assert not dest.exists(root_path(3)), "it does not open"
+        done = resume_export(catalog, dest, "friday")
+        assert done.count.files == len(own_files(dest))
+        assert list(catalog.snapshot().definition.exported_snapshots) == ["friday"]
+
+    def test_a_file_of_another_size(self, catalog, dest):
+        class Torn(WrappedStore):
+            def list(self, prefix="", temporary=False):
+                for file in super().list(prefix, temporary):
+                    yield replace(file, size=file.size - 1) if file.path.startswith("node/") else file
+
+        with pytest.raises(Damaged, match="other files are there than were copied"):
+            create_export(catalog, Torn(dest), "friday", FULL)
+        assert not catalog.snapshot().definition.exported_snapshots
+
+    def test_other_names_of_the_same_sizes(self, catalog, dest):
+        class Renamed(WrappedStore):
+            def list(self, prefix="", temporary=False):
+                for file in super().list(prefix, temporary):
+                    path = file.path
+                    yield replace(file, path=path[:-7] + "f.arrow") if path.startswith("node/") else file
+
+        with pytest.raises(Damaged, match="other files are there than were copied"):
+            create_export(catalog, Renamed(dest), "friday", FULL)
+
+    def test_commits_on_an_export_that_nobody_recorded(self, catalog, dest, clock):
+        """Its root stood already, so others took it for the catalog that it is: what they added is no difference."""
+        with pytest.raises(PowerCut):
+            # the record is the last of it
+            create_export(Catalog(CuttingStore(catalog.store, 0), clock), dest, "friday", FULL)
+        assert dest.exists(root_path(3))
+        with Catalog(dest, clock).transaction() as transaction:
+            transaction.create_namespace(ns("later"))
+        lost = min(file.path for file in dest.list("def/table/"))
+        data = dest.read(lost)
+        dest.delete_many([lost])
+        done = resume_export(catalog, dest, "friday")
+        assert dest.read(lost) == data
+        assert done.count.files < len(own_files(dest))
+        assert list(catalog.snapshot().definition.exported_snapshots) == ["friday"]
 
 
 class TestOthersAtTheSameTime:

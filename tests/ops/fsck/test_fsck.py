@@ -26,7 +26,8 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
 from olympia_cli.names import Ago, AtExport, AtTime, AtVersion, Latest, NamespaceName, Oldest, TableName, parse_table
 from olympia_cli.ops.fsck.data import DataFinding
 from olympia_cli.ops.fsck.findings import CODES, Severity, describe_finding, finding, ranges, severity
-from olympia_cli.ops.fsck.fsck import Level, describe_report, fsck, note_last
+from olympia_cli.ops.fsck.fsck import Level, describe_report, fsck
+from olympia_cli.ops.fsck.last_fsck import note_fsck
 from olympia_cli.ops.fsck.versions import merge
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
@@ -173,7 +174,7 @@ def test_the_latest_root_cannot_be_read(store):
     report = fsck(store)
     assert codes(report) == ["F203"]
     assert report.last_sound_version == 3
-    assert report.findings[0].hint == "rollback v3"
+    assert report.findings[0].hint == "fsck --repair"
 
 
 def test_a_newer_format_is_not_damage(store):
@@ -197,7 +198,7 @@ def test_the_latest_version_is_hit_so_older_ones_are_looked_at(store):
     report = fsck(store)
     assert {one.code for one in report.findings} == {"F201"}
     assert {one.versions for one in report.findings} == {((4, 4),)}
-    assert {one.hint for one in report.findings} == {"rollback v3"}
+    assert {one.hint for one in report.findings} == {"fsck --repair"}
     assert report.last_sound_version == 3
 
 
@@ -256,7 +257,7 @@ def test_a_definition_and_every_name_of_it(store):
     [found] = everything(store).findings
     assert (found.code, found.path, found.versions) == ("F303", path, ((2, 4),))
     assert [str(one) for one in found.objects] == ["a.t020"]
-    assert found.hint == "rollback v1"
+    assert found.hint == "fsck --repair"
 
 
 def test_a_definition_that_was_cut_at_the_end_of_a_field_is_compared_with_the_log():
@@ -520,7 +521,7 @@ def test_of_very_many_versions_and_objects_some_are_named():
 def test_the_report_of_a_run_can_be_kept(store):
     clock = FakeClock()
     report = fsck(store)
-    note_last(store, report, clock, False)
+    note_fsck(store, report, clock, False)
     record = json.loads(store.read("ops/last-fsck.json"))
     assert (record["damaged"], record["level"], record["version"], record["errors"]) == (False, "structure", 4, 0)
     json.dumps(describe_report(report))

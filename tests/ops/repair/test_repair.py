@@ -889,6 +889,7 @@ def test_a_definition_that_a_pointer_takes_for_a_node_is_still_whole(sample):
 def test_a_gap_of_all_versions_is_refused_at_once(sample):
     store = sample.store()
     store.create(root_path(2**32 - 1), store.read(root_path(sample.latest)))
+    damage.rewrite_raw(store, root_path(2**32 - 1), lambda raw: raw.set("previous_root", root_path(2**32 - 2)))
     with pytest.raises(Refused, match=r"versions 13, 14, 15, 16, 17, … of up to 4294967295 are missing"):
         plan(store)
 

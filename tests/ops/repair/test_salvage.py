@@ -131,6 +131,7 @@ def test_a_root_at_the_end_of_all_versions(sample, dest):
     """Thousands of millions of versions are missing before it: some are named, and none is looked for."""
     store = sample.store()
     store.create(root_path(2**32 - 1), store.read(root_path(sample.latest)))
+    damage.rewrite_raw(store, root_path(2**32 - 1), lambda raw: raw.set("previous_root", root_path(2**32 - 2)))
     damage.spoil(store, sample.tree().leaves[0], "empty")
     report = save(store, dest)
     assert report.missing_versions == tuple(range(13, 1013))

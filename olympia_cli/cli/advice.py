@@ -1,0 +1,70 @@
+"""What to do about an error, with what only the command line knows: where the catalog is, and what is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import typer
+
+from olympia_cli.errors import NamespaceNotFound, OlympiaError, TableNotFound, ViewNotFound, command_words
+
+if TYPE_CHECKING:
+    from olympia_cli.catalog.snapshot import Snapshot
+    from olympia_cli.names import ObjectName
+
+MOST = 5000
+"""So many names are looked through for the one that was meant."""
+
+NotThere = NamespaceNotFound | TableNotFound | ViewNotFound
+
+
+def complete(error: OlympiaError, ctx: typer.Context) -> None:
+    """Make the error's advice one that can be followed by pasting it."""
+    from olympia_cli.cli.context import Session
+
+    session = Session(ctx)
+    # a command for another catalog says which
+    error.program = session.program_elsewhere if error.command[:1] == ("-c",) else session.program
+    if not isinstance(error, NotThere) or error.version is None:
+        return
+    # whatever goes wrong here, what is told is the error that there was
+    with suppress(OlympiaError):
+        latest = session.snapshot()
+        if error.version == latest.version:
+            _say_what_is_there(error, latest, [])
+        else:
+            _say_what_is_there(error, session.resolve(f"v{error.version}", latest), ["--at", f"v{error.version}"])
+
+
+def _say_what_is_there(error: NotThere, snapshot: Snapshot, at: list[str]) -> None:
+    from olympia_cli.names import NamespaceName, TableName, ViewName
+
+    namespace, name = error.missing
+    word, cls, other = (
+        ("view", ViewName, TableName) if isinstance(error, ViewNotFound) else ("table", TableName, ViewName)
+    )
+    if snapshot.find(NamespaceName(namespace)) is None:
+        error.advice, error.command = "see which namespaces there are", ("ns", "ls", *at)
+        meant = _meant(namespace, snapshot.namespaces())
+        if meant is not None and (not name or snapshot.find(cls(meant.namespace, name)) is not None):
+            error.advice, error.command = f"did you mean {cls(meant.namespace, name) if name else meant}?", ()
+    elif snapshot.find(other(namespace, name)) is not None:
+        there = "table" if word == "view" else "view"
+        error.advice = f"it is a {there}"
+        error.command = command_words(there, "show", *at, names=[str(other(namespace, name))])
+    else:
+        error.advice, error.command = f"see which {word}s there are", command_words(word, "ls", *at, names=[namespace])
+        within = snapshot.views(namespace) if word == "view" else snapshot.tables(namespace)
+        if (meant := _meant(name, within)) is not None:
+            error.advice, error.command = f"did you mean {meant}?", ()
+
+
+def _meant(name: str, there: Iterable[ObjectName]) -> ObjectName | None:
+    from olympia_cli.names import nearest
+
+    names = {one.name or one.namespace: one for one in islice(there, MOST)}
+    found = nearest(name, names)
+    return None if found is None else names[found]

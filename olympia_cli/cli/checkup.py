@@ -1,0 +1,241 @@
+"""What `doctor` looks at: settings, credentials, what the store allows, clocks, room, the catalog, what is installed.
+
+Nothing raises: a check that fails is what the command is there to show, and the checks after it go on as far as they
+can. Nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from olympia_cli.cli.escape import size
+from olympia_cli.cli.settings import Setting, settings
+from olympia_cli.errors import OlympiaError
+
+if TYPE_CHECKING:
+    from olympia_cli.cli.context import Session
+    from olympia_cli.ops.look.attention import Reason
+    from olympia_cli.ops.look.status import Status
+    from olympia_cli.storage.probe import Probes
+    from olympia_cli.storage.protocol import Store
+
+State = Literal["ok", "note", "attention", "failed"]
+CLOCK_SKEW_MILLIS = 60_000
+LITTLE_ROOM = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at. `attention` is what somebody should do something about."""
+
+    check: str
+    state: State
+    text: str
+
+
+@dataclass(slots=True)
+class Checkup:
+    """All of it. `error` is the first that keeps the program from working here, whose exit code is the command's."""
+
+    uri: str | None = None
+    settings: Sequence[Setting] = ()
+    checks: list[Check] = field(default_factory=list)
+    error: OlympiaError | None = None
+    status: Status | None = None
+    due: Reason | None = None
+    left_behind: str | None = None
+
+    def add(self, check: str, state: State, text: str) -> None:
+        self.checks.append(Check(check, state, text))
+
+    def failed(self, check: str, error: OlympiaError) -> None:
+        self.add(check, "failed", error.message)
+        self.error = self.error or error
+
+    @property
+    def attention(self) -> list[str]:
+        return [check.text for check in self.checks if check.state in ("attention", "failed")]
+
+    @property
+    def exit_code(self) -> int:
+        return self.error.exit_code if self.error is not None else 51 if self.attention else 0
+
+
+def check_up(session: Session, *, write: bool) -> Checkup:
+    """Look at everything; with `write` the store is asked to create and delete a file, too."""
+    checkup = Checkup()
+    store = _open(session, checkup)
+    if store is not None:
+        _credentials(session, checkup)
+        _catalog(session, checkup)
+        if _can_be_tried(store, checkup):
+            # a catalog of another program is never written to
+            foreign = checkup.status is not None and checkup.status.values["read_only"]
+            _store(session, checkup, store, write and not foreign)
+        store.close()
+    _spark(checkup)
+    return checkup
+
+
+def _open(session: Session, checkup: Checkup) -> Store | None:
+    """The store that the settings name. A config file that cannot be read is in the way only of who needs it."""
+    problem = None
+    try:
+        checkup.settings = settings(session)
+    except OlympiaError as error:
+        problem = error
+    try:
+        store = session.store
+    except OlympiaError as error:
+        checkup.failed("settings", error)
+        return None
+    checkup.uri = store.uri
+    checkup.add("settings", "ok" if problem is None else "attention", problem.message if problem else "they make sense")
+    return store
+
+
+def _credentials(session: Session, checkup: Checkup) -> None:
+    """Whether there are any where the SDKs look for them; never what they are."""
+    from olympia_cli.storage.open import scheme_of
+
+    scheme, options = scheme_of(session.location.uri), session.location.options
+    if scheme not in ("s3", "gs"):
+        checkup.add("credentials", "ok", "none are needed")
+        return
+    found = list(_s3_credentials(options) if scheme == "s3" else _gs_credentials(options))
+    if found:
+        checkup.add("credentials", "ok", f"there are some: {', '.join(found)}")
+    else:
+        checkup.add("credentials", "note", "none are set here; the machine may have a role of its own")
+
+
+def _s3_credentials(options: dict[str, object]) -> Iterator[str]:
+    yield from _options(options, "anon", "key", "profile")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE"):
+        if os.environ.get(name):
+            yield name
+    if any(name.startswith("AWS_CONTAINER_CREDENTIALS_") for name in os.environ):
+        yield "a container's role"
+    yield from _file("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
+
+
+def _gs_credentials(options: dict[str, object]) -> Iterator[str]:
+    yield from _options(options, "token")
+    yield from _file("GOOGLE_APPLICATION_CREDENTIALS", "~/.config/gcloud/application_default_credentials.json")
+
+
+def _options(options: dict[str, object], *names: str) -> Iterator[str]:
+    yield from (f"the storage option {name}" for name in names if options.get(name))
+
+
+def _file(variable: str, default: str) -> Iterator[str]:
+    path = os.path.expanduser(os.environ.get(variable) or default)
+    if os.path.isfile(path):
+        yield f"the file {path}"
+
+
+def _can_be_tried(store: Store, checkup: Checkup) -> bool:
+    """Whether files may be tried there. A store that does not answer would be waited for again each time; a folder is
+    made by who creates a catalog, not by who looks."""
+    if checkup.error is not None and checkup.error.exit_code == 30:
+        checkup.add("store", "note", "nothing was tried, as it does not answer")
+        return False
+    if "://" not in store.uri and not os.path.isdir(store.uri):
+        checkup.add("store", "note", f"there is no folder {store.uri}; nothing was tried in it")
+        return False
+    return True
+
+
+def _store(session: Session, checkup: Checkup, store: Store, write: bool) -> None:
+    from olympia_cli.storage.probe import READS, WRITES, probe
+
+    before = session.catalog.clock.now_millis()
+    probes = probe(store, write=write)
+    for what in (*READS, *WRITES):
+        if what not in probes.tried:
+            checkup.add(what, "note", "not tried" if not write else "cannot be tried")
+        elif (error := probes.tried[what]) is None:
+            checkup.add(what, "ok", "it works")
+        elif what in READS or error.exit_code != 31:
+            checkup.failed(what, error)
+        else:
+            # who only reads needs no more
+            checkup.add(what, "attention", f"{error.message}: commits will fail here")
+    if probes.left_behind is not None:
+        checkup.left_behind = probes.left_behind
+        checkup.add("left behind", "attention", f"{probes.left_behind} could not be deleted: an expire takes it later")
+    _clock(checkup, probes, before, session.catalog.clock.now_millis())
+    _room(checkup, store)
+
+
+def _clock(checkup: Checkup, probes: Probes, before: int, after: int) -> None:
+    stored = probes.stored_at_millis
+    if stored is None:
+        checkup.add("clock", "note", "not compared, as nothing was created")
+        return
+    # stores round to seconds
+    ahead = before - stored if stored < before - 1000 else after - stored if stored > after + 1000 else 0
+    if abs(ahead) < CLOCK_SKEW_MILLIS:
+        checkup.add("clock", "ok", "it agrees with the store's")
+    else:
+        way = "ahead of" if ahead > 0 else "behind"
+        checkup.add("clock", "attention", f"it is {abs(ahead) // 1000:,} seconds {way} the store's: set it")
+
+
+def _room(checkup: Checkup, store: Store) -> None:
+    if "://" in store.uri:
+        return
+    import shutil
+
+    with suppress(OSError):
+        disk = shutil.disk_usage(store.uri)
+        little = disk.free < min(LITTLE_ROOM, disk.total // 20)
+        checkup.add("room", "attention" if little else "ok", f"{size(disk.free)} of {size(disk.total)} are free")
+
+
+def _catalog(session: Session, checkup: Checkup) -> None:
+    from olympia_cli.ops.look.attention import fsck_due
+    from olympia_cli.ops.look.status import status
+
+    try:
+        found = status(session.catalog)
+    except OlympiaError as error:
+        checkup.failed("catalog", error)
+        return
+    checkup.status = found
+    values = found.values
+    what = f"version {values['version']}, {found.standing}"
+    checkup.add("catalog", "ok", f"{what}; of the Java SDK, and never written to" if values["read_only"] else what)
+    for reason in (*found.damage, *found.attention):
+        checkup.add("catalog", "attention", reason.text)
+    checkup.due = fsck_due(found.runs, session.catalog.clock.now_millis())
+    state: State = "ok" if checkup.due is None else "note"
+    checkup.add("fsck", state, "none is due" if checkup.due is None else checkup.due.text)
+
+
+def _spark(checkup: Checkup) -> None:
+    """Only where it is installed: nobody needs it for a catalog of a common size."""
+    from olympia_cli.errors import SparkMissing
+    from olympia_cli.spark.launch import need_java
+
+    if installed("pyspark") is None:
+        checkup.add("spark", "note", "PySpark is not installed; only --engine spark needs it")
+        return
+    try:
+        checkup.add("spark", "ok", f"PySpark {installed('pyspark')}, Java {need_java()}")
+    except SparkMissing as error:
+        checkup.add("spark", "note", f"{error.message}; only --engine spark needs it")
+
+
+def installed(name: str) -> str | None:
+    """The version of a package, without importing it; None when it is not installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import Output
+from olympia_cli.cli.render import Column
+
+EXAMPLES = ["olympia config show", "olympia config show --profile prod --json"]
+
+SETTINGS = [Column("name", "SETTING"), Column("value", "VALUE"), Column("source", "SOURCE"), Column("from", "FROM")]
+PROFILES = [Column("name", "PROFILE"), Column("catalog", "CATALOG"), Column("options", "STORAGE")]
+
+
+def run(ctx: typer.Context) -> None:
+    """Show the settings in effect, and where each comes from.
+
+    A flag beats the environment, which beats the profile. Secrets are masked, and so is every storage option that is
+    not known to be harmless. The profiles of the config file follow; no store is asked for anything.
+    """
+    from olympia_cli.cli.profiles import config_path
+    from olympia_cli.cli.settings import profiles, settings
+
+    session = Session(ctx)
+    found = [setting.describe() for setting in settings(session)]
+    known = profiles()
+    used = next(setting["value"] for setting in found if setting["name"] == "profile")
+    if session.output in (Output.JSON, Output.JSONL):
+        path = config_path()
+        head = {"config_file": str(path), "exists": path.is_file(), "profile": used}
+        render.document(session, {**head, "settings": found, "profiles": known})
+        return
+    render.records(session, "settings", SETTINGS, found)
+    if known and session.output in (Output.TABLE, Output.WIDE):
+        options = (", ".join(f"{name}={value}" for name, value in one["storage"].items()) for one in known)
+        rows = ({**one, "options": text} for one, text in zip(known, options, strict=True))
+        with session.out() as out:
+            out.write("\n")
+        render.records(session, "profiles", PROFILES, rows)

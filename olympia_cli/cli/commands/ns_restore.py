@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_namespace
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import Atomic, InTxn, Message, RetryFor
+from olympia_cli.cli.restore_options import FromVersion
+
+EXAMPLES = ["olympia ns restore sales --at v12", "olympia ns restore sales --at yesterday -m 'dropped by mistake'"]
+
+
+def run(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="The namespace.", autocompletion=complete_namespace)],
+    at: FromVersion,
+    atomic: Atomic = False,
+    txn: InTxn = None,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Bring back a namespace with its tables and views.
+
+    They come back as that version has them, with their ids. What was created in the namespace since stays, and so does
+    what lives elsewhere today, where it is.
+    """
+    from olympia_cli.catalog.transaction import Transaction
+    from olympia_cli.names import Kind, NamespaceName, ObjectName
+    from olympia_cli.ops.look.describe import describe_name
+
+    session, namespace = Session(ctx), NamespaceName(name)
+    source = session.snapshot(at)
+    inside = (one for kind in (Kind.TABLE, Kind.VIEW) for one in source.objects(kind, name))
+    found = [source.namespace(namespace), *inside]
+    elsewhere: dict[ObjectName, ObjectName] = {}
+
+    def do(transaction: Transaction) -> None:
+        elsewhere.update(transaction.restore_all(found, source.version))
+
+    done = session.change(do, txn=txn, message=message, retry_for=retry_for, atomic=atomic)
+    left = [{**describe_name(then), "lives_as": describe_name(now)} for then, now in elsewhere.items()]
+    render.changed(session, done, f"restored namespace {name} from v{source.version}", left_out=left)
+    for then, now in elsewhere.items():
+        session.say(f"left where it is: {then.kind.word} {then} lives as {now} now")

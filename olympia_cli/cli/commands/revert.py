@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_reference
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import Atomic, DryRun, InTxn, Message, RetryFor, Yes, parse_seconds
+
+EXAMPLES = [
+    "olympia revert v12 --dry-run",
+    "olympia revert latest -m 'wrong table'",
+    "olympia revert v5..v7 --yes",
+    "olympia revert v5 --to latest~1 --dry-run --json",
+]
+
+
+def run(
+    ctx: typer.Context,
+    reference: Annotated[
+        str,
+        typer.Argument(
+            metavar="REF",
+            help="The version whose changes to take back; A..B means all from A to B.",
+            autocompletion=complete_reference,
+        ),
+    ],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to", metavar="REF", help="All versions up to this one, too.", autocompletion=complete_reference
+        ),
+    ] = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    atomic: Atomic = False,
+    txn: InTxn = None,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Take back what a version did, and keep what came after.
+
+    It is one new version that undoes the changes of another, or of a range with both ends included. An object that was
+    changed again since is a conflict: all of them are named, and nothing is written. A rollback, a repair, an expire or
+    an export is not reverted, but undone by its own command.
+    """
+    from olympia_cli.catalog import distributed
+    from olympia_cli.catalog.references import at_version
+    from olympia_cli.cli.context import Changed
+    from olympia_cli.cli.log_text import conflict_line
+    from olympia_cli.cli.plan_render import say_plan
+    from olympia_cli.errors import InvalidOption, RevertConflict
+    from olympia_cli.ops.revert import apply_revert, plan_revert
+
+    start, dots, end = reference.partition("..")
+    if dots and to is not None:
+        raise InvalidOption("A..B and --to do not go together", hint="give one or the other")
+    session, seconds = Session(ctx), parse_seconds(retry_for)
+    found = None if txn is None else distributed.load(session.catalog, txn)
+    transaction = session.catalog.begin() if found is None else found.transaction
+    base, staged = transaction.base, len(transaction.actions)
+    first = session.resolve(start, base).version
+    last = session.resolve(end or "latest" if dots else to or start, base).version
+    if first > last:
+        raise InvalidOption(f"v{first} came after v{last}", hint="name the older version first")
+    try:
+        plan = plan_revert(transaction, first, last, lambda version: at_version(version, base))
+    except RevertConflict as conflict:
+        for one in conflict.conflicts:
+            session.say(f"  {conflict_line(one)}")
+        raise
+    apply_revert(transaction, plan)
+    actions = tuple(transaction.actions[staged:])
+    say_plan(session, plan.changes, plan.changes_catalog)
+    versions = f"v{first}" if first == last else f"v{first} to v{last}"
+    done = Changed(base.version if found is None else None, txn, actions)
+    if not dry_run and found is not None:
+        found.save()
+    elif not dry_run and actions:
+        session.confirm(f"Take back {versions}?", yes)
+        committed = session.catalog.commit(transaction, message, retry_for=seconds, atomic=atomic)
+        done = Changed(committed.version, None, committed.actions)
+    text = f"{'would take' if dry_run else 'took'} back {versions}"
+    render.changed(session, done, text, reverts={"first": first, "last": last}, dry_run=dry_run)

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli import render
+from olympia_cli.cli.complete import complete_command
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import Output
+from olympia_cli.cli.render import Column
+
+EXAMPLES = ["olympia schema", "olympia schema table show", "olympia schema error"]
+
+COLUMNS = [Column("command", "COMMAND"), Column("shapes", "SHAPES")]
+
+
+def run(
+    ctx: typer.Context,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[COMMAND]...",
+            help="The command, such as table show; error and log-format are what stderr gets. Otherwise a list.",
+            autocompletion=complete_command,
+        ),
+    ] = None,
+) -> None:
+    """Print the JSON Schema of a command's --json.
+
+    Programs may rely on it: shapes only grow, so a document that fits today's schema fits tomorrow's, and unknown keys
+    are to be ignored. Where options change what is printed, the schema is any of several. -o jsonl prints the items of
+    a list, each on a line.
+    """
+    from olympia_cli.cli.app import ALIASES
+    from olympia_cli.cli.shapes import ON_STDERR, SHAPES, whole_schema
+    from olympia_cli.errors import InvalidOption
+
+    session = Session(ctx)
+    if not command:
+        documents = session.output in (Output.JSON, Output.JSONL)
+        rows = (
+            {"command": path, "schemas": list(names)} if documents else {"command": path, "shapes": ", ".join(names)}
+            for path, names in SHAPES.items()
+        )
+        render.records(session, "commands", COLUMNS, rows, name=lambda row: str(row["command"]))
+        return
+    path = " ".join(ALIASES.get(word, word) for word in command)
+    if path in ON_STDERR:
+        names: tuple[str, ...] = (ON_STDERR[path],)
+    elif path in SHAPES:
+        names = SHAPES[path]
+    else:
+        members = [one for one in SHAPES if one.startswith(path + " ")]
+        hint = f"there are {', '.join(members)}" if members else "see which there are with olympia schema"
+        raise InvalidOption(f"there is no schema for {path[:60]!a}", hint=hint)
+    title = path if path in ON_STDERR else f"olympia {path} --json"
+    with session.out(paged=True) as out:
+        out.write(render.json_text(session, whole_schema(title, names)) + "\n")

@@ -1,0 +1,88 @@
+"""What to do next about what fsck found, as whole commands for this catalog."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.escape import plural
+from olympia_cli.errors import OlympiaError
+
+if TYPE_CHECKING:
+    from olympia_cli.ops.fsck.fsck import Report
+
+PLACES = 9
+"""So many names are tried for an empty place beside the catalog."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextCommand:
+    """A command that can be run as it stands, with --yes where it asks."""
+
+    argv: tuple[str, ...]
+    loses: int | None
+    why: str
+
+    @property
+    def line(self) -> str:
+        return shlex.join(self.argv)
+
+    @property
+    def loss(self) -> str:
+        if self.loses is None:
+            return "what it loses is not known"
+        return "loses nothing" if not self.loses else f"loses {plural(self.loses, 'object')}"
+
+    def describe(self) -> dict[str, Any]:
+        return {"command": list(self.argv), "loses": self.loses, "why": self.why}
+
+
+def next_commands(session: Session, report: Report, looked: Sequence[str]) -> list[NextCommand]:
+    """The one that loses least first. `looked` are the options that fsck looked with."""
+    from olympia_cli.ops.repair.advice import advise
+
+    with session.progress() as progress:
+        advice = advise(session.store, report, looked, lambda: _empty_place(session), progress)
+    return [NextCommand((*session.program, *each.words), each.loses, each.why) for each in advice]
+
+
+def with_commands(session: Session, report: Report, commands: Sequence[NextCommand]) -> Report:
+    """The report with whole commands as hints, which repeat where the catalog is. What mends the latest version is the
+    best of the commands, so that no finding says another."""
+    from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE
+
+    best = next((each.line for each in commands if {"--repair", "--salvage"} & set(each.argv)), None)
+
+    def whole(hint: str) -> str:
+        return best if best is not None and hint in (REPAIR, SALVAGE) else session.command(hint)
+
+    findings = (replace(one, hint=whole(one.hint)) if one.hint else one for one in report.findings)
+    return replace(report, findings=tuple(findings))
+
+
+def say_next(session: Session, commands: Sequence[NextCommand]) -> None:
+    for number, command in enumerate(commands):
+        session.say(f"{'or' if number else 'next'}: {command.line}  ({command.loss})")
+        session.say(f"      {command.why}")
+
+
+def _empty_place(session: Session) -> str:
+    """A place for a new catalog beside this one, or here where there is none beside it: a whole bucket."""
+    from olympia_cli.ops.repair.salvage import check_empty
+    from olympia_cli.storage.open import BUCKET_SCHEMES, open_store, scheme_of
+
+    uri = session.location.uri.rstrip("/")
+    bucket = scheme_of(uri) in BUCKET_SCHEMES and "/" not in uri.partition("://")[2]
+    base = "salvaged" if bucket else f"{uri}-salvaged"
+    for place in (base, *(f"{base}-{number}" for number in range(2, PLACES))):
+        try:
+            store = open_store(place, session.options_for(place))
+            check_empty(store)
+            store.close()
+            return place
+        except OlympiaError:
+            continue
+    return base

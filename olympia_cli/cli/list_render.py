@@ -1,0 +1,65 @@
+"""Lists of objects. Names alone come from the tree; what `-o wide` shows beside them is read for it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from olympia_cli.cli import render
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import Output
+from olympia_cli.cli.render import Column
+from olympia_cli.cli.view import View
+from olympia_cli.names import Kind, NamespaceName, ObjectName, full_name
+
+
+def print_objects(session: Session, view: View, kind: Kind, namespace: str | None = None) -> None:
+    """The objects of a kind, in a namespace or everywhere."""
+    plural, title = f"{kind.word}s", kind.word.upper()
+    columns = [Column("namespace", "NAMESPACE"), Column("name", title)][kind is Kind.NAMESPACE :]
+    rows: Iterable[Mapping[str, Any]]
+    if session.output is Output.WIDE:
+        columns += [Column("id", "ID"), Column("age", "AGE", right=True), Column("last_version", "VERSION", right=True)]
+        columns += [Column("location", "LOCATION")] if kind is Kind.TABLE else []
+        rows = _wide_rows(session, view, kind, namespace)
+    else:
+        rows = (_row(name) for name in _names(view, kind, namespace))
+    render.records(
+        session,
+        plural,
+        columns,
+        rows,
+        head={"version": view.version},
+        name=lambda row: row["name"] if kind is Kind.NAMESPACE else full_name(row["namespace"], row["name"]),
+        title=plural,
+    )
+
+
+def _row(name: ObjectName) -> dict[str, Any]:
+    if isinstance(name, NamespaceName):
+        return {"name": name.namespace}
+    return {"namespace": name.namespace, "name": name.name}
+
+
+def _names(view: View, kind: Kind, namespace: str | None) -> Iterable[ObjectName]:
+    if kind is Kind.NAMESPACE:
+        return view.namespaces()
+    return view.tables(namespace) if kind is Kind.TABLE else view.views(namespace)
+
+
+def _wide_rows(session: Session, view: View, kind: Kind, namespace: str | None) -> Iterator[dict[str, Any]]:
+    from olympia_cli.cli.log_text import age
+    from olympia_cli.format.pb.objects_pb2 import TableDef
+    from olympia_cli.ops.look.listing import last_changes
+
+    found = list(view.objects(kind, namespace))
+    last = last_changes(view.snapshot, [one.name for one in found])
+    now = session.catalog.clock.now_millis()
+    for one in found:
+        row = {**_row(one.name), "id": one.id}
+        entry = last.get(one.name)
+        if entry is not None and entry.created_at_millis is not None:
+            row |= {"age": age(entry.created_at_millis, now), "last_version": f"v{entry.version}"}
+        if isinstance(one.definition, TableDef):
+            row["location"] = one.definition.iceberg_metadata_location
+        yield row

@@ -1,0 +1,34 @@
+"""The log that goes on: what is asked for of the past, the oldest first, and then what comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.log_filter import Filter, take
+from olympia_cli.cli.params import Output, parse_seconds
+from olympia_cli.errors import InvalidOption
+from olympia_cli.ops.look.follow import follow
+from olympia_cli.ops.look.log import LogEntry, log_between
+
+SHORTEST, LONGEST = 0.1, 3600.0
+"""Seconds between two looks: a store is not asked without a pause, and nobody waits longer for an answer."""
+
+
+def followed(
+    session: Session, wanted: Filter, number: int | None, since: str | None, interval: str, others: Sequence[str]
+) -> Iterator[LogEntry]:
+    """The entries to show. `others` are options that make no sense with it."""
+    if others:
+        raise InvalidOption(f"--follow and {others[0]} do not go together", hint="leave one of them out")
+    if session.output is Output.JSON:
+        raise InvalidOption("--follow has no end, and one JSON document needs one", hint="use -o jsonl")
+    seconds = parse_seconds(interval)
+    if not SHORTEST <= seconds <= LONGEST:
+        raise InvalidOption(f"an interval of {interval} makes no sense", hint="choose 100ms to 1h")
+    catalog, newest = session.catalog, session.snapshot()
+    past: Iterator[LogEntry] = iter(())
+    if number or since is not None:
+        past = take(wanted, log_between(catalog, since, f"v{newest.version}"), number)
+    return chain(reversed(list(past)), take(wanted, follow(newest, catalog.clock, seconds, session.say), None))

@@ -1,0 +1,86 @@
+"""What an Iceberg table's metadata says, below what the catalog says of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+from olympia_cli.cli import render
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.escape import visible
+from olympia_cli.cli.params import Output
+from olympia_cli.errors import InvalidOption, OlympiaError, PathMissing, command_words
+from olympia_cli.iceberg.describe import describe_metadata
+from olympia_cli.iceberg.files import TableFiles
+from olympia_cli.ops.verify_metadata import parse_metadata
+
+
+def read_description(session: Session, location: str | None, name: str) -> dict[str, Any]:
+    """The table's metadata file, read and described."""
+    if not location:
+        raise InvalidOption(f"the table {name} has no metadata location, so nothing says its schema", hint="")
+    with closing(TableFiles(session.location.options, session.store.uri.partition("://")[0])) as files:
+        [(_, data)] = files.read([location])
+    if isinstance(data, PathMissing):
+        words = command_words("table", "history", names=[name])
+        raise PathMissing(f"there is no metadata at {location}", hint="see where older ones are", command=words)
+    if isinstance(data, OlympiaError):
+        raise data
+    return describe_metadata(parse_metadata(data, location))
+
+
+def print_table(session: Session, shown: dict[str, Any], described: dict[str, Any], name: str) -> None:
+    """The table and its description: one document, or the table's fields and then a line for each part."""
+    if session.output not in (Output.TABLE, Output.WIDE):
+        render.record(session, {**shown, **described}, name=name)
+        return
+    render.record(session, {**shown, "iceberg": described["iceberg"]}, name=name)
+    with session.out() as out:
+        for title, rows in _sections(described):
+            if session.is_tty:
+                widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+                out.write(f"{title}\n" + ("" if rows else "  none\n"))
+                for row in rows:
+                    cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+                    out.write(f"  {'  '.join(cells)}".rstrip() + "\n")
+            else:
+                out.writelines("\t".join([title, *row]) + "\n" for row in rows)
+
+
+def _sections(described: dict[str, Any]) -> Iterator[tuple[str, list[list[str]]]]:
+    fields = described["schema"]["fields"]
+    rows = [[one["id"], one["name"], one["type"], "required" if one["required"] else "", one["doc"]] for one in fields]
+    yield "fields", _texts(rows)
+    yield "partitioning", _texts([[one["name"], one["transform"], one["source"]] for one in described["partitioning"]])
+    orders = described["sort_order"]
+    yield (
+        "sort order",
+        _texts([[one["source"], one["transform"], one["direction"], one["null_order"]] for one in orders]),
+    )
+    snapshots = described["snapshots"]
+    yield (
+        "snapshots",
+        _texts(
+            [
+                [
+                    one["snapshot_id"],
+                    one["created_at"],
+                    one["operation"],
+                    _rows(one["summary"]),
+                    "current" if one["current"] else "",
+                ]
+                for one in snapshots
+            ]
+        ),
+    )
+
+
+def _rows(summary: dict[str, str]) -> str:
+    """How many rows a snapshot added, and how many there are since, where it says so."""
+    counts = (("added-records", "+{}"), ("deleted-records", "-{}"), ("total-records", "of {} rows"))
+    return " ".join(text.format(summary[key]) for key, text in counts if key in summary)
+
+
+def _texts(rows: list[list[Any]]) -> list[list[str]]:
+    return [["" if cell is None else visible(str(cell)) for cell in row] for row in rows]

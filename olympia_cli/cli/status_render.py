@@ -1,0 +1,249 @@
+"""The screen of `status`: one line that says it, the reasons with what to do about each, and then the rest."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TextIO
+
+from olympia_cli.cli import render
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.escape import plural, size, visible
+from olympia_cli.cli.log_text import age
+from olympia_cli.cli.params import Output
+
+if TYPE_CHECKING:
+    from olympia_cli.errors import OlympiaError
+    from olympia_cli.ops.fsck.last_fsck import FsckRun
+    from olympia_cli.ops.look.status import Standing, Status
+
+_COLORS = {"sound": "1;32", "never checked": "1;36", "overdue": "1;33", "needs attention": "1;33"}
+_BAD = "1;31"
+SHOWN = 5
+"""So many transactions or exports are named."""
+
+
+def describe_status(session: Session, found: Status) -> dict[str, Any]:
+    """As the JSON output has it: each reason with the command that comes next."""
+    return {**found.values, "reasons": [_reason(session, reason.text, reason.words) for reason in found.reasons]}
+
+
+def describe_failure(session: Session, error: OlympiaError, looked_at: str) -> dict[str, Any]:
+    """The record of a round in which the catalog could not be looked at."""
+    from olympia_cli.ops.look.status import standing_of
+
+    return {
+        "catalog": session.store.uri,
+        "looked_at": looked_at,
+        "verdict": str(standing_of(error)),
+        "error": {"code": error.name, "message": error.message, "hint": error.hint, "exit_code": error.exit_code},
+        "reasons": [_reason(session, error.message, _after(error))],
+    }
+
+
+def print_status(session: Session, found: Status) -> None:
+    if session.output in (Output.TABLE, Output.WIDE):
+        with session.out() as out:
+            if session.is_tty:
+                _write_screen(session, out, found)
+            else:
+                for cells in _records(session, found):
+                    out.write("\t".join(map(visible, cells)) + "\n")
+        if not session.is_tty:
+            for reason in found.attention:
+                session.say(f"needs attention: {reason.text}")
+    else:
+        render.record(session, describe_status(session, found), name=str(found.values["id"]))
+
+
+def print_failure(session: Session, error: OlympiaError) -> None:
+    """The line for a catalog that cannot be looked at, on a terminal; the error itself is told where all are."""
+    from olympia_cli.ops.look.status import standing_of
+
+    if session.output in (Output.TABLE, Output.WIDE) and session.is_tty:
+        with session.out() as out:
+            out.write(f"{_standing(session, standing_of(error))}  {visible(session.store.uri)}\n")
+            _write_reason(session, out, error.message, _after(error))
+
+
+def round_line(session: Session, values: Mapping[str, Any]) -> str:
+    """A round of --watch on one line: time, verdict, version, and the reasons."""
+    reasons = "; ".join(reason["text"] for reason in values["reasons"])
+    version = "" if values.get("version") is None else f"v{values['version']}"
+    return "\t".join(map(visible, (values["looked_at"], values["verdict"].upper(), version, reasons)))
+
+
+def _reason(session: Session, text: str, words: tuple[str, ...]) -> dict[str, Any]:
+    return {"text": text, "command": shlex.split(session.command(shlex.join(words)))}
+
+
+def _after(error: OlympiaError) -> tuple[str, ...]:
+    """What to type when the catalog cannot be looked at: fsck names damage, doctor what is missing otherwise."""
+    return ("fsck",) if error.exit_code == 40 else ("doctor",)
+
+
+# A pipe: one value a line
+
+
+def _records(session: Session, found: Status) -> Iterator[tuple[str, ...]]:
+    for key, value in found.values.items():
+        if key not in ("needs_attention", "fsck_runs", "transactions"):
+            yield from _flat(key, value)
+    for run in found.values["fsck_runs"]:
+        yield "fsck_run", *(_cell(value) for value in run.values())
+    for transaction in found.values["transactions"]:
+        yield "transaction", *(_cell(value) for value in transaction.values())
+    for reason in found.reasons:
+        yield "reason", reason.text, session.command(shlex.join(reason.words))
+
+
+def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    """What is inside another value has both names, with a dot between them."""
+    if isinstance(value, Mapping):
+        for inner, one in value.items():
+            yield from _flat(f"{key}.{inner}", one)
+    elif value is not None and value != []:
+        yield key, _cell(value)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
+
+
+# The screen
+
+
+def _write_screen(session: Session, out: TextIO, found: Status) -> None:
+    values = found.values
+    now = _millis(values["looked_at"]) or 0
+    # beside damage it would only confuse that others looked at less, or earlier
+    sound = [run for run in reversed(found.runs) if run.sound and not found.damaged]
+    checked = "  " + ", ".join(_run(run, now, values["version"]) for run in sound) if sound else ""
+    out.write(f"{_standing(session, found.standing)}  {visible(values['catalog'])}{checked}\n")
+    for reason in found.reasons:
+        _write_reason(session, out, reason.text, reason.words)
+    out.write("\n")
+    for title, text in _fields(values, now, wide=session.output is Output.WIDE):
+        out.write(f"{title.ljust(13)} {visible(text)}\n")
+
+
+def _standing(session: Session, standing: Standing) -> str:
+    word = str(standing).upper()
+    return f"\x1b[{_COLORS.get(standing, _BAD)}m{word}\x1b[0m" if session.color else word
+
+
+def _write_reason(session: Session, out: TextIO, text: str, words: tuple[str, ...]) -> None:
+    out.write(f"  {visible(text)}\n    next  {visible(session.command(shlex.join(words)))}\n")
+
+
+def _run(run: FsckRun, now: int, latest: int) -> str:
+    millis = run.finished_at_millis
+    when = "" if millis is None else f" {age(millis, now)} ago"
+    newer = latest - run.version if run.version is not None else 0
+    since = f", {plural(newer, 'version')} since" if newer > 0 else ""
+    return f"{run.level}{' of all versions' if run.all_versions else ''}{when} (v{run.version}{since})"
+
+
+def _fields(values: Mapping[str, Any], now: int, *, wide: bool) -> Iterator[tuple[str, str]]:
+    oldest, growth = values["oldest_version"], values["growth"]
+    rate = growth["versions_per_day"]
+    perday = f"; {rate:,.1f} versions a day" if rate is not None else ""
+    yield "version", f"v{values['version']}, {_ago(values['created_at'], now)}; the oldest is v{oldest}{perday}"
+    yield "tree", f"{plural(values['depth'], 'level')} of order {values['order']}"
+    yield "hint", _hint(values["hint_lag"])
+    yield "last fsck", _last(values["last_fsck"], now, _fsck_detail)
+    yield "last expire", _last(values["last_expire"], now, lambda record: "")
+    yield "last export", _last(values["last_export"], now, _export_detail)
+    yield "exports", _names(values["exports"], values["export_names"])
+    yield "quarantine", _quarantine(values, now)
+    transactions = values["transactions"]
+    shown = [f"{one['id']} ({_lifetime(one, now)})" for one in transactions]
+    yield "transactions", _names(len(transactions), shown)
+    if values["read_only"]:
+        yield "read only", "a catalog of the Java SDK, which is never written to"
+    if "objects" in values:
+        yield from _in_full(values)
+    if wide:
+        yield "id", values["id"]
+
+
+def _hint(lag: int | None) -> str:
+    if not lag:
+        return "missing" if lag is None else "right"
+    return f"{plural(abs(lag), 'version')} {'behind' if lag > 0 else 'ahead'}"
+
+
+def _in_full(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    growth = values["growth"]
+    objects = growth["objects_per_day"]
+    change = "" if objects is None else f"; {objects:+,.1f} a day"
+    counts = ", ".join(plural(count, kind.removesuffix("s")) for kind, count in values["objects"].items())
+    yield "objects", counts + change
+    files, total = (sum(one[key] for one in values["files"].values()) for key in ("files", "bytes"))
+    written = growth["bytes_per_day"]
+    a_day = "" if written is None else f"; {size(round(written))} written a day"
+    yield "files", f"{plural(files, 'file')}, {size(total)}{a_day}"
+    for kind, counted in sorted(values["files"].items()):
+        yield f"  {kind}", f"{plural(counted['files'], 'file')}, {size(counted['bytes'])}"
+    free = values["reclaimable_bytes"]
+    yield "reclaimable", "not known before something is mended" if free is None else size(free)
+
+
+def _millis(time: str | None) -> int | None:
+    """None for what is no time: a file may say anything."""
+    from olympia_cli.errors import InvalidReference
+    from olympia_cli.names import parse_time
+
+    try:
+        return None if time is None else parse_time(time)
+    except InvalidReference:
+        return None
+
+
+def _ago(time: str, now: int) -> str:
+    millis = _millis(time)
+    return "at an unknown time" if millis is None else f"{age(millis, now)} ago, {time[:16].replace('T', ' ')}Z"
+
+
+def _last(record: Mapping[str, Any] | None, now: int, detail: Callable[[Mapping[str, Any]], str]) -> str:
+    return "never" if record is None else _ago(str(record.get("finished_at", "")), now) + detail(record)
+
+
+def _fsck_detail(record: Mapping[str, Any]) -> str:
+    found = "damaged" if record.get("damaged") else "sound" if record.get("complete", True) else "not to its end"
+    scope = " of all versions" if record.get("all_versions") else ""
+    return f": {found}, level {record.get('level', 'unknown')}{scope}"
+
+
+def _export_detail(record: Mapping[str, Any]) -> str:
+    return f": {record.get('name')}, of v{record.get('at_version')}"
+
+
+def _quarantine(values: Mapping[str, Any], now: int) -> str:
+    resting = values["quarantine"]
+    if not resting["marks"]:
+        return "empty"
+    large = f", {size(values['quarantine_bytes'])}" if "quarantine_bytes" in values else ""
+    text = f"{plural(resting['versions'], 'version')} in {plural(resting['marks'], 'mark')}{large}"
+    after = _millis(resting["purge_after"])
+    if after is None:
+        return text
+    when = f"in {age(now, after)}" if after > now else "by the next expire"
+    return f"{text}; may be purged {when}, {resting['purge_after'][:16].replace('T', ' ')}Z"
+
+
+def _lifetime(transaction: Mapping[str, Any], now: int) -> str:
+    began, expires = _millis(transaction["began_at"]), _millis(transaction["expires_at"])
+    if began is None or expires is None:
+        return str(transaction["state"])
+    text = f"began {age(began, now)} ago"
+    return f"{text}, {age(now, expires)} left" if expires > now else f"{text}, past its lifetime"
+
+
+def _names(count: int, names: list[str]) -> str:
+    if not count:
+        return "none"
+    more = count - len(names[:SHOWN])
+    return ", ".join(names[:SHOWN]) + (f" and {more:,} more" if more else "")

@@ -1,0 +1,98 @@
+"""Talk, to stderr: lines for people, or with `--log-format json` one JSON object a line for whoever collects logs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+from olympia_cli.cli.escape import dumps
+
+Level = Literal["info", "warning", "error"]
+FORMATS = ("text", "json")
+VARIABLE = "OLYMPIA_LOG_FORMAT"
+
+
+@dataclass(slots=True)
+class _Run:
+    """What is known of the run that talks."""
+
+    as_json: bool = False
+    command: str | None = None
+    catalog: str | None = None
+    quiet: bool = False
+    ended: bool = False
+
+
+_run = _Run()
+
+
+def begin(arguments: Sequence[str]) -> None:
+    """A run begins. The command line may be too wrong to be parsed, and its error is to be in the right form."""
+    global _run
+    if "--" in arguments:
+        arguments = arguments[: list(arguments).index("--")]
+    said = [word.partition("=")[2] for word in arguments if word.startswith("--log-format=")]
+    said += [value for flag, value in pairwise(arguments) if flag == "--log-format"]
+    _run = _Run(as_json=(said[-1] if said else os.environ.get(VARIABLE)) == "json")
+
+
+def about(*, command: str | None = None, catalog: str | None = None, quiet: bool | None = None) -> None:
+    """What the run turns out to be about."""
+    _run.command = command if command is not None else _run.command
+    _run.catalog = catalog if catalog is not None else _run.catalog
+    _run.quiet = quiet if quiet is not None else _run.quiet
+
+
+def check_variable() -> None:
+    """A variable that says what there is not is a mistake, as a flag would be."""
+    from olympia_cli.errors import InvalidOption
+
+    said = os.environ.get(VARIABLE)
+    if said and said not in FORMATS:
+        raise InvalidOption(f"{VARIABLE} is {said[:60]!a}", hint="use text or json")
+
+
+def is_json() -> bool:
+    """Whether the talk is a log of JSON lines."""
+    return _run.as_json
+
+
+def tell(text: str, end: str = "\n", *, level: Level = "info", exit_code: int | None = None, **more: Any) -> None:
+    """Say it. That nobody listens must not stop what is under way, nor change how it ends."""
+    _run.ended = _run.ended or exit_code is not None
+    if _run.as_json:
+        text, end = _line(text, level, exit_code, more), "\n"
+    with suppress(OSError):
+        print(text, end=end, file=sys.stderr, flush=True)
+
+
+def tell_end(exit_code: int) -> None:
+    """The last line of a log: how the run ended, unless an error said so, or nobody wants to hear that it went well."""
+    if _run.as_json and _run.command is not None and not _run.ended and not (_run.quiet and exit_code == 0):
+        text = "done" if exit_code == 0 else f"ended with exit code {exit_code}"
+        tell(text, level="info" if exit_code == 0 else "warning", exit_code=exit_code)
+
+
+def _line(text: str, level: Level, exit_code: int | None, more: dict[str, Any]) -> str:
+    import time
+
+    from olympia_cli.names import time_text
+
+    if text.startswith("warning: "):
+        text, level = text.removeprefix("warning: "), "warning"
+    elif text.startswith("needs attention: "):
+        level = "warning"
+    line = {
+        "time": time_text(time.time_ns() // 1_000_000),
+        "level": level,
+        "message": text.strip(),
+        "command": _run.command,
+        "catalog": _run.catalog,
+        "exit_code": exit_code,
+    }
+    return dumps({**line, **more}, sys.stderr)

@@ -1,0 +1,83 @@
+"""Damage of the past that people know of: the catalog's definition holds it, and fsck no longer raises an alarm.
+
+A finding is the same one when its code and its file are, and it hits no version that was not known to be hit. It is
+still told; damage that is new, of the same file too, counts as ever.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.snapshot import ACKNOWLEDGED, expired_before
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.ops.fsck.findings import Finding, Severity
+from olympia_cli.ops.fsck.versions import Ranges, merge
+
+MOST = 1000
+"""So many findings are held: every version reads them."""
+
+_OF_ALL = frozenset({"F101", "F102", "F103"})
+"""What is wrong with history as a whole, and so with its latest version."""
+
+Known = dict[tuple[str, str], Ranges]
+"""The versions that are known to be hit, by code and path."""
+
+
+def of_the_past(finding: Finding, latest: int | None) -> bool:
+    """Whether a finding is about older versions alone: nothing of the latest one is damaged by it."""
+    if finding.severity is not Severity.ERROR or finding.code in _OF_ALL or latest is None:
+        return False
+    return bool(finding.path and finding.versions) and finding.versions[-1][1] < latest
+
+
+def read_acknowledged(definition: CatalogDef) -> Known:
+    """What a catalog says is known. A list that cannot be read counts as none: then more is told, not less."""
+    known: Known = {}
+    try:
+        for entry in json.loads(definition.properties.get(ACKNOWLEDGED, "[]")):
+            spans = merge((int(first), int(last)) for first, last in entry["versions"])
+            known[str(entry["code"]), str(entry["path"])] = spans
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return {}
+    return known
+
+
+def recognised(findings: Iterable[Finding], definition: CatalogDef | None, latest: int) -> list[Finding]:
+    """The findings, those that are acknowledged marked as such."""
+    known = {} if definition is None else read_acknowledged(definition)
+    return [
+        replace(finding, acknowledged=True) if of_the_past(finding, latest) and _covers(known, finding) else finding
+        for finding in findings
+    ]
+
+
+def _covers(known: Known, finding: Finding) -> bool:
+    spans = known.get((finding.code, finding.path), ())
+    return merge([*spans, *finding.versions]) == spans
+
+
+def acknowledge(
+    catalog: Catalog, findings: Sequence[Finding], message: str = "", *, retry_for: float = 60.0
+) -> int | None:
+    """Commit that these findings are known; the version, or None when there is nothing to commit."""
+    transaction = catalog.begin()
+    definition = transaction.base.definition
+    known, oldest = read_acknowledged(definition), expired_before(definition)
+    # what expired is no longer found
+    known = {key: spans for key, spans in known.items() if spans and spans[-1][1] >= oldest}
+    for finding in findings:
+        key = (finding.code, finding.path)
+        if key in known or len(known) < MOST:
+            known[key] = merge([*known.get(key, ()), *finding.versions])
+    text = json.dumps(
+        [{"code": code, "path": path, "versions": spans} for (code, path), spans in sorted(known.items())],
+        separators=(",", ":"),
+    )
+    if text == definition.properties.get(ACKNOWLEDGED, "[]"):
+        return None
+    transaction.acknowledge(text)
+    count = "1 finding" if len(findings) == 1 else f"{len(findings):,} findings"
+    return catalog.commit(transaction, message or f"{count} of fsck acknowledged", retry_for=retry_for).version

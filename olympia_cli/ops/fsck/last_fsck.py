@@ -1,0 +1,142 @@
+"""What fsck found lately, kept a level, so that a glance never hides what a thorough look has found.
+
+A run answers one question: is the latest version whole, or a named one, or are all that are kept, to a level. The note
+of a run holds it and the earlier runs that still count. A later run takes the place of an earlier one exactly when it
+answers the same question or a larger one:
+
+- it came to its end;
+- its level is at least as deep;
+- it looked at all versions, or the earlier one did not and both were about the latest version, or about the same one;
+- it read what the earlier one read: a run that skipped definitions (`--since-last`) says nothing about those, so it
+  takes the place of a run of level full or data only if that skipped some, too.
+
+What it found does not matter for that: sound takes the place of damaged, and damaged of sound. So a shallow run never
+hides the damage of a deep one, nor a look at the latest version the damage in older ones, nor a repair that is only
+planned anything at all; and the same look again, once the catalog is mended, clears it.
+
+Notes of older programs hold one run, and are read as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from olympia_cli.catalog.clock import Clock
+from olympia_cli.errors import InvalidReference
+from olympia_cli.names import parse_time, time_text
+from olympia_cli.ops.fsck.findings import Severity
+from olympia_cli.ops.fsck.fsck import Level, Report
+from olympia_cli.ops.last_runs import LAST_FSCK, leave_note, read_note
+from olympia_cli.storage.protocol import Store
+
+MAX_RUNS = 64
+"""So many are kept at the most: each damaged version that was looked at by its number is one of its own."""
+
+_LEVELS = [str(level) for level in Level]
+
+
+@dataclass(frozen=True, slots=True)
+class FsckRun:
+    """One run: what it was asked, and what it found. `latest` is False when it was about a version named by --at."""
+
+    finished_at: str
+    level: str
+    damaged: bool
+    complete: bool
+    errors: int
+    warnings: int
+    version: int | None
+    all_versions: bool
+    latest: bool
+    skipped: int
+
+    @property
+    def finished_at_millis(self) -> int | None:
+        try:
+            return parse_time(self.finished_at)
+        except InvalidReference:
+            return None
+
+    @property
+    def sound(self) -> bool:
+        """Whether it looked at everything that it was to look at, and found no damage."""
+        return self.complete and not self.damaged
+
+    def covers(self, earlier: FsckRun) -> bool:
+        """Whether it takes the place of an earlier run; see the module's text."""
+        same_versions = self.all_versions or (
+            not earlier.all_versions
+            and ((self.latest and earlier.latest) or (not earlier.latest and self.version == earlier.version))
+        )
+        read_as_much = not self.skipped or bool(earlier.skipped) or _depth(earlier) < _LEVELS.index(Level.FULL)
+        return self.complete and _depth(self) >= _depth(earlier) and same_versions and read_as_much
+
+    def words(self) -> tuple[str, ...]:
+        """The command that asks the same question again."""
+        words = ["fsck", "--level", self.level]
+        if self.all_versions:
+            words.append("--all-versions")
+        elif not self.latest and self.version is not None:
+            words += ["--at", f"v{self.version}"]
+        return tuple(words)
+
+
+def note_fsck(store: Store, report: Report, clock: Clock, all_versions: bool, latest: bool = True) -> None:
+    """Leave word of a run. `latest` is False when --at said which version it was to be about."""
+    if report.read_only or report.version is None:
+        return
+    run = FsckRun(
+        finished_at=time_text(clock.now_millis()),
+        level=str(report.level),
+        damaged=report.damaged,
+        complete=report.complete,
+        errors=report.count(Severity.ERROR),
+        warnings=report.count(Severity.WARNING),
+        version=report.version,
+        all_versions=all_versions,
+        latest=latest or all_versions,
+        skipped=report.checked.get("skipped", 0),
+    )
+    earlier = [one for one in fsck_runs(read_note(store, LAST_FSCK)) if _counts(one) and not run.covers(one)]
+    runs = [*earlier[-MAX_RUNS + 1 :], run]
+    leave_note(store, LAST_FSCK, clock, {**asdict(run), "runs": [asdict(one) for one in runs]})
+
+
+def fsck_runs(record: Mapping[str, Any] | None) -> list[FsckRun]:
+    """The runs that a note tells of, the newest last."""
+    if record is None:
+        return []
+    runs = record.get("runs")
+    found = runs if isinstance(runs, list) and runs else [record]
+    return [_parse(one) for one in found if isinstance(one, dict)]
+
+
+def _counts(run: FsckRun) -> bool:
+    """Whether anybody asks for it once another run was the last: damage, or what is known of the latest version."""
+    return run.damaged or (run.complete and run.latest)
+
+
+def _depth(run: FsckRun) -> int:
+    return _LEVELS.index(run.level)
+
+
+def _parse(record: Mapping[str, Any]) -> FsckRun:
+    def number(key: str) -> int:
+        value = record.get(key)
+        return value if type(value) is int and 0 <= value < 2**63 else 0
+
+    level, version = record.get("level"), record.get("version")
+    return FsckRun(
+        finished_at=str(record.get("finished_at", ""))[:40],
+        level=level if isinstance(level, str) and level in _LEVELS else str(Level.STRUCTURE),
+        damaged=bool(record.get("damaged")),
+        complete=record.get("complete") is not False,
+        errors=number("errors"),
+        warnings=number("warnings"),
+        version=number("version") if version is not None else None,
+        all_versions=bool(record.get("all_versions")),
+        latest=record.get("latest") is not False,
+        skipped=number("skipped"),
+    )

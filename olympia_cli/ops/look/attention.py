@@ -1,0 +1,134 @@
+"""Why a catalog needs attention, and what to do about each of the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from olympia_cli.catalog.catalog import DAY_MILLIS
+from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
+from olympia_cli.catalog.distributed import State
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.errors import InvalidReference
+from olympia_cli.names import parse_duration, parse_time
+from olympia_cli.ops.expire.retention import DEFAULT_MAX_AGE, MAX_AGE
+from olympia_cli.ops.fsck.last_fsck import FsckRun, fsck_runs
+
+FAR_BEHIND = 100
+"""A hint that lags by more than so many versions costs every reader probes."""
+
+FSCK_MAX_AGE = "olympia.fsck.max-age"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """What is the matter, and the words of the command that comes next. `overdue` is work that was not done in time."""
+
+    text: str
+    words: tuple[str, ...]
+    overdue: bool = False
+
+
+def damage(runs: Sequence[FsckRun]) -> tuple[Reason, ...]:
+    """What runs of fsck found that no later run has cleared; the command looks again, and says how to mend it."""
+    found = []
+    for run in reversed(runs):
+        if run.damaged:
+            errors = "1 error" if run.errors == 1 else f"{run.errors:,} errors" if run.errors else "damage"
+            what = "all versions" if run.all_versions else "the latest version" if run.latest else f"v{run.version}"
+            found.append(Reason(f"fsck found {errors} at level {run.level} in {what}{_when(run)}", run.words()))
+    return tuple(found)
+
+
+def worth_knowing(runs: Sequence[FsckRun]) -> tuple[Reason, ...]:
+    """What to do next with a catalog that needs nothing at once."""
+    if any(run.complete for run in runs):
+        return ()
+    text = "the last fsck did not come to its end" if runs else "nobody has checked this catalog"
+    return (Reason(text, ("fsck", "--since-last") if runs else ("fsck",)),)
+
+
+def fsck_due(runs: Sequence[FsckRun], now: int) -> Reason | None:
+    """The fsck that a careful administrator would run next: something each day, everything each week. It is advice,
+    and no reason for an exit code: what is overdue is the catalog's own policy."""
+    if notes := worth_knowing(runs):
+        return notes[0]
+    thorough = [run for run in runs if run.all_versions and run.level in ("full", "data")]
+    if not _since(thorough, now, 7):
+        text = "no fsck of all versions at level full within 7 days"
+        return Reason(text, ("fsck", "--level", "full", "--all-versions"))
+    return None if _since(runs, now, 1) else Reason("no fsck within a day", ("fsck",))
+
+
+def _since(runs: Sequence[FsckRun], now: int, days: int) -> bool:
+    times = [run.finished_at_millis for run in runs if run.complete]
+    return any(time is not None and now - time <= days * DAY_MILLIS for time in times)
+
+
+def needs_attention(
+    snapshot: Snapshot,
+    now: int,
+    stored_at_millis: int,
+    values: Mapping[str, Any],
+    fsck: Mapping[str, Any] | None,
+    expire: Mapping[str, Any] | None,
+) -> tuple[Reason, ...]:
+    """What makes the exit code 51, the most pressing first. `stored_at_millis` is when the latest root was written, by
+    the store's clock."""
+    return (
+        *_hint(snapshot, values["hint_lag"]),
+        *_transactions(values["transactions"]),
+        *_overdue(snapshot, now, fsck, expire),
+        *_clocks(snapshot, stored_at_millis),
+    )
+
+
+def _hint(snapshot: Snapshot, lag: int | None) -> Iterator[Reason]:
+    mend, look = ("fsck", "--repair"), ("fsck",)
+    if lag is None and snapshot.version > FAR_BEHIND:
+        yield Reason("the hint vn/latest is missing or unreadable", mend)
+    elif lag is not None and lag > FAR_BEHIND:
+        yield Reason(f"the hint vn/latest is {lag:,} versions behind", mend)
+    elif lag is not None and lag < 0:
+        # a root may be lost, so nothing is put right before somebody looked
+        yield Reason(f"the hint vn/latest is {-lag:,} versions ahead", look)
+
+
+def _transactions(transactions: Sequence[Mapping[str, Any]]) -> Iterator[Reason]:
+    for state, one, many in (
+        (State.EXPIRED, "is past its lifetime", "are past their lifetime"),
+        (State.UNREADABLE, "cannot be read", "cannot be read"),
+    ):
+        ids = [transaction["id"] for transaction in transactions if transaction["state"] == state.value]
+        if ids:
+            words = ("txn", "abort", ids[0]) if len(ids) == 1 else ("txn", "ls")
+            which = "1 distributed transaction" if len(ids) == 1 else f"{len(ids):,} distributed transactions"
+            yield Reason(f"{which} {one if len(ids) == 1 else many}", words)
+
+
+def _overdue(
+    snapshot: Snapshot, now: int, fsck: Mapping[str, Any] | None, expire: Mapping[str, Any] | None
+) -> Iterator[Reason]:
+    properties = snapshot.definition.properties
+    if expire is not None and _older(expire, now, properties.get(MAX_AGE, DEFAULT_MAX_AGE)):
+        yield Reason("expire has not run for longer than versions are kept", ("expire",), overdue=True)
+    if fsck is not None and FSCK_MAX_AGE in properties and _older(fsck, now, properties[FSCK_MAX_AGE]):
+        text = f"fsck has not run for longer than {properties[FSCK_MAX_AGE]}"
+        yield Reason(text, fsck_runs(fsck)[-1].words(), overdue=True)
+
+
+def _clocks(snapshot: Snapshot, stored_at_millis: int) -> Iterator[Reason]:
+    if snapshot.created_at_millis - stored_at_millis > HALF_AN_HOUR_MILLIS:
+        yield Reason("the writers' clocks are ahead of the store's by more than half an hour", ("doctor",))
+
+
+def _older(record: Mapping[str, Any], now: int, limit: str) -> bool:
+    try:
+        return now - parse_time(str(record.get("finished_at", ""))) > parse_duration(limit)
+    except InvalidReference:
+        return False
+
+
+def _when(run: FsckRun) -> str:
+    return f", {run.finished_at[:16].replace('T', ' ')}Z" if run.finished_at_millis is not None else ""

@@ -1,0 +1,42 @@
+"""The log as it grows: versions in the order in which they are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from olympia_cli.catalog.clock import Clock
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.versions import RootFile, read_latest
+from olympia_cli.errors import Damaged, PathMissing
+from olympia_cli.format.paths import MAX_VERSION, root_path
+from olympia_cli.ops.look.log import LogEntry, read_entry
+
+WINDOW = 8
+"""So many roots are asked for at a time: a look costs the same, however much was committed since the last one."""
+
+LOOK_AROUND = 10
+"""After so many looks that found nothing, whether history has gone on elsewhere: an expire may have freed the next."""
+
+
+def follow(newest: Snapshot, clock: Clock, seconds: float, say: Callable[[str], None]) -> Iterator[LogEntry]:
+    """The versions after one, without end. `say` is told of versions that went before they were seen."""
+    store, width, version, idle = newest.store, newest.file.width, newest.version, 0
+    while version < MAX_VERSION:
+        found = version
+        versions = range(version + 1, min(version + WINDOW, MAX_VERSION) + 1)
+        for number, (_, data) in zip(versions, store.read_many(root_path(one, width) for one in versions), strict=True):
+            if isinstance(data, PathMissing):
+                break
+            if isinstance(data, Exception) and not isinstance(data, Damaged):
+                raise data
+            found = number
+            yield read_entry(data, RootFile(number, width, b""), newest)
+        if found < version + WINDOW:
+            idle = idle + 1 if found == version else 0
+            clock.sleep(seconds)
+        version = found
+        if idle == LOOK_AROUND:
+            idle, latest = 0, read_latest(store).version
+            if latest > version and not store.exists(root_path(version + 1, width)):
+                say(f"v{version + 1} was expired before it was seen; going on after v{latest - 1}")
+                version = latest - 1

@@ -1,0 +1,47 @@
+"""Setting stray roots aside: the name is free again, and what stood there is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+
+from olympia_cli.errors import CommitConflict, PathMissing
+from olympia_cli.format.paths import aside_path
+from olympia_cli.ops.fsck.chain import ChainRoot
+from olympia_cli.ops.repair.plan import Aside, RepairStep
+from olympia_cli.storage.protocol import Store
+
+
+def plan_aside(strays: Sequence[ChainRoot], latest: int) -> tuple[list[RepairStep], tuple[Aside, ...]]:
+    """A step for each, and what it does."""
+    asides = tuple(map(_aside, strays))
+    steps = [
+        RepairStep(
+            "set aside",
+            f"move the root of v{stray.version}, which is no part of history after v{latest}, to {aside.kept}",
+        )
+        for stray, aside in zip(strays, asides, strict=True)
+    ]
+    return steps, asides
+
+
+def set_aside(store: Store, asides: Sequence[Aside]) -> None:
+    """Move the files, each in this order: 1 the copy, created exclusively; 2 a look whether the file is still the one
+    that was planned for, since whoever was first may have freed the name, and a writer taken it; 3 the name is freed.
+
+    Whatever dies between leaves the file where it was, and the same move can be made again.
+    """
+    for aside in asides:
+        store.create(aside.kept, aside.data)
+        try:
+            found = store.read(aside.path)
+        except PathMissing:
+            continue
+        if found != aside.data:
+            raise CommitConflict(f"{aside.path} changed since this was planned", hint="it was left alone; plan it anew")
+        store.delete_many([aside.path])
+
+
+def _aside(stray: ChainRoot) -> Aside:
+    assert stray.data is not None, "it was read, or nobody could say that it is a stray"
+    return Aside(stray.path, aside_path(stray.version, sha256(stray.data).hexdigest()[:16]), stray.data)

@@ -1,0 +1,312 @@
+"""Taking back what some versions did, and keeping what came after.
+
+A revert is made of ordinary actions on the objects that those versions changed, so conflicts with other writers,
+retries and distributed transactions are what they are for every commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from olympia_cli.catalog.lineage import living_names
+from olympia_cli.catalog.protection import PROTECTING
+from olympia_cli.catalog.replay import moved, rollback_target, touched
+from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
+from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.errors import Damaged, NotRevertible, RevertConflict, VersionNotFound, command_words
+from olympia_cli.format.action_types import EXPIRES
+from olympia_cli.format.actions import Action
+from olympia_cli.format.definitions import body
+from olympia_cli.format.paths import root_path
+from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef, RollbackDef
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName
+from olympia_cli.ops.look.describe import describe_name
+from olympia_cli.ops.look.diff import ObjectChange, diff
+from olympia_cli.ops.look.log import log
+
+T = ActionType
+Found = CatalogObject[ObjectDefinition]
+_INVERSE = {"created": "dropped", "dropped": "created", "altered": "altered", "renamed": "renamed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """What cannot be taken back, and why; `name` is None for the catalog itself."""
+
+    name: ObjectName | None
+    why: str
+
+
+@dataclass(slots=True)
+class RevertPlan:
+    """What a revert does: the changes in the order in which they are shown, and the catalog's own."""
+
+    first: int
+    last: int
+    before: Snapshot
+    changes: list[ObjectChange] = field(default_factory=list)
+    set_properties: dict[str, str] = field(default_factory=dict)
+    unset_properties: list[str] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    conflicts: list[Conflict] = field(default_factory=list)
+
+    @property
+    def changes_catalog(self) -> bool:
+        return bool(self.set_properties or self.unset_properties or self.settings)
+
+
+def plan_revert(transaction: Transaction, first: int, last: int, at: Callable[[int], Snapshot]) -> RevertPlan:
+    """How to take back the versions from one to another, both included, on what the transaction sees.
+
+    `at` opens versions. RevertConflict tells all that was changed again since; NotRevertible that one of the versions
+    did what only another command takes back.
+    """
+    if first == 0:
+        raise NotRevertible("v0 created the catalog", hint="there is nothing before it to go back to")
+    after = at(last)
+    try:
+        before = at(first - 1)
+    except VersionNotFound as error:
+        raise VersionNotFound(f"what was before v{first} is not known any more: {error.message}", hint="") from None
+    for entry in log(after, first):
+        if entry.unreadable:
+            raise Damaged("F401", root_path(entry.version, after.file.width), "it is not known what this version did")
+        check_revertible(entry.version, entry.changes)
+    plan = _Planner(transaction, RevertPlan(first, last, before), after).make()
+    if plan.conflicts:
+        raise _conflict(plan, after, transaction.base)
+    return plan
+
+
+def apply_revert(transaction: Transaction, plan: RevertPlan) -> None:
+    """Do it: namespaces get their names back first, and those that go do so last, when they are empty."""
+    version = plan.before.version
+    created, dropped = ({one.name for one in plan.changes if one.change == change} for change in ("created", "dropped"))
+    replaced = created & dropped
+    changes = [part for one in plan.changes for part in _parts(one, replaced)]
+    renamed = [one for one in changes if one.change == "renamed"]
+    moves = [(one.old_name, one.name) for one in renamed if isinstance(one.name, NamespaceName)]
+
+    def today(name: ObjectName) -> ObjectName:
+        for old, new in moves:
+            name = moved(name, old, new)
+        return name
+
+    # views, tables, namespaces: these are dropped when they are empty
+    gone = sorted((one for one in changes if one.change == "dropped"), key=lambda one: -one.name.kind)
+    back = [one.new for one in changes if one.new is not None and _comes_back(one)]
+    namespaces = [one for one in back if isinstance(one.name, NamespaceName)]
+    last = [one.name for one in gone if isinstance(one.name, NamespaceName) and one.name not in replaced]
+    for old, new in moves:
+        transaction.rename_namespace(cast(NamespaceName, old), new)
+    for one in gone:
+        if one.name not in last:
+            _drop(transaction, today(one.name))
+    transaction.restore_all(namespaces, version)
+    for one in renamed:
+        if not isinstance(one.name, NamespaceName) and today(one.old_name) != one.name:
+            _rename(transaction, today(one.old_name), one.name)
+    transaction.restore_all([one for one in back if not isinstance(one.name, NamespaceName)], version)
+    for name in last:
+        _drop(transaction, name)
+    if plan.changes_catalog:
+        transaction.alter_catalog(plan.set_properties, plan.unset_properties, **plan.settings)
+    if transaction.has_writes:
+        transaction.note_revert(plan.first, plan.last)
+
+
+def check_revertible(version: int, actions: Sequence[Action]) -> None:
+    """Raise NotRevertible when a version did what only another command takes back."""
+    target = rollback_target(actions)
+    for action in actions:
+        if action.type == T.CATALOG_ROLLBACK:
+            left = action.parse_payload(RollbackDef).from_version
+            raise NotRevertible(
+                f"v{version} is a rollback to v{target}",
+                hint="go back to what it left",
+                command=("rollback", f"v{left}"),
+            )
+        if action.type == T.CATALOG_EXPORT:
+            export = action.parse_payload(ExportDef)
+            if export.dropped:
+                raise NotRevertible(f"v{version} dropped the export {export.name}", hint="make it anew")
+            words = command_words("export", "drop", names=[export.name])
+            raise NotRevertible(f"v{version} recorded an export", hint="drop it", command=words)
+        if action.type == T.CATALOG_EXPIRE_MARK:
+            raise NotRevertible(
+                f"v{version} is an expire", hint="bring back what it marked", command=("expire", "undo", "--dry-run")
+            )
+        if action.type in EXPIRES:
+            raise NotRevertible(f"v{version} is an expire", hint="what it decided stays decided")
+        if action.type == T.CATALOG_REPAIR:
+            words = ("rollback", "--dry-run", f"v{version - 1}")
+            raise NotRevertible(
+                f"v{version} is a repair", hint="see whether what was before can come back", command=words
+            )
+        if action.name is None and action.type not in (T.CATALOG_ALTER, T.CATALOG_COMPACT):
+            raise NotRevertible(f"v{version} did what no revert takes back: {action.type_name}", hint="see the log")
+
+
+class _Planner:
+    """Compares three states of every object that was changed: before, after, and now."""
+
+    def __init__(self, transaction: Transaction, plan: RevertPlan, after: Snapshot) -> None:
+        self._transaction = transaction
+        self._plan = plan
+        self._after = after
+        changes = list(diff(plan.before, after))
+        around = [one for one in changes if one.change == "renamed" and isinstance(one.name, NamespaceName)]
+        self._changes = [one for one in changes if not _follows(one, around)]
+        self._was: dict[ObjectName, Found | None] = {}
+        self._became: dict[ObjectName, Found | None] = {}
+        for change in self._changes:
+            for name in (change.name, change.old_name):
+                self._was.setdefault(name, None)
+                self._became.setdefault(name, None)
+            if change.old is not None:
+                self._was[change.old_name] = change.old
+            if change.new is not None:
+                self._became[change.name] = change.new
+        self._now = self._read_now()
+
+    def make(self) -> RevertPlan:
+        plan = self._plan
+        self._compare_catalogs(plan.before.definition, self._after.definition, self._transaction.draft.catalog)
+        for change in self._changes:
+            names = dict.fromkeys((change.old_name, change.name))
+            touched_since = [name for name in names if not _same(self._now[name], self._became[name])]
+            if not touched_since:
+                inverse = _INVERSE[change.change]
+                plan.changes.append(ObjectChange(inverse, change.old_name, change.name, change.new, change.old))
+            elif not all(_same(self._now[name], self._was[name]) for name in names):
+                plan.conflicts += [Conflict(name, self._why(name)) for name in touched_since]
+        plan.conflicts = list(dict.fromkeys([*plan.conflicts, *self._misplaced()]))
+        return plan
+
+    def _read_now(self) -> dict[ObjectName, Found | None]:
+        base = self._transaction.base
+        paths = [path for name in self._became if (path := base.find(name)) is not None]
+        # so that they are read together; what is wrong with one is told when it is looked at
+        for _ in base.definitions.read(paths):
+            pass
+        return {name: self._transaction.find(name) for name in self._became}
+
+    def _why(self, name: ObjectName) -> str:
+        now = self._now[name]
+        if now is None:
+            return "dropped or renamed since"
+        became = self._became[name]
+        if became is None or became.id != now.id:
+            return "another one has the name since"
+        return "altered since"
+
+    def _misplaced(self) -> Iterator[Conflict]:
+        """What has no place to come back to, and namespaces that hold more than what goes."""
+        changes, draft = self._plan.changes, self._transaction.draft
+        leaving = {one.old_name for one in changes if one.change in ("dropped", "renamed")}
+        coming = {one.name for one in changes if one.change != "dropped"}
+        back = [one.new for one in changes if one.change == "created" and one.new is not None]
+        lives = living_names(
+            {one.id: one.name for one in back}, self._plan.before.version, draft.base, self._transaction.actions
+        )
+        for one in back:
+            now = lives[one.id]
+            if now is not None and now != one.name and now not in leaving:
+                yield Conflict(one.name, f"lives as {now} since")
+        for name in sorted(coming, key=str):
+            around = NamespaceName(name.namespace)
+            if around not in coming and (around in leaving or not draft.find(around)):
+                yield Conflict(name, f"the namespace {around} is gone")
+        for change in changes:
+            if change.change == "dropped" and isinstance(change.name, NamespaceName):
+                within = (one for kind in (Kind.TABLE, Kind.VIEW) for one in draft.names(kind, change.name.namespace))
+                if more := [one for one in within if one not in leaving]:
+                    yield Conflict(change.name, f"holds {more[0].kind.word} {more[0]}, which came since")
+
+    def _compare_catalogs(self, was: CatalogDef, became: CatalogDef, now: CatalogDef) -> None:
+        plan = self._plan
+        for key in sorted({*was.properties, *became.properties}):
+            old, new, present = (one.properties.get(key) for one in (was, became, now))
+            if old == new or key.startswith(PROTECTING) or present == old:
+                continue
+            if present != new:
+                plan.conflicts.append(Conflict(None, f"its property {key} was changed since"))
+            elif old is None:
+                plan.unset_properties.append(key)
+            else:
+                plan.set_properties[key] = old
+        for setting, option in (("txn_ttl_millis", "txn_ttl_millis"), ("txn_isolation_level", "isolation")):
+            old, new, present = (getattr(one, setting) for one in (was, became, now))
+            if old != new and present == new:
+                plan.settings[option] = old
+            elif old != new and present != old:
+                plan.conflicts.append(Conflict(None, f"its {setting} was changed since"))
+
+
+def _conflict(plan: RevertPlan, after: Snapshot, latest: Snapshot) -> RevertConflict:
+    """The error, with the last version that touched each of the objects."""
+    last: dict[ObjectName | None, int] = {}
+    for entry in log(latest, after.version + 1):
+        names = {name for action in entry.changes for name in touched(action)}
+        for one in plan.conflicts:
+            around = None if one.name is None else NamespaceName(one.name.namespace)
+            if one.name not in last and (one.name in names or around in names or entry.rollback_to is not None):
+                last[one.name] = entry.version
+    versions = f"v{plan.first}" if plan.first == plan.last else f"v{plan.first} to v{plan.last}"
+    count = len(plan.conflicts)
+    what = "1 object was changed again" if count == 1 else f"{count:,} objects were changed again"
+    error = RevertConflict(
+        f"{versions} cannot be taken back, and nothing was written: {what}",
+        hint="see what came since",
+        command=("diff", f"v{plan.last}..latest"),
+    )
+    error.conflicts = [
+        {**describe_name(one.name), "why": one.why, "version": last.get(one.name)} for one in plan.conflicts
+    ]
+    return error
+
+
+def _parts(change: ObjectChange, replaced: set[ObjectName]) -> list[ObjectChange]:
+    """A rename out of a namespace that is replaced by another, or into one, is a drop there and a return here."""
+    around = {NamespaceName(name.namespace) for name in (change.old_name, change.name)}
+    if change.change != "renamed" or not around & replaced:
+        return [change]
+    drop = ObjectChange("dropped", change.old_name, change.old_name, change.old, None)
+    return [drop, ObjectChange("created", change.name, change.name, None, change.new)]
+
+
+def _follows(change: ObjectChange, around: Sequence[ObjectChange]) -> bool:
+    """Whether a rename is that of the namespace around it and nothing else: it is taken back with that one."""
+    if change.change != "renamed" or isinstance(change.name, NamespaceName) or change.fields():
+        return False
+    return any(moved(change.old_name, one.old_name, one.name) == change.name for one in around)
+
+
+def _same(one: Found | None, other: Found | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.path == other.path != "" or body(one.definition) == body(other.definition)
+
+
+def _comes_back(change: ObjectChange) -> bool:
+    """Whether the older definition is to be put in place."""
+    return change.change in ("created", "altered") or (change.change == "renamed" and bool(change.fields()))
+
+
+def _drop(transaction: Transaction, name: ObjectName) -> None:
+    if isinstance(name, NamespaceName):
+        transaction.drop_namespace(name)
+    elif isinstance(name, TableName):
+        transaction.drop_table(name)
+    else:
+        transaction.drop_view(name)
+
+
+def _rename(transaction: Transaction, old: ObjectName, new: ObjectName) -> None:
+    if isinstance(old, TableName) and isinstance(new, TableName):
+        transaction.rename_table(old, new)
+    elif not isinstance(old, NamespaceName | TableName) and not isinstance(new, NamespaceName | TableName):
+        transaction.rename_view(old, new)

@@ -1,0 +1,52 @@
+"""Who a request is from, and whether it may be answered at all."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from olympia_cli.rest.failures import Failure, bad_request
+from olympia_cli.rest.settings import Settings, is_loopback
+from olympia_cli.rest.tokens import Caller, Tokens
+
+
+class Access:
+    """Without tokens everybody who reaches the server may do everything."""
+
+    def __init__(self, settings: Settings, everybody: str) -> None:
+        """`everybody` is how the log names those who need no token."""
+        self._settings = settings
+        self._everybody = Caller(everybody)
+        self.tokens = Tokens(settings.tokens) if settings.tokens else None
+
+    def caller(self, authorization: str | None, *, browser: bool = False) -> Caller:
+        """Whose token it is. A browser cannot send one by itself, but asks for a password: the token is that."""
+        if self.tokens is None:
+            return self._everybody
+        kind, _, credentials = (authorization or "").partition(" ")
+        token = None
+        if kind.lower() == "bearer":
+            token = credentials.strip()
+        elif kind.lower() == "basic" and browser:
+            token = _password(credentials)
+        found = self.tokens.caller(token) if token else None
+        if found is None:
+            what = "the token is not known" if token else "a token is needed"
+            challenge = 'Basic realm="olympia", charset="UTF-8"' if browser else 'Bearer realm="olympia"'
+            raise Failure(401, "NotAuthorizedException", what, {"WWW-Authenticate": challenge})
+        return found
+
+    def check_host(self, host: str | None) -> None:
+        """A page from elsewhere may have a name of its own lead here: whoever needs no token must know us by ours."""
+        if self.tokens is not None or not self._settings.is_loopback:
+            return
+        name = (host or "").rpartition(":")[0] if not (host or "").endswith("]") and ":" in (host or "") else host or ""
+        if not is_loopback(name):
+            raise bad_request("the Host of the request is not this machine")
+
+
+def _password(credentials: str) -> str | None:
+    try:
+        return base64.b64decode(credentials.strip(), validate=True).decode().partition(":")[2]
+    except (binascii.Error, ValueError):
+        return None

@@ -1,0 +1,262 @@
+"""The server as an application: a request comes in, is let in or not, is answered, and leaves a line in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Match, Route
+from starlette.types import Message, Receive, Scope, Send
+
+from olympia_cli.rest.access import Access
+from olympia_cli.rest.call import Call
+from olympia_cli.rest.failures import RETRY_AFTER, Failure, bad_request, failure_of, forbidden
+from olympia_cli.rest.idempotency import Idempotency
+from olympia_cli.rest.prefixes import split_prefix
+from olympia_cli.rest.record import Record
+from olympia_cli.rest.service import Service
+from olympia_cli.rest.tokens import Caller
+from olympia_cli.rest.wording import worded
+
+DRAINED = 4
+"""Of a body that is too large so many times its limit is read, and forgotten: who is cut off while he sends does not
+see the answer."""
+
+Handler = Callable[[Call], Response]
+Early = Callable[[Call], Response | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An endpoint. `run` may wait for stores, in a thread; `early` answers at once what is known already."""
+
+    name: str
+    method: str
+    path: str
+    run: Handler
+    writes: bool = False
+    early: Early | None = None
+    commits: bool = False
+    """Whether a status of 500 means that nobody knows what became of it."""
+    public: bool = False
+    browser: bool = False
+    """Whether a person looks at it, who may give a token as a password; all of the catalog is shown there."""
+
+
+class Api:
+    """An ASGI application."""
+
+    def __init__(self, service: Service, operations: Sequence[Operation], access: Access, record: Record) -> None:
+        self.service = service
+        self.record = record
+        self._access = access
+        self._settings = service.settings
+        self._idempotency = Idempotency(service.catalog.clock)
+        self._routes = [
+            (Route(operation.path, _unused, methods=[operation.method]), operation) for operation in operations
+        ]
+        for route, operation in self._routes:
+            # HEAD is an operation of its own, where there is one
+            route.methods = {operation.method}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise RuntimeError(f"no such protocol: {scope['type']}")
+        began, asked = time.perf_counter(), _Asked(scope)
+        told = _Told(send, lambda: self._log(asked, told, time.perf_counter() - began))
+        self.record.under_way += 1
+        try:
+            response = await self._answered(asked, receive)
+            async with asyncio.timeout(self._settings.request_timeout):
+                await response(scope, receive, told.send)
+        except ClientDisconnect:
+            asked.error = "the client went away"
+        except TimeoutError:
+            self.record.event("unread", path=asked.path, client=_client(scope))
+            raise
+        finally:
+            self.record.under_way -= 1
+            told.end()
+
+    def _log(self, asked: _Asked, told: _Told, seconds: float) -> None:
+        self.record.request(
+            asked.method,
+            asked.path,
+            asked.operation.name if asked.operation else "none",
+            told.status,
+            seconds,
+            by=asked.caller.name if asked.caller else None,
+            client=_client(asked.scope),
+            bytes=told.size,
+            error=asked.error,
+        )
+
+    async def _answered(self, asked: _Asked, receive: Receive) -> Response:
+        try:
+            return await self._answer(asked, receive)
+        except ClientDisconnect:
+            raise
+        except Exception as error:
+            failure = failure_of(error)
+            asked.error = f"{failure.type}: {failure.message}"
+            cause = error.__cause__ if isinstance(error, Failure) else error
+            cause = None if isinstance(cause, Failure) else cause
+            if failure.status >= 500 and cause is not None:
+                asked.error += f" ({type(cause).__name__}: {cause})"
+            return failure.response()
+
+    async def _answer(self, asked: _Asked, receive: Receive) -> Response:
+        operation = self._find(asked)
+        if self._access.tokens is not None and (problem := self._access.tokens.refresh()):
+            self.record.event("tokens", error=problem)
+        if operation.public:
+            caller = Caller("")
+        else:
+            self._access.check_host(asked.header("host"))
+            caller = asked.caller = self._access.caller(asked.header("authorization"), browser=operation.browser)
+        self._check_allowed(operation, caller)
+        if self.record.under_way > self._settings.max_requests:
+            raise Failure(503, "SlowDownException", "too many requests at once", RETRY_AFTER)
+        body = await self._body(asked, receive)
+        if asked.method == "POST" and (asked.header("content-type") or "").partition(";")[0] != "application/json":
+            # a page of another site may have a browser send anything else, and nothing at all
+            raise bad_request("a POST must be sent as application/json")
+        work = partial(self._work, operation, asked, caller, body)
+        if not operation.writes:
+            return await work()
+        key = f"{asked.method} {asked.scope['path']}?".encode() + asked.scope["query_string"] + b"\n" + body
+        return await self._idempotency.once(caller.name, asked.header("idempotency-key"), key, work)
+
+    async def _work(self, operation: Operation, asked: _Asked, caller: Caller, body: bytes) -> Response:
+        request, call = Request(asked.scope), None
+        try:
+            async with asyncio.timeout(self._settings.request_timeout):
+                latest = await self.service.latest.snapshot()
+                call = Call(
+                    self.service, asked.prefix, caller, asked.parts, request.query_params, request.headers, body, latest
+                )
+                known = operation.early(call) if operation.early is not None else None
+                if known is not None:
+                    return known
+                return await self.service.latest.run(partial(operation.run, call))
+        except TimeoutError:
+            # its thread goes on until the store gives up
+            kind = "CommitStateUnknownException" if operation.commits else "GatewayTimeoutException"
+            raise Failure(504, kind, "the store did not answer in time") from None
+        except Exception as error:
+            failure = failure_of(error, commits=operation.commits)
+            raise failure if call is None else worded(failure, operation.name, call) from error
+
+    def _find(self, asked: _Asked) -> Operation:
+        others: set[str] = set()
+        for route, operation in self._routes:
+            match, found = route.matches(asked.scope)
+            if match is Match.FULL:
+                asked.operation, asked.parts = operation, found["path_params"]
+                return operation
+            if match is Match.PARTIAL:
+                others.add(operation.method)
+        if others:
+            allowed = {"Allow": ", ".join(sorted(others))}
+            raise Failure(405, "MethodNotAllowedException", "there is no such operation here", allowed)
+        raise Failure(404, "NoSuchEndpointException", "there is nothing here")
+
+    def _check_allowed(self, operation: Operation, caller: Caller) -> None:
+        if operation.writes and self._settings.read_only:
+            raise forbidden("this server only reads")
+        if operation.writes and not caller.writes:
+            raise forbidden("the token is for reading only")
+        if operation.browser and caller.namespaces is not None:
+            raise forbidden("the token is not for the whole catalog")
+
+    async def _body(self, asked: _Asked, receive: Receive) -> bytes:
+        """The body, as far as it is not too large and comes in time."""
+        most = self._settings.max_body_bytes
+        declared = asked.header("content-length")
+        if declared is not None and (not declared.isdigit() or int(declared) > DRAINED * most):
+            raise _too_large(most)
+        if declared in (None, "0") and asked.header("transfer-encoding") is None:
+            return b""
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self._settings.request_timeout):
+                while size <= DRAINED * most:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientDisconnect
+                    size += len(message.get("body", b""))
+                    if size <= most:
+                        chunks.append(message.get("body", b""))
+                    if not message.get("more_body", False):
+                        break
+        except TimeoutError:
+            raise Failure(408, "RequestTimeoutException", "the request came too slowly", _CLOSE) from None
+        if size > most:
+            raise _too_large(most)
+        return b"".join(chunks)
+
+
+class _Asked:
+    """What is known of a request so far."""
+
+    def __init__(self, scope: Scope) -> None:
+        # encoded as it came: a name may hold a slash
+        self.path = scope.get("raw_path", b"").decode("ascii", "replace") or scope["path"]
+        self.prefix, path = split_prefix(self.path)
+        self.scope: Scope = {**scope, "path": path, "root_path": ""}
+        self.method: str = scope["method"]
+        self.operation: Operation | None = None
+        self.caller: Caller | None = None
+        self.parts: dict[str, str] = {}
+        self.error: str | None = None
+
+    def header(self, name: str) -> str | None:
+        wanted = name.encode()
+        return next((value.decode("latin-1") for key, value in self.scope["headers"] if key == wanted), None)
+
+
+class _Told:
+    """Sends an answer on, and remembers its status and size. The log has it before the client does."""
+
+    def __init__(self, send: Send, log: Callable[[], None]) -> None:
+        self._send = send
+        self._log: Callable[[], None] | None = log
+        self.status = 0
+        self.size = 0
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            self.size += len(message.get("body", b""))
+            if not message.get("more_body", False):
+                self.end()
+        await self._send(message)
+
+    def end(self) -> None:
+        log, self._log = self._log, None
+        if log is not None:
+            log()
+
+
+def _client(scope: Scope) -> str | None:
+    client = scope.get("client")
+    return client[0] if client else None
+
+
+_CLOSE = {"Connection": "close"}
+
+
+def _too_large(most: int) -> Failure:
+    # what is left of the body is not read
+    return Failure(413, "RequestTooLargeException", f"a request has at most {most:,} bytes", _CLOSE)
+
+
+async def _unused(request: Request) -> Awaitable[Response]:
+    raise NotImplementedError

@@ -1,0 +1,179 @@
+"""One request of the REST API: who asks, where, for what; and the two ways to answer it, by reading and by changing."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+from starlette.datastructures import QueryParams
+from starlette.responses import Response
+
+from olympia_cli.catalog import distributed
+from olympia_cli.catalog.references import resolve
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.errors import InvalidName, SavedElsewhere
+from olympia_cli.iceberg.table_changes import TableChanges
+from olympia_cli.names import NamespaceName, TableName, ViewName, parse_reference
+from olympia_cli.rest.failures import Failure, bad_request, forbidden
+from olympia_cli.rest.group_commit import Change
+from olympia_cli.rest.prefixes import Prefix
+from olympia_cli.rest.service import Service
+from olympia_cli.rest.tokens import Caller
+
+SEPARATOR = "\x1f"
+SAVES = 20
+"""So often a change inside a transaction is tried when others save it first."""
+
+R = TypeVar("R")
+View = Snapshot | Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    service: Service
+    prefix: Prefix
+    caller: Caller
+    parts: Mapping[str, str]
+    """The variable parts of the path, still encoded."""
+    query: QueryParams
+    headers: Mapping[str, str]
+    body: bytes
+    latest: Snapshot
+
+    # What is asked for
+
+    @property
+    def namespace(self) -> str:
+        """The namespace in the path, which the caller may see."""
+        parts = unquote(self.parts["namespace"], errors="surrogateescape").split(SEPARATOR)
+        return self.check_namespace(parts, missing=True)
+
+    @property
+    def table(self) -> TableName:
+        return _name(TableName, self.namespace, self._part("table"), "NoSuchTableException")
+
+    @property
+    def view(self) -> ViewName:
+        return _name(ViewName, self.namespace, self._part("view"), "NoSuchViewException")
+
+    def _part(self, name: str) -> str:
+        return unquote(self.parts[name], errors="surrogateescape")
+
+    def check_namespace(self, parts: object, *, missing: bool = False) -> str:
+        """A namespace as a list of its levels, of which this catalog has one. `missing`: one that cannot be is not
+        found; otherwise it is a bad request."""
+        if not isinstance(parts, list) or not parts or not all(isinstance(part, str) for part in parts):
+            raise bad_request("a namespace is a list of names")
+        shown = ".".join(parts)
+        try:
+            if len(parts) != 1:
+                raise InvalidName(f"namespaces have one level in this catalog, and {shown!a} has {len(parts)}", hint="")
+            name = NamespaceName(parts[0]).namespace
+        except InvalidName as error:
+            if missing:
+                raise Failure(404, "NoSuchNamespaceException", error.message) from None
+            raise bad_request(str(error)) from None
+        if not self.caller.may_see(name):
+            raise forbidden(f"the token is not for the namespace {name!a}")
+        return name
+
+    def table_identifier(self, value: object) -> TableName:
+        return TableName(*self._identifier(value))
+
+    def view_identifier(self, value: object) -> ViewName:
+        return ViewName(*self._identifier(value))
+
+    def _identifier(self, value: object) -> tuple[str, str]:
+        if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+            raise bad_request("an identifier has a namespace and a name")
+        return self.check_namespace(value.get("namespace")), value["name"]
+
+    def document(self) -> dict[str, Any]:
+        """The body, which must be a JSON object."""
+        try:
+            found = json.loads(self.body)
+        except (ValueError, RecursionError):
+            raise bad_request("the body is not JSON") from None
+        if not isinstance(found, dict):
+            raise bad_request("the body is not a JSON object")
+        return found
+
+    # Reading
+
+    @contextmanager
+    def reading(self) -> Iterator[View]:
+        """What the request looks at: a version, or the inside of a distributed transaction."""
+        if self.prefix.txn is None:
+            yield self._snapshot()
+            return
+        found = distributed.load(self.service.catalog, self.prefix.txn)
+        known = len(found.transaction.actions)
+        yield found.transaction
+        # under SERIALIZABLE what was read decides about conflicts, so it is part of the transaction
+        if len(found.transaction.actions) > known:
+            found.save()
+
+    def look(self) -> View:
+        """As `reading`, for what decides nothing by being read."""
+        if self.prefix.txn is None:
+            return self._snapshot()
+        return distributed.load(self.service.catalog, self.prefix.txn).transaction
+
+    def _snapshot(self) -> Snapshot:
+        if self.prefix.at is None:
+            return self.latest
+        return resolve(parse_reference(self.prefix.at), self.latest, self.service.catalog.clock.now_millis())
+
+    # Changing
+
+    def change(self, do: Change[R], what: str) -> R:
+        """Do statements: in a commit, perhaps with those of others, or inside a distributed transaction."""
+        if self.prefix.at is not None:
+            raise forbidden("an older version of a catalog cannot be changed")
+        if self.prefix.txn is None:
+            return self.service.commits.commit(do, self.caller.name, what)
+        return self._change_inside(self.prefix.txn, do)
+
+    def _change_inside(self, txn: str, do: Change[R]) -> R:
+        for attempt in range(SAVES):
+            try:
+                # requests of this process take turns, so that only other processes can be in the way
+                with _turns(txn):
+                    found = distributed.load(self.service.catalog, txn)
+                    changes = TableChanges(found.transaction, self.service.open_io)
+                    result = do(changes)
+                    changes.save(found)
+                    return result
+            except SavedElsewhere:
+                if attempt == SAVES - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+
+_TURNS = [threading.Lock() for _ in range(64)]
+
+
+def _turns(txn: str) -> threading.Lock:
+    return _TURNS[hash(txn) % len(_TURNS)]
+
+
+def _name(kind: type[R], namespace: str, name: str, missing: str) -> R:
+    """A name in a path: what cannot be one is the name of nothing."""
+    try:
+        return kind(namespace, name)  # type: ignore[call-arg]
+    except InvalidName as error:
+        raise Failure(404, missing, error.message) from None
+
+
+def answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(json.dumps(value, separators=(",", ":")), status, headers, media_type="application/json")
+
+
+def nothing() -> Response:
+    return Response(None, 204)

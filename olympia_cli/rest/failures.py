@@ -1,0 +1,126 @@
+"""What is answered when something is wrong: the status and the type that the Iceberg REST definition gives it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from starlette.responses import Response
+
+from olympia_cli import errors
+from olympia_cli.errors import OlympiaError
+
+R = TypeVar("R")
+
+RETRY_AFTER = {"Retry-After": "1"}
+
+
+class Failure(Exception):
+    """An answer that is an error."""
+
+    def __init__(self, status: int, type: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.type = type
+        self.message = message
+        self.headers = dict(headers or {})
+
+    def response(self) -> Response:
+        # no bytes of a catalog are text for a terminal or a browser: what is not ASCII is escaped
+        body = {"error": {"message": self.message, "type": self.type, "code": self.status}}
+        return Response(json.dumps(body), self.status, self.headers, media_type="application/json")
+
+
+def bad_request(message: str) -> Failure:
+    return Failure(400, "BadRequestException", message)
+
+
+def forbidden(message: str) -> Failure:
+    return Failure(403, "ForbiddenException", message)
+
+
+NONSENSE = (ValueError, TypeError, LookupError, AttributeError, StopIteration, NotImplementedError, RecursionError)
+"""PyIceberg's ways to say that a document, or an update of a table, makes no sense."""
+
+
+def parsed(parse: Callable[..., R], *given: object) -> R:
+    """What a client sent, as PyIceberg's models have it."""
+    try:
+        return parse(*given)
+    except NONSENSE as error:
+        raise bad_request(_first_line(error)) from error
+
+
+_STATUS: dict[type[OlympiaError], tuple[int, str]] = {
+    errors.NamespaceNotFound: (404, "NoSuchNamespaceException"),
+    errors.TableNotFound: (404, "NoSuchTableException"),
+    errors.ViewNotFound: (404, "NoSuchViewException"),
+    errors.VersionNotFound: (404, "NoSuchVersionException"),
+    errors.ExportNotFound: (404, "NoSuchVersionException"),
+    errors.TransactionNotFound: (404, "NoSuchTransactionException"),
+    errors.NamespaceExists: (409, "AlreadyExistsException"),
+    errors.TableExists: (409, "AlreadyExistsException"),
+    errors.ViewExists: (409, "AlreadyExistsException"),
+    errors.NamespaceNotEmpty: (409, "NamespaceNotEmptyException"),
+    errors.CommitConflict: (409, "CommitFailedException"),
+    errors.SavedElsewhere: (409, "CommitFailedException"),
+    # trying again does not bring these back
+    errors.TransactionExpired: (400, "TransactionClosedException"),
+    errors.TransactionClosed: (400, "TransactionClosedException"),
+    errors.Refused: (403, "ForbiddenException"),
+    errors.CommitUnknown: (500, "CommitStateUnknownException"),
+    errors.OutcomeUnknown: (500, "CommitStateUnknownException"),
+}
+
+_FOREIGN = {
+    "BadRequestError": (400, "BadRequestException"),
+    "NoSuchNamespaceError": (404, "NoSuchNamespaceException"),
+    "NoSuchTableError": (404, "NoSuchTableException"),
+    "NoSuchViewError": (404, "NoSuchViewException"),
+    "NamespaceAlreadyExistsError": (409, "AlreadyExistsException"),
+    "TableAlreadyExistsError": (409, "AlreadyExistsException"),
+    "ViewAlreadyExistsError": (409, "AlreadyExistsException"),
+    "NamespaceNotEmptyError": (409, "NamespaceNotEmptyException"),
+    "CommitFailedException": (409, "CommitFailedException"),
+    "CommitStateUnknownException": (500, "CommitStateUnknownException"),
+    "ValidationError": (400, "BadRequestException"),
+}
+"""PyIceberg's errors, by name: it is imported where a table is written, and not to read a list."""
+
+
+def failure_of(error: Exception, *, commits: bool = False) -> Failure:
+    """The answer for an error. `commits`: a status of 500 tells the client that nobody knows whether it was done."""
+    if isinstance(error, Failure):
+        return error
+    if isinstance(error, OlympiaError):
+        return _known(error, commits)
+    if isinstance(error, ValueError) and isinstance(error.__cause__, OlympiaError):
+        # as the catalog for PyIceberg tells it
+        return _known(error.__cause__, commits)
+    if type(error).__name__ in _FOREIGN and type(error).__module__.startswith(("pyiceberg", "pydantic")):
+        return Failure(*_FOREIGN[type(error).__name__], str(error).partition("\n")[0][:500])
+    kind = "CommitStateUnknownException" if commits else "InternalServerError"
+    return Failure(500, kind, f"a bug: {type(error).__name__}; the server's log has more")
+
+
+def _known(error: OlympiaError, commits: bool) -> Failure:
+    if type(error) in _STATUS:
+        return Failure(*_STATUS[type(error)], str(error))
+    if error.exit_code == 2:
+        return Failure(400, "BadRequestException", str(error))
+    if isinstance(error, errors.StorageFailed):
+        # nothing was done, so that trying again is safe
+        return Failure(503, "ServiceUnavailableException", str(error), RETRY_AFTER)
+    if isinstance(error, errors.TransactionTooLarge):
+        return Failure(400, "BadRequestException", error.message)
+    # a catalog that cannot be read, a store that refuses the server: no client can help it, and nothing was committed
+    return Failure(503 if commits else 500, "InternalServerError", str(error))
+
+
+def _first_line(error: Exception) -> str:
+    if type(error).__module__.startswith("pydantic"):
+        found = error.errors()[0]  # type: ignore[attr-defined]
+        where = ".".join(str(part) for part in found.get("loc", ()))
+        return f"the request is malformed: {where}: {found.get('msg', '')}"[:500]
+    return f"the request makes no sense: {str(error).partition(chr(10))[0][:500] or type(error).__name__}"

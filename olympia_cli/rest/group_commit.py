@@ -1,0 +1,150 @@
+"""Changes of several clients that come together become one commit.
+
+A commit costs several round trips to the store, one after the other, and there is one next version: without this the
+catalog would take no more changes a second than a round trip allows. Whoever finds nobody committing commits all that
+wait, himself first; then one of those who came meanwhile does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.clock import moment
+from olympia_cli.catalog.commit import Author, check_writable
+from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.errors import CommitConflict
+from olympia_cli.iceberg.table_changes import OpenIO, TableChanges
+from olympia_cli.rest.latest import Latest
+
+LARGEST_GROUP = 64
+ATTEMPTS = 5
+
+R = TypeVar("R")
+Change = Callable[[TableChanges], R]
+"""Statements on a transaction. They may be done more than once, each time on another version."""
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    change: Change[Any]
+    by: str
+    what: str
+    turn: threading.Event = field(default_factory=threading.Event)
+    finished: bool = False
+    result: Any = None
+    error: Exception | None = None
+
+    def end(self, error: Exception | None = None) -> None:
+        self.error, self.finished = error, True
+
+
+class GroupCommit:
+    """Commits changes, each as a whole or not at all. Safe for several threads."""
+
+    def __init__(self, catalog: Catalog, latest: Latest, open_io: OpenIO, retry_for: float = 30.0) -> None:
+        self._catalog = catalog
+        self._latest = latest
+        self._open_io = open_io
+        self._retry_for = retry_for
+        self._lock = threading.Lock()
+        self._waiting: deque[_Job] = deque()
+        self._is_led = False
+        self.groups = 0
+        self.changes = 0
+
+    def commit(self, change: Change[R], by: str, what: str) -> R:
+        """Do a change and commit it; what the statements returned. An error of theirs is raised here, and leaves
+        the changes beside it alone."""
+        job = _Job(change, by, what)
+        with self._lock:
+            self._waiting.append(job)
+            leads, self._is_led = not self._is_led, True
+        if not leads:
+            job.turn.wait()
+        if not job.finished:
+            self._lead()
+        if job.error is not None:
+            raise job.error
+        result: R = job.result
+        return result
+
+    def _lead(self) -> None:
+        with self._lock:
+            group = [self._waiting.popleft() for _ in range(min(LARGEST_GROUP, len(self._waiting)))]
+        try:
+            self._commit(group)
+        except BaseException as error:
+            for job in group:
+                if not job.finished:
+                    job.end(error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
+            raise
+        finally:
+            with self._lock:
+                if self._waiting:
+                    self._waiting[0].turn.set()
+                else:
+                    self._is_led = False
+            for job in group:
+                job.turn.set()
+
+    def _commit(self, group: Sequence[_Job]) -> None:
+        """Commit what can be done of a group. What does not go together with another process's commit is done anew on
+        what that one left, each change by itself, and succeeds there or says why not."""
+        alone = len(group) == 1
+        for attempt in range(ATTEMPTS if alone else 1):
+            changes = self._begin()
+            staged = [job for job in group if _stage(job, changes)]
+            if not staged:
+                return
+            by, message = _signature(staged)
+            try:
+                changes.commit(Author(by=by, message=message), retry_for=self._retry_for)
+            except CommitConflict as error:
+                if alone and attempt == ATTEMPTS - 1:
+                    staged[0].end(error)
+                continue
+            except Exception as error:
+                for job in staged:
+                    job.end(error)
+                return
+            self.groups += 1
+            self.changes += len(staged)
+            for job in staged:
+                job.end()
+            return
+        if not alone:
+            for job in group:
+                if not job.finished:
+                    self._commit([job])
+
+    def _begin(self) -> TableChanges:
+        opened_at = moment(self._catalog.clock)
+        base = self._latest.look()
+        check_writable(base)
+        return TableChanges(Transaction(base, self._catalog.clock, opened_at=opened_at), self._open_io)
+
+
+def _stage(job: _Job, changes: TableChanges) -> bool:
+    """Do the statements of a change. One that fails takes back those before it in the same change."""
+    try:
+        with changes.whole():
+            job.result = job.change(changes)
+    except Exception as error:
+        job.end(error)
+        return False
+    return True
+
+
+def _signature(jobs: Sequence[_Job]) -> tuple[str, str]:
+    """Who commits and why, for the log: in a group each change with its author."""
+    authors = list(dict.fromkeys(job.by for job in jobs))
+    if len(jobs) == 1:
+        return jobs[0].by, jobs[0].what
+    if len(authors) == 1:
+        return authors[0], "; ".join(job.what for job in jobs)
+    return ", ".join(authors), "; ".join(f"{job.by}: {job.what}" for job in jobs)

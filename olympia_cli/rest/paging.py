@@ -1,0 +1,52 @@
+"""Long lists, a page at a time. The token of a page is the last name before it, so a list that changes in between
+neither repeats nor leaves out what was there all the time."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+from starlette.datastructures import QueryParams
+
+from olympia_cli.rest.failures import bad_request
+
+PAGE = 1000
+LARGEST_PAGE = 10_000
+
+N = TypeVar("N")
+
+
+def page(
+    query: QueryParams, names: Callable[[str | None], Iterator[N]], token_of: Callable[[N], str]
+) -> tuple[list[N], str | None]:
+    """The names that are asked for, and the token of the next page. `names` gives those after a name.
+
+    Who asks for no page gets everything, as the definition has it.
+    """
+    token, size = query.get("pageToken"), query.get("pageSize")
+    if token is None and size is None:
+        return list(names(None)), None
+    number = PAGE if size is None else _number(size)
+    found = list(islice(names(_name(token) if token else None), number + 1))
+    more = len(found) > number
+    return found[:number], _token(token_of(found[number - 1])) if more else None
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < 1:
+        raise bad_request("pageSize is not a positive number")
+    return min(int(text), LARGEST_PAGE)
+
+
+def _token(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+
+
+def _name(token: str) -> str:
+    try:
+        return base64.b64decode(token + "=" * (-len(token) % 4), b"-_", validate=True).decode("utf-8")
+    except (binascii.Error, ValueError):
+        raise bad_request("pageToken is none that this server gave") from None

@@ -1,0 +1,131 @@
+"""Every operation of the server, and where it is."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from starlette.responses import PlainTextResponse, Response
+
+from olympia_cli.catalog import distributed
+from olympia_cli.ops.look.transactions import describe_saved
+from olympia_cli.rest import namespaces, tables, views
+from olympia_cli.rest.api import Operation
+from olympia_cli.rest.call import Call, answer, nothing
+from olympia_cli.rest.config import config
+from olympia_cli.rest.failures import bad_request, forbidden
+from olympia_cli.rest.page import health, html, objects, tree, versions
+from olympia_cli.rest.prefixes import Prefix
+from olympia_cli.rest.record import Record
+
+_NAMESPACE = "/v1/namespaces/{namespace}"
+_TABLE = f"{_NAMESPACE}/tables/{{table}}"
+_VIEW = f"{_NAMESPACE}/views/{{view}}"
+
+ICEBERG = (
+    # what is asked for most stands first
+    Operation("loadTable", "GET", _TABLE, tables.load, early=tables.load_known),
+    Operation("updateTable", "POST", _TABLE, tables.commit, writes=True, commits=True),
+    Operation("tableExists", "HEAD", _TABLE, tables.exists),
+    Operation("dropTable", "DELETE", _TABLE, tables.drop, writes=True),
+    Operation("loadCredentials", "GET", f"{_TABLE}/credentials", tables.credentials),
+    Operation("reportMetrics", "POST", f"{_TABLE}/metrics", tables.report_metrics),
+    Operation("listTables", "GET", f"{_NAMESPACE}/tables", tables.list_all),
+    Operation("createTable", "POST", f"{_NAMESPACE}/tables", tables.create, writes=True),
+    Operation("registerTable", "POST", f"{_NAMESPACE}/register", tables.register, writes=True),
+    Operation("renameTable", "POST", "/v1/tables/rename", tables.rename, writes=True),
+    Operation("commitTransaction", "POST", "/v1/transactions/commit", tables.commit_all, writes=True, commits=True),
+    Operation("listNamespaces", "GET", "/v1/namespaces", namespaces.list_all),
+    Operation("createNamespace", "POST", "/v1/namespaces", namespaces.create, writes=True),
+    Operation("loadNamespaceMetadata", "GET", _NAMESPACE, namespaces.load),
+    Operation("namespaceExists", "HEAD", _NAMESPACE, namespaces.exists),
+    Operation("dropNamespace", "DELETE", _NAMESPACE, namespaces.drop, writes=True),
+    Operation("updateProperties", "POST", f"{_NAMESPACE}/properties", namespaces.update_properties, writes=True),
+    Operation("listViews", "GET", f"{_NAMESPACE}/views", views.list_all),
+    Operation("createView", "POST", f"{_NAMESPACE}/views", views.create, writes=True),
+    Operation("loadView", "GET", _VIEW, views.load),
+    Operation("replaceView", "POST", _VIEW, views.replace, writes=True, commits=True),
+    Operation("viewExists", "HEAD", _VIEW, views.exists),
+    Operation("dropView", "DELETE", _VIEW, views.drop, writes=True),
+    Operation("registerView", "POST", f"{_NAMESPACE}/register-view", views.register, writes=True),
+    Operation("renameView", "POST", "/v1/views/rename", views.rename, writes=True),
+)
+"""The operations of the Iceberg REST definition."""
+
+
+def operations(record: Record) -> tuple[Operation, ...]:
+    endpoints = [(operation.method, operation.path, operation.writes) for operation in ICEBERG]
+    return (
+        *ICEBERG,
+        Operation("getConfig", "GET", "/v1/config", partial(config, endpoints=endpoints)),
+        # transactions of ours: begun, committed and given up here, worked in with a prefix
+        Operation("beginTransaction", "POST", "/v1/transactions", _begin, writes=True),
+        Operation("endTransaction", "POST", "/v1/commit", _commit, writes=True, commits=True),
+        Operation("abortTransaction", "POST", "/v1/abort", _abort, writes=True),
+        Operation("healthz", "GET", "/healthz", _healthy, public=True),
+        Operation("metrics", "GET", "/metrics", partial(_metrics, record=record), browser=True),
+        Operation("style", "GET", "/page.css", lambda call: html.sheet(), public=True),
+        Operation("objects", "GET", "/", objects.objects, browser=True),
+        Operation("namespace", "GET", "/namespace", objects.namespace, browser=True),
+        Operation("table", "GET", "/table", objects.table_page, browser=True),
+        Operation("files", "GET", "/files", objects.files, browser=True),
+        Operation("view", "GET", "/view", objects.view, browser=True),
+        Operation("versions", "GET", "/versions", versions.versions, browser=True),
+        Operation("version", "GET", "/version", versions.version, browser=True),
+        Operation("diff", "GET", "/diff", versions.diff_page, browser=True),
+        Operation("tree", "GET", "/tree", tree.tree, browser=True),
+        Operation("node", "GET", "/node", tree.node, browser=True),
+        Operation("health", "GET", "/health", health.health, browser=True),
+    )
+
+
+def _begin(call: Call) -> Response:
+    if call.prefix != Prefix():
+        raise bad_request("a transaction has no transactions inside")
+    _check_whole(call)
+    begun = distributed.begin(call.service.catalog)
+    shown = describe_saved(begun.saved, call.service.catalog)
+    return answer({**shown, "prefix": Prefix(txn=begun.id).text})
+
+
+def _commit(call: Call) -> Response:
+    """Commit the transaction that the prefix names."""
+    found = distributed.load(call.service.catalog, _transaction(call))
+    message = call.document().get("message", "") if call.body else ""
+    if not isinstance(message, str):
+        raise bad_request("message is not text")
+    return answer({"version": found.commit(message, by=call.caller.name).version})
+
+
+def _abort(call: Call) -> Response:
+    distributed.abort(call.service.catalog, distributed.find(call.service.catalog.store, _transaction(call)))
+    return nothing()
+
+
+def _transaction(call: Call) -> str:
+    if call.prefix.txn is None:
+        raise bad_request("the prefix names no transaction")
+    _check_whole(call)
+    return call.prefix.txn
+
+
+def _check_whole(call: Call) -> None:
+    """What others have done inside a transaction may be in any namespace."""
+    if call.caller.namespaces is not None:
+        raise forbidden("the token is not for the whole catalog")
+
+
+def _healthy(call: Call) -> Response:
+    """That this is answered says that the latest version can be read."""
+    return answer({"status": "ok", "version": call.latest.version})
+
+
+def _metrics(call: Call, record: Record) -> Response:
+    service = call.service
+    gauges = {
+        "version": ("The latest version.", float(call.latest.version)),
+        "requests_under_way": ("Requests that are being answered.", float(record.under_way)),
+        "cache_bytes": ("Bytes of answers that are kept.", float(service.bodies.size)),
+        "commits_total": ("Commits made here.", float(service.commits.groups)),
+        "committed_changes_total": ("Changes in them.", float(service.commits.changes)),
+    }
+    return PlainTextResponse(record.prometheus(gauges), media_type="text/plain; version=0.0.4")

@@ -1,0 +1,205 @@
+"""Runs the application: uvicorn with limits, and an end that lets everybody finish."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import ssl
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, TextIO
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from olympia_cli.catalog.catalog import Catalog, who
+from olympia_cli.errors import InvalidOption
+from olympia_cli.rest.access import Access
+from olympia_cli.rest.api import Api
+from olympia_cli.rest.record import Record
+from olympia_cli.rest.routes import operations
+from olympia_cli.rest.service import Service
+from olympia_cli.rest.settings import Settings
+
+KEEP_ALIVE = 75
+CONNECTIONS_A_REQUEST = 16
+"""So many connections may be open for each request that may be under way: most of them wait."""
+
+
+class Running:
+    """A server for one catalog. `run` ends when it is told to stop."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        settings: Settings,
+        options: Mapping[str, object] | None = None,
+        scheme: str = "",
+        log: TextIO | None = None,
+    ) -> None:
+        settings.check()
+        self.settings = settings
+        self.record = Record(catalog.clock.now_millis, log)
+        access = Access(settings, who())
+        self.service = Service(catalog, settings, dict(options or {}), scheme)
+        self.api = Api(self.service, operations(self.record), access, self.record)
+        self._socket = _listen(settings)
+        self._server = _Server(self._config())
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
+        scheme = "https" if self.settings.tls_cert else "http"
+        return f"{scheme}://{host}:{self._socket.getsockname()[1]}"
+
+    def run(self) -> None:
+        self.record.event("listening", url=self.url, catalog=self.service.catalog.store.uri)
+        try:
+            asyncio.run(self._server.serve([self._socket]))
+        finally:
+            self._socket.close()
+            self.service.close()
+            self.record.event("stopped")
+
+    def stop(self) -> None:
+        """Answer what is under way, and end. For other threads."""
+        self._server.should_exit = True
+
+    @contextmanager
+    def in_background(self) -> Iterator[Running]:
+        """Run in a thread for as long as the block lasts."""
+        thread = threading.Thread(target=self.run, name="olympia serve", daemon=True)
+        thread.start()
+        try:
+            if not self._server.ready.wait(30):
+                raise RuntimeError("the server does not start")
+            yield self
+        finally:
+            self.stop()
+            thread.join(self.settings.stop_timeout + 10)
+
+    def _config(self) -> uvicorn.Config:
+        # of uvicorn's own words only warnings are kept, as lines of our log
+        logger = logging.getLogger("uvicorn.error")
+        logger.handlers = [_Lines(self.record)]
+        logger.propagate = False
+        slow = self.settings.request_timeout
+        try:
+            config = uvicorn.Config(
+                self.api,
+                http=_protocol(slow),
+                ws="none",
+                lifespan="off",
+                loop="asyncio",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                limit_concurrency=CONNECTIONS_A_REQUEST * self.settings.max_requests,
+                timeout_keep_alive=KEEP_ALIVE,
+                timeout_graceful_shutdown=max(1, round(self.settings.stop_timeout)),
+                ssl_certfile=self.settings.tls_cert,
+                ssl_keyfile=self.settings.tls_key,
+            )
+            config.load()
+        except (OSError, ssl.SSLError) as error:
+            raise InvalidOption(f"the certificate or its key cannot be used: {error}", hint="give PEM files") from None
+        return config
+
+
+class _Server(uvicorn.Server):
+    """Ends by itself after a signal, which uvicorn would raise once more."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            # who asks twice does not want to wait
+            self.force_exit = self.should_exit
+            self.should_exit = True
+
+        former = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+
+def _protocol(seconds: float) -> type[H11Protocol]:
+    """A client that says nothing, or its headers letter by letter, is given so long and no longer."""
+
+    class Patient(H11Protocol):
+        _patience: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._patience = self.loop.call_later(seconds, transport.close)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._lose_no_patience()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            former = self.cycle
+            if self._patience is None and (former is None or former.response_complete):
+                # another request begins, after however long
+                self._patience = self.loop.call_later(seconds, self.transport.close)
+            super().data_received(data)
+            if self.cycle is not former:
+                # its headers are there; the application has an eye on the rest
+                self._lose_no_patience()
+
+        def _lose_no_patience(self) -> None:
+            if self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
+
+    return Patient
+
+
+class _Lines(logging.Handler):
+    def __init__(self, record: Record) -> None:
+        super().__init__(logging.WARNING)
+        self._record = record
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        self._record.event(
+            "server", message=record.getMessage()[:500], error=None if error is None else repr(error)[:500]
+        )
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    # the protocol is named: of a socket that does not say it, asyncio does not know that it should not wait to send
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if sys.platform != "win32":
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((settings.host, settings.port))
+    except (OSError, OverflowError) as error:
+        listening.close()
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidOption(
+            f"{settings.host} port {settings.port} cannot be listened at: {reason}",
+            hint="choose another --port or --host",
+        ) from None
+    return listening

@@ -1,0 +1,145 @@
+"""What all requests share: the catalog, its latest version, answers that were made before, and who commits."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any
+
+from pyiceberg.io import FileIO, load_file_io
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.errors import OlympiaError, PathMissing, StorageFailed
+from olympia_cli.iceberg.files import TableFiles
+from olympia_cli.iceberg.locations import LOCAL, place_of
+from olympia_cli.iceberg.settings import io_properties
+from olympia_cli.names import TableName
+from olympia_cli.ops.verify_metadata import parse_metadata
+from olympia_cli.rest.cache import ByteCache
+from olympia_cli.rest.failures import Failure
+from olympia_cli.rest.files import Files
+from olympia_cli.rest.group_commit import GroupCommit
+from olympia_cli.rest.latest import Latest
+from olympia_cli.rest.settings import Settings
+from olympia_cli.storage.open import BUCKET_SCHEMES, open_store, scheme_of
+
+NAMES_KEPT = 10_000
+
+
+class Service:
+    """One catalog, served. Methods may be called from several threads."""
+
+    def __init__(
+        self, catalog: Catalog, settings: Settings, options: dict[str, object] | None = None, scheme: str = ""
+    ) -> None:
+        """`options` are the storage options for the tables' own files on stores of the scheme."""
+        self.catalog = catalog
+        self.settings = settings
+        # a table's load may wait for a commit that waits for it in turn: the latter must find a thread
+        self.executor = ThreadPoolExecutor(2 * settings.max_requests, thread_name_prefix="serve")
+        self.latest = Latest(catalog, self.executor)
+        self.files = TableFiles(options, scheme)
+        self.io_properties = {"warehouse": catalog.store.uri, **io_properties(catalog.store.uri, options or {})}
+        self._opened = Files(self._load_io, settings.cache_bytes)
+        self.commits = GroupCommit(catalog, self.latest, self.open_io, retry_for=settings.request_timeout / 2)
+        self.bodies = ByteCache(settings.cache_bytes)
+        self._on_disk = open_store(LOCAL)
+        self._lock = threading.Lock()
+        self._located: tuple[Snapshot | None, dict[TableName, str]] = (None, {})
+
+    def close(self) -> None:
+        self.executor.shutdown(wait=True, cancel_futures=True)
+        self.files.close()
+        self.catalog.store.close()
+
+    def open_io(self, properties: Mapping[str, str], location: str) -> FileIO:
+        """PyIceberg's files there. What a table's own properties say does not matter here."""
+        return self._opened.of(location)
+
+    def _load_io(self, location: str) -> FileIO:
+        # in buckets with the SDKs that the catalog itself is read with, so that one set of options is enough
+        buckets = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"} if scheme_of(location) in BUCKET_SCHEMES else {}
+        return load_file_io({**self.io_properties, **buckets}, location)
+
+    # Metadata files never change, so what was made of one is good for ever.
+
+    def located(self, snapshot: Snapshot, name: TableName) -> str | None:
+        """Where the table's metadata is, if that was looked up in this very version before."""
+        version, names = self._located
+        return names.get(name) if version is snapshot else None
+
+    def locate(self, snapshot: Snapshot, name: TableName) -> str:
+        """Where the table's metadata is in a version."""
+        location = snapshot.table(name).definition.iceberg_metadata_location
+        with self._lock:
+            version, names = self._located
+            if version is not snapshot or len(names) >= NAMES_KEPT:
+                names = {}
+            names[name] = location
+            self._located = (snapshot, names)
+        return location
+
+    def is_there(self, location: str) -> bool:
+        """Whether the metadata file is still there, where that costs nothing to know. What was read of a file that is
+        gone would hide that nobody can write to the table any more."""
+        return not location.startswith(("/", "file:")) or self._on_disk.exists(place_of(location).path)
+
+    def known_body(self, location: str, only_refs: bool) -> bytes | None:
+        return self.bodies.get((location, only_refs))
+
+    def table_body(self, location: str, only_refs: bool = False) -> bytes:
+        """The answer to a load of the table whose metadata is there."""
+        body = self.known_body(location, only_refs) if self.is_there(location) else None
+        if body is None:
+            metadata = self.read_metadata(location)
+            shown = _with_snapshots_of_refs(metadata) if only_refs else metadata
+            body = table_answer(location, json.dumps(shown, separators=(",", ":")))
+            self.bodies.put((location, only_refs), body)
+        return body
+
+    def keep_body(self, location: str, metadata: str) -> bytes:
+        """The same for metadata that was just written."""
+        body = table_answer(location, metadata)
+        self.bodies.put((location, False), body)
+        return body
+
+    def read_metadata(self, location: str) -> dict[str, Any]:
+        """What a metadata file says. One that is missing or damaged is nobody's mistake who asks for the table."""
+        data = next(self.files.read([location]))[1]
+        if isinstance(data, StorageFailed):
+            raise data
+        if isinstance(data, PathMissing):
+            # so the library in Java says it, and tells it from a table that is not there
+            raise Failure(404, "NotFoundException", f"Failed to open input stream for file: {location}")
+        if isinstance(data, OlympiaError):
+            raise Failure(500, "InternalServerError", f"the table's metadata file cannot be read: {data.message}")
+        return parse_metadata(data, location)
+
+
+def table_answer(location: str | None, metadata: str) -> bytes:
+    """The answer that shows a table; one that is only staged has no metadata file yet."""
+    shown = "" if location is None else f'"metadata-location":{json.dumps(location)},'
+    return f'{{{shown}"metadata":{metadata},"config":{{}}}}'.encode()
+
+
+@lru_cache(maxsize=10_000)
+def etag_of(location: str, only_refs: bool = False) -> str:
+    """One for each metadata file and each way to show it."""
+    digest = hashlib.sha256(location.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return f'"{digest}{"-refs" if only_refs else ""}"'
+
+
+def _with_snapshots_of_refs(metadata: dict[str, Any]) -> dict[str, Any]:
+    refs = metadata.get("refs")
+    named = (
+        {ref.get("snapshot-id") for ref in refs.values() if isinstance(ref, dict)} if isinstance(refs, dict) else set()
+    )
+    named.add(metadata.get("current-snapshot-id"))
+    snapshots = metadata.get("snapshots")
+    kept = [one for one in snapshots or [] if isinstance(one, dict) and one.get("snapshot-id") in named]
+    return {**metadata, "snapshots": kept} if isinstance(snapshots, list) else metadata

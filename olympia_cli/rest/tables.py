@@ -1,0 +1,240 @@
+"""Tables of the REST API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import Field, TypeAdapter
+from pyiceberg.catalog.rest import CreateTableRequest
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from starlette.responses import Response
+
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.errors import TableExists, TableNotFound
+from olympia_cli.iceberg.table_changes import TableChanges, TableState
+from olympia_cli.names import Kind, TableName, ViewName
+from olympia_cli.rest.call import Call, View, answer, nothing
+from olympia_cli.rest.failures import Failure, bad_request, parsed
+from olympia_cli.rest.locations import check_location
+from olympia_cli.rest.paging import page
+from olympia_cli.rest.served import ServedCatalog, check_properties
+from olympia_cli.rest.service import etag_of, table_answer
+
+_REQUIREMENTS: TypeAdapter[tuple[TableRequirement, ...]] = TypeAdapter(tuple[TableRequirement, ...])
+_UPDATES: TypeAdapter[tuple[TableUpdate, ...]] = TypeAdapter(tuple[TableUpdate, ...])
+
+Commit = tuple[TableName, tuple[TableRequirement, ...], tuple[TableUpdate, ...]]
+
+
+class _CreateTable(CreateTableRequest):
+    """As PyIceberg sends it; other clients leave out what they do not say."""
+
+    location: str | None = None
+    partition_spec: PartitionSpec | None = Field(alias="partition-spec", default=None)
+    write_order: SortOrder | None = Field(alias="write-order", default=None)
+
+
+def list_all(call: Call) -> Response:
+    return listed(call, Kind.TABLE)
+
+
+def listed(call: Call, kind: Kind) -> Response:
+    """The tables or views of a namespace."""
+    namespace = call.namespace
+    with call.reading() as view:
+        found, token = page(call.query, lambda after: _names(view, kind, namespace, after), lambda name: name)
+    identifiers = [{"namespace": [namespace], "name": name} for name in found]
+    return answer({"identifiers": identifiers, "next-page-token": token})
+
+
+def _names(view: View, kind: Kind, namespace: str, after: str | None) -> Iterator[str]:
+    if isinstance(view, Snapshot):
+        last = None if after is None else (TableName if kind is Kind.TABLE else ViewName)(namespace, after)
+        return (name.name for name, _ in view.entries(kind, namespace, last))
+    inside = view.tables(namespace) if kind is Kind.TABLE else view.views(namespace)
+    return (name.name for name in inside if after is None or name.name > after)
+
+
+def create(call: Call) -> Response:
+    schema = call.document().get("schema")
+    if not isinstance(schema, dict) or not isinstance(schema.get("fields"), list):
+        raise bad_request("a table has a schema with fields")
+    request = parsed(_CreateTable.model_validate_json, call.body)
+    name = TableName(call.namespace, request.name)
+    served = ServedCatalog.of_call(call, f"create table {name}")
+    allowed = served.allowed_locations(name.namespace)
+    check_properties(request.properties, allowed)
+    if request.location:
+        check_location(request.location, allowed, "the table's location")
+    identifier = (name.namespace, name.name)
+    spec, order = request.partition_spec or UNPARTITIONED_PARTITION_SPEC, request.write_order or UNSORTED_SORT_ORDER
+    given = (identifier, request.table_schema, request.location, spec, order, request.properties)
+    if not request.stage_create:
+        table = served.create_table(*given)
+        return _table(call, TableState(table.metadata, table.metadata_location))
+    served.load_namespace_properties((name.namespace,))
+    if served.table_exists(identifier):
+        raise TableExists(f"the table {name} exists already", hint="")
+    metadata = served._create_staged_table(*given).metadata
+    return Response(table_answer(None, _shown(metadata)), media_type="application/json")
+
+
+def load_known(call: Call) -> Response | None:
+    """A table that was loaded before, at a version that was looked at before."""
+    only_refs = _only_refs(call)
+    if call.prefix.at is not None or call.prefix.txn is not None:
+        return None
+    location = call.service.located(call.latest, call.table)
+    if location is None:
+        return None
+    if _is_known(call, etag_of(location, only_refs)):
+        return Response(None, 304, {"ETag": etag_of(location, only_refs)})
+    body = call.service.known_body(location, only_refs)
+    if not call.service.is_there(location):
+        return None
+    return None if body is None else _loaded(location, only_refs, body)
+
+
+def load(call: Call) -> Response:
+    only_refs, name = _only_refs(call), call.table
+    with call.reading() as view:
+        if isinstance(view, Snapshot):
+            location = call.service.locate(view, name)
+        else:
+            location = view.table(name).definition.iceberg_metadata_location
+    if _is_known(call, etag_of(location, only_refs)):
+        return Response(None, 304, {"ETag": etag_of(location, only_refs)})
+    return _loaded(location, only_refs, call.service.table_body(location, only_refs))
+
+
+def _only_refs(call: Call) -> bool:
+    mode = call.query.get("snapshots", "all")
+    if mode not in ("all", "refs"):
+        raise bad_request("snapshots is all or refs")
+    return mode == "refs"
+
+
+def _is_known(call: Call, etag: str) -> bool:
+    known = call.headers.get("if-none-match", "")
+    return etag in (tag.strip().removeprefix("W/") for tag in known.split(","))
+
+
+def exists(call: Call) -> Response:
+    name = call.table
+    with call.reading() as view:
+        there = view.find(name) is not None if isinstance(view, Snapshot) else view.exists(name)
+    if not there:
+        raise TableNotFound(f"there is no table {name}", hint="")
+    return nothing()
+
+
+def commit(call: Call) -> Response:
+    """One table."""
+    name, requirements, updates = _commit(call.document(), call.table)
+    served = ServedCatalog.of_call(call, f"commit to {name}")
+
+    return _table(call, served.change(None, lambda changes: served.update(changes, name, requirements, updates)))
+
+
+def commit_all(call: Call) -> Response:
+    """Several tables, all of them or none."""
+    entries = call.document().get("table-changes")
+    if not isinstance(entries, list) or not entries:
+        raise bad_request("table-changes is not a list of changes")
+    commits: list[Commit] = []
+    for entry in entries:
+        if not isinstance(entry, dict):
+            raise bad_request("table-changes is not a list of changes")
+        commits.append(_commit(entry, call.table_identifier(entry.get("identifier"))))
+    shown = ", ".join(str(name) for name, _, _ in commits[:10]) + (", …" if len(commits) > 10 else "")
+    served = ServedCatalog.of_call(call, f"commit to {shown}")
+
+    def change(changes: TableChanges) -> None:
+        for name, requirements, updates in commits:
+            served.update(changes, name, requirements, updates)
+
+    served.change(None, change)
+    return nothing()
+
+
+def _commit(document: dict[str, Any], name: TableName) -> Commit:
+    given = document.get("identifier")
+    if given is not None and given != {"namespace": [name.namespace], "name": name.name}:
+        raise bad_request("the identifier in the body is not that of the path")
+    if "updates" not in document or "requirements" not in document:
+        raise bad_request("a commit has requirements and updates")
+    requirements = parsed(_REQUIREMENTS.validate_python, document["requirements"])
+    return name, requirements, parsed(_UPDATES.validate_python, document["updates"])
+
+
+def drop(call: Call) -> Response:
+    """Files stay, also where a purge is asked for: versions that are kept name them."""
+    name = call.table
+    purge = call.query.get("purgeRequested", "false").lower()
+    if purge not in ("true", "false"):
+        raise bad_request("purgeRequested is true or false")
+    ServedCatalog.of_call(call, f"drop table {name}").drop_table((name.namespace, name.name))
+    return nothing()
+
+
+def rename(call: Call) -> Response:
+    document = call.document()
+    old, new = call.table_identifier(document.get("source")), call.table_identifier(document.get("destination"))
+
+    def change(changes: TableChanges) -> None:
+        changes.transaction.table(old)
+        served._check_no_view(changes.transaction, new)
+        changes.transaction.rename_table(old, new)
+
+    served = ServedCatalog.of_call(call, f"rename table {old} to {new}")
+    served.change(None, change)
+    return nothing()
+
+
+def register(call: Call) -> Response:
+    document = call.document()
+    location, given, overwrite = (document.get(key) for key in ("metadata-location", "name", "overwrite"))
+    if not isinstance(location, str) or not isinstance(given, str) or not isinstance(overwrite or False, bool):
+        raise bad_request("a register has a name and a metadata-location")
+    name = TableName(call.namespace, given)
+    served = ServedCatalog.of_call(call, f"register table {name}")
+    allowed = served.allowed_locations(name.namespace)
+    check_location(location, allowed, "the metadata's location")
+    served.load_namespace_properties((name.namespace,))
+    try:
+        metadata = call.service.read_metadata(location)
+    except Failure as failure:
+        raise bad_request(failure.message) from None
+    check_location(str(metadata.get("location")), allowed, "the table's location")
+    table = served.register_table((name.namespace, name.name), location, overwrite or False)
+    return _table(call, TableState(table.metadata, table.metadata_location))
+
+
+def credentials(call: Call) -> Response:
+    """None are given: a client has its own."""
+    exists(call)
+    return answer({"storage-credentials": []})
+
+
+def report_metrics(call: Call) -> Response:
+    if not isinstance(call.document().get("report-type"), str):
+        raise bad_request("a report of metrics says what it reports")
+    return exists(call)
+
+
+def _table(call: Call, state: TableState) -> Response:
+    body = call.service.keep_body(state.location, _shown(state.metadata))
+    return _loaded(state.location, False, body)
+
+
+def _shown(metadata: TableMetadata) -> str:
+    # a field that says null is one too many for the library in Java
+    return metadata.model_dump_json(exclude_none=True)
+
+
+def _loaded(location: str, only_refs: bool, body: bytes) -> Response:
+    return Response(body, headers={"ETag": etag_of(location, only_refs)}, media_type="application/json")

@@ -1,0 +1,185 @@
+"""Views of the REST API: those whose format is Iceberg's. Others are listed, and loaded by nobody who wants SQL."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import uuid4
+
+from pydantic import Field
+from pyiceberg.catalog.rest import CreateViewRequest
+from starlette.responses import Response
+
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.errors import ViewNotFound
+from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
+from olympia_cli.iceberg.table_changes import TableChanges
+from olympia_cli.iceberg.views import check_no_table, view_definition
+from olympia_cli.names import Kind, ViewName
+from olympia_cli.rest.call import Call, answer, nothing
+from olympia_cli.rest.failures import Failure, bad_request, parsed
+from olympia_cli.rest.locations import check_location
+from olympia_cli.rest.served import ServedCatalog, check_properties
+from olympia_cli.rest.tables import listed
+from olympia_cli.rest.view_updates import check_requirements, update_view
+
+
+class _CreateView(CreateViewRequest):
+    """As PyIceberg sends it; other clients leave out what they do not say."""
+
+    location: str | None = None
+    properties: dict[str, str] = Field(default_factory=dict)
+
+
+def list_all(call: Call) -> Response:
+    return listed(call, Kind.VIEW)
+
+
+def create(call: Call) -> Response:
+    request = parsed(_CreateView.model_validate_json, call.body)
+    name = ViewName(call.namespace, request.name)
+    served = ServedCatalog.of_call(call, f"create view {name}")
+    allowed = served.allowed_locations(name.namespace)
+    check_properties(request.properties, allowed)
+    if request.location:
+        check_location(request.location, allowed, "the view's location")
+    place = served._resolve_table_location(request.location, name.namespace, name.name)
+    document = call.document()
+    # the fields' ids are the client's; of the schema and of the version there is only one yet
+    schema, version = (
+        {**document["schema"], "schema-id": 0},
+        {**document["view-version"], "version-id": 1, "schema-id": 0},
+    )
+    version.setdefault("timestamp-ms", call.service.catalog.clock.now_millis())
+    version.setdefault("summary", {})
+    metadata = {
+        "view-uuid": str(uuid4()),
+        "format-version": 1,
+        "location": place,
+        "schemas": [schema],
+        "current-version-id": 1,
+        "versions": [version],
+        "version-log": [{"timestamp-ms": version["timestamp-ms"], "version-id": 1}],
+        "properties": request.properties,
+    }
+    location = _metadata_location(metadata)
+
+    def change(changes: TableChanges) -> None:
+        check_no_table(changes, name)
+        changes.add_file(location, json.dumps(metadata, separators=(",", ":")).encode(), {})
+        changes.transaction.create_view(name, view_definition(location))
+
+    served.change(None, change)
+    return _view(location, metadata)
+
+
+def load(call: Call) -> Response:
+    location = _definition(call, call.view).iceberg_metadata_location
+    return _view(location, _read(call, location))
+
+
+def exists(call: Call) -> Response:
+    name = call.view
+    with call.reading() as view:
+        there = view.find(name) is not None if isinstance(view, Snapshot) else view.exists(name)
+    if not there:
+        raise ViewNotFound(f"there is no view {name}", hint="")
+    return nothing()
+
+
+def drop(call: Call) -> Response:
+    name = call.view
+    ServedCatalog.of_call(call, f"drop view {name}").drop_view((name.namespace, name.name))
+    return nothing()
+
+
+def rename(call: Call) -> Response:
+    document = call.document()
+    old, new = call.view_identifier(document.get("source")), call.view_identifier(document.get("destination"))
+    served = ServedCatalog.of_call(call, f"rename view {old} to {new}")
+    served.rename_view((old.namespace, old.name), (new.namespace, new.name))
+    return nothing()
+
+
+def register(call: Call) -> Response:
+    document = call.document()
+    location, given = document.get("metadata-location"), document.get("name")
+    if not isinstance(location, str) or not isinstance(given, str):
+        raise bad_request("a register has a name and a metadata-location")
+    name = ViewName(call.namespace, given)
+    served = ServedCatalog.of_call(call, f"register view {name}")
+    check_location(location, served.allowed_locations(name.namespace), "the metadata's location")
+    served.load_namespace_properties((name.namespace,))
+    try:
+        metadata = _read(call, location)
+    except Failure as failure:
+        raise bad_request(failure.message) from None
+    served.register_view((name.namespace, name.name), location)
+    return _view(location, metadata)
+
+
+def replace(call: Call) -> Response:
+    """Updates of a view, on what it is when they are committed."""
+    document, name = call.document(), call.view
+    requirements, updates = (_objects(document.get(key), key) for key in ("requirements", "updates"))
+    served = ServedCatalog.of_call(call, f"replace view {name}")
+    allowed = served.allowed_locations(name.namespace)
+
+    def change(changes: TableChanges) -> tuple[str, dict[str, Any]]:
+        definition = _iceberg(changes.transaction.view(name).definition, name)
+        staged = changes.staged_file(definition.iceberg_metadata_location)
+        current = json.loads(staged) if staged is not None else _read(call, definition.iceberg_metadata_location)
+        check_requirements(current, requirements)
+        metadata = update_view(current, updates, call.service.catalog.clock.now_millis())
+        here = None if allowed is None else [*allowed, str(current.get("location"))]
+        check_properties(metadata["properties"], here)
+        location = _metadata_location(metadata)
+        check_location(location, here, "the view's location")
+        new = view_definition(location)
+        new.iceberg_previous_metadata_location = definition.iceberg_metadata_location
+        new.properties.update(definition.properties)
+        changes.add_file(location, json.dumps(metadata, separators=(",", ":")).encode(), {})
+        changes.transaction.replace_view(name, new)
+        return location, metadata
+
+    return _view(*served.change(None, change))
+
+
+def _metadata_location(metadata: dict[str, Any]) -> str:
+    return f"{str(metadata['location']).rstrip('/')}/metadata/{uuid4()}.metadata.json"
+
+
+def _definition(call: Call, name: ViewName) -> ViewDef:
+    with call.reading() as view:
+        return _iceberg(view.view(name).definition, name)
+
+
+def _iceberg(definition: ViewDef, name: ViewName) -> ViewDef:
+    if definition.view_format != ViewFormat.ICEBERG_VIEW:
+        raise ViewNotFound(f"the view {name} is a Substrait plan, and no view of Iceberg", hint="")
+    return definition
+
+
+def _read(call: Call, location: str) -> dict[str, Any]:
+    """The metadata of a view. Such files never change, so they come from what was read before."""
+    try:
+        with call.service.open_io({}, location).new_input(location).open() as stream:
+            metadata = json.loads(stream.read())
+    except (OSError, ValueError) as error:
+        reason = f"the view's metadata cannot be read: {type(error).__name__}: {location}"
+        raise Failure(500, "InternalServerError", reason) from None
+    if not isinstance(metadata, dict) or not all(
+        isinstance(metadata.get(key), list) for key in ("versions", "schemas")
+    ):
+        raise Failure(500, "InternalServerError", f"the view's metadata is none: {location}")
+    return metadata
+
+
+def _objects(value: object, what: str) -> list[dict[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise bad_request(f"{what} is not a list of objects")
+    return value
+
+
+def _view(location: str, metadata: dict[str, Any]) -> Response:
+    return answer({"metadata-location": location, "metadata": metadata, "config": {}})

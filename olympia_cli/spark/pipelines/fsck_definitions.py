@@ -1,0 +1,233 @@
+"""The definitions of an fsck that are too many for the driver: tasks read them, and the driver learns sums, which are
+bad, and which could have the id of another. Only of those it learns which nodes name them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from olympia_cli.names import Kind
+from olympia_cli.ops.export.files import NAME_DIGITS
+from olympia_cli.ops.fsck.definitions import MAX_UNVERIFIED, BadDefinition, Definitions
+from olympia_cli.ops.fsck.examined import Examined
+from olympia_cli.ops.fsck.verdict import MOST_FINDINGS
+from olympia_cli.ops.walk.files import Place
+from olympia_cli.ops.walk.flaws import Flaw
+from olympia_cli.spark.pipelines.frames import apart, keep, together
+from olympia_cli.spark.pipelines.walk import (
+    DEFINITIONS_A_TASK,
+    SparkWalk,
+    frame_of,
+    grouped,
+    key_code,
+    named_by,
+    settle_missing,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
+
+Named = tuple[str, int]
+"""A definition: its path, and the kind of object that it is read as."""
+
+_NAMED = pa.schema([pa.field("path", pa.string()), pa.field("kind", pa.int32())])
+
+
+class DistributedDefinitions:
+    """What was read on Spark of the definitions of one run, and how the driver's `Definitions` is filled from it."""
+
+    def __init__(self, walk: SparkWalk) -> None:
+        self._walk = walk
+        self._noted = self._levels = self._named = 0
+        """How much of what the driver noted, and of what tasks did, was read."""
+        self._codes: set[str] = set()
+        """Of what was found to be wrong."""
+        self.read_frames: list[DataFrame] = []
+        """A row for each definition."""
+        self.number = 0
+        """How many these are."""
+
+    def read(self, into: Examined) -> None:
+        """Read all that is named and was not read; then the driver knows what it would know had it done so itself, as
+        far as a verdict asks for it."""
+        walk, definitions = self._walk, into.definitions
+        assert definitions is not None
+        assert definitions.noted is not None
+        definitions.leave()
+        noted, levels = definitions.noted[self._noted :], walk.levels[self._levels :]
+        if not noted and not levels:
+            return
+        into.files.progress.phase("reading definitions")
+        number = len(noted) + walk.named - self._named
+        self._noted, self._levels, self._named = len(definitions.noted), len(walk.levels), walk.named
+        found = walk.read_definitions(self._names(definitions, noted, levels), number, self.read_frames)
+        with walk.engine.job(f"{walk.what}: definitions"):
+            sums = found.groupBy("level", "code", "verified").agg(*_sums()).collect()
+        self.number += sum(row.number for row in sums)
+        for row in sums:
+            definitions.read_count += row.number
+            definitions.without_digest += row.number if row.verified is False else 0
+            into.files.tally(Place("", row.level), row.there, row.bytes or 0, is_node=False, names=row.names)
+            into.files.progress.advance(row.number)
+        self.read_frames.append(found)
+        self._codes.update(row.code for row in sums if row.code is not None)
+        told = self._told(definitions)
+        with walk.engine.job(f"{walk.what}: definitions that are not whole, or have one id"):
+            bad = self._bad(into, told) if self._codes else []
+            unverified = _first(told.where("not verified"), MAX_UNVERIFIED) if definitions.without_digest else []
+            ids = self._of_shared_ids(into, told)
+            numbers = self._know(into, [*bad, *unverified, *ids])
+        # what the log disproved stays bad
+        disproved = {number: found for number, found in definitions.bad.items() if number in definitions.unverified}
+        flaws = {numbers[row.path, row.kind]: (row.path, Flaw(row.code, row.reason, hint=row.hint)) for row in bad}
+        definitions.bad = {number: BadDefinition(*found) for number, found in flaws.items()} | disproved
+        definitions.doubtful.difference_update(definitions.bad)
+        for row in ids:
+            definitions.set_id(numbers[row.path, row.kind], row.id.to_bytes(8, "big", signed=True))
+        self._take_keys(into, {(row.path, row.kind): numbers[row.path, row.kind] for row in unverified})
+
+    def take_tables(self, into: Examined) -> None:
+        """Learn of the tables whose metadata leads to something that is wrong."""
+        definitions = into.definitions
+        locations = sorted({location for hit in into.data_findings for location in hit.locations})
+        if definitions is None or not locations or not self.read_frames:
+            return
+        wanted = frame_of(
+            self._walk.engine, [(one,) for one in locations], pa.schema([pa.field("location", pa.string())])
+        )
+        rows = together(self.read_frames).select("path", "kind", "level", "location").join(wanted, "location").collect()
+        numbers = self._know(into, rows)
+        definitions.by_location.clear()
+        for row in rows:
+            definitions.note_table(numbers[row.path, row.kind], row.location)
+
+    def _names(self, definitions: Definitions, noted: Sequence[Any], levels: Sequence[DataFrame]) -> DataFrame:
+        names = (
+            (place, number not in definitions.doubtful, (place.path, kind, key)) for place, number, kind, key in noted
+        )
+        return self._walk.names(names, levels)
+
+    def _told(self, definitions: Definitions) -> DataFrame:
+        """What was read, with all that name it: of what was read before, others may have come since."""
+        [first, *more] = self.read_frames
+        if not more:
+            return first
+        assert definitions.noted is not None
+        names = self._names(definitions, definitions.noted, self._walk.levels)
+        groups = grouped(names, self._walk.engine.parts(self.number, DEFINITIONS_A_TASK))
+        read = together(self.read_frames).drop("level", "low", "high", "sure", "keys")
+        return keep(read.join(apart(groups), ["path", "kind"]), self._walk.stack)
+
+    def _bad(self, into: Examined, told: DataFrame) -> list[Row]:
+        """Those that are not whole: all, or of each code the first by name, and how many more there are."""
+        assert into.definitions is not None
+        more_bad = into.definitions.more_bad
+        more_bad.clear()
+        # what only damaged nodes name need not be there: its name may be what is damaged
+        bad = told.where("code is not null and (code != 'F301' or sure)")
+        rows = _first(bad, MOST_FINDINGS + 1)
+        if len(rows) > MOST_FINDINGS:
+            rows = []
+            for code in sorted(self._codes):
+                of_code = bad.where(f"code = '{code}'")
+                first = _first(of_code, MOST_FINDINGS)
+                number = of_code.count()
+                if number > len(first):
+                    more_bad[code] = (number - len(first), self._naming(into, of_code, first[-1].path))
+                rows += first
+        settle_missing(into.files, {row.path: row.host for row in rows if row.host is not None})
+        return rows
+
+    def _naming(self, into: Examined, of_code: DataFrame, last: str) -> set[int]:
+        """The nodes that name definitions whose paths come after one."""
+        from pyspark.sql.functions import col
+
+        definitions, graph = into.definitions, into.graph
+        assert definitions is not None
+        more = of_code.where(col("path") > last).select("path", "kind")
+        nodes: set[int] = set()
+        if self._walk.levels:
+            held = together(map(named_by, self._walk.levels)).join(apart(more), ["path", "kind"])
+            nodes = {graph.numbers[row.holder] for row in held.select("holder").distinct().collect()}
+        assert definitions.noted is not None
+        ours = frame_of(self._walk.engine, [(place.path, int(kind)) for place, _, kind, _ in definitions.noted], _NAMED)
+        rows = ours.distinct().join(apart(more), ["path", "kind"]).collect()
+        numbers = {definitions.known(row.path, Kind(row.kind), 0) for row in rows}
+        return nodes.union(node for node, names in enumerate(graph.names) if not numbers.isdisjoint(names))
+
+    def _take_keys(self, into: Examined, numbers: dict[Named, int]) -> None:
+        """Learn by which keys definitions without a digest go: one of each."""
+        definitions, graph, files = into.definitions, into.graph, into.files
+        assert definitions is not None
+        for place, number, kind, key in definitions.noted or ():
+            if (place.path, int(kind)) in numbers:
+                definitions.unverified.setdefault(number, (place.path, kind, key))
+        # those of the others are in the nodes that name them, which were counted before
+        others = set(numbers.values()) - definitions.unverified.keys()
+        holders = [path for path, names in zip(graph.paths, graph.names, strict=True) if not others.isdisjoint(names)]
+        counted = files.bytes
+        for holder, data in files.read_many(holders):
+            for path, kind, key in into.rules.look(holder, data).names:
+                if (path, int(kind)) in numbers:
+                    definitions.unverified.setdefault(numbers[path, int(kind)], (path, kind, key))
+        files.bytes = counted
+
+    def _of_shared_ids(self, into: Examined, told: DataFrame) -> list[Row]:
+        """The definitions whose ids two objects of one version could have, or an object and the catalog.
+
+        In one version a key is there once. So only an id whose definitions go by several keys can be there twice.
+        """
+        from pyspark.sql.functions import max, min
+
+        engine, reference = self._walk.engine, into.chain.reference
+        with_ids = told.where("id is not null")
+        ids = with_ids.repartition(engine.parts(self.number, 8 * DEFINITIONS_A_TASK), "id")
+        ids = ids.groupBy("id").agg(min("low").alias("low"), max("high").alias("high"))
+        catalog = key_code(reference.id if reference is not None else "")
+        shared = [(row.id,) for row in ids.where(f"low != high or id = {catalog}").select("id").collect()]
+        if not shared:
+            return []
+        wanted = frame_of(engine, shared, pa.schema([pa.field("id", pa.int64())]))
+        return with_ids.select("id", "path", "kind", "level").join(wanted, "id").collect()
+
+    def _know(self, into: Examined, rows: Iterable[Row]) -> dict[Named, int]:
+        """The numbers of definitions, which the graph has from now on wherever they are named."""
+        definitions, graph = into.definitions, into.graph
+        assert definitions is not None
+        numbers = {(row.path, row.kind): definitions.known(row.path, Kind(row.kind), row.level) for row in rows}
+        for node, names in self._held_by_tasks(numbers).items():
+            number, now = graph.numbers[node], set(names)
+            # in place of those of the same definitions that may be there
+            graph.names[number] = array("I", [*(name for name in graph.names[number] if name not in now), *names])
+        return numbers
+
+    def _held_by_tasks(self, numbers: Mapping[Named, int]) -> dict[str, list[int]]:
+        """The nodes that tasks looked at, with those of these definitions that each names, as often as it does."""
+        held: dict[str, list[int]] = {}
+        if numbers and self._walk.levels:
+            wanted = frame_of(self._walk.engine, list(numbers), _NAMED)
+            names = together(map(named_by, self._walk.levels)).join(wanted, ["path", "kind"])
+            for row in names.select("holder", "path", "kind").collect():
+                held.setdefault(row.holder, []).append(numbers[row.path, row.kind])
+        return held
+
+
+def _first(definitions: DataFrame, most: int) -> list[Row]:
+    """The first by name."""
+    return definitions.orderBy("path", "kind").limit(most).collect()
+
+
+# a file's name and size as `ops/export` makes a number of them
+_NAME = f"cast(conv(substring(sha2(concat(path, ' ', bytes), 256), 1, {NAME_DIGITS}), 16, 10) as bigint)"
+
+
+def _sums() -> list[Any]:
+    """How many files there are, how many of them were there, their bytes, and their names."""
+    from pyspark.sql.functions import expr
+
+    words = {"number": "count(*)", "there": "count(bytes)", "bytes": "sum(bytes)", "names": f"bit_xor({_NAME})"}
+    return [expr(word).alias(name) for name, word in words.items()]

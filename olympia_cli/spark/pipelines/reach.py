@@ -1,0 +1,111 @@
+"""Which files the versions that stay reach, for an expire: the walk of this process, for which tasks look at large
+levels and at definitions. All of it is read and found whole before anything is said to be dead.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from olympia_cli.ops.progress import Progress
+from olympia_cli.ops.walk.facts import NodeRules
+from olympia_cli.ops.walk.files import Files
+from olympia_cli.ops.walk.flaws import Flaw
+from olympia_cli.ops.walk.reach import Reach
+from olympia_cli.spark.pipelines.frames import together
+from olympia_cli.spark.pipelines.place import CatalogPlace
+from olympia_cli.spark.pipelines.walk import SparkWalk, paths_frame, settle_missing
+from olympia_cli.storage.protocol import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from olympia_cli.spark.engine import SparkEngine
+
+
+@dataclass(frozen=True, slots=True)
+class StrictPlace:
+    """A catalog whose store must not fail: that it does says nothing of a file."""
+
+    catalog: CatalogPlace
+
+    def files(self) -> Files:
+        return Files(self.catalog.store, lambda: False, patience=1)
+
+
+class SparkReach(Reach):
+    """A reach that tells which files it has, beside being asked for one. It is of use as long as its stack is open."""
+
+    # levels of all trees together are large enough for jobs, and so are all definitions
+    roots_at_once = None
+    definitions_at_once = float("inf")
+
+    def __init__(
+        self,
+        engine: SparkEngine,
+        stack: ExitStack,
+        store: Store,
+        rules: NodeRules,
+        *,
+        definitions: bool,
+        progress: Progress,
+    ) -> None:
+        self._walk = SparkWalk(engine, StrictPlace(engine.catalog), "expire", stack)
+        super().__init__(store, rules, definitions=definitions, progress=progress, mapper=self._walk)
+        self._paths: list[str] = []
+        self._frames: list[DataFrame] = []
+        self._levels = self._named = 0
+        """How many levels, and names in them, are in the frames."""
+
+    @property
+    def number(self) -> int:
+        """How many files there are at most."""
+        return len(self._paths) + self._named
+
+    def mark(self) -> tuple[int, int]:
+        """How far it is; see `since`."""
+        return len(self._paths), len(self._frames)
+
+    def since(self, mark: tuple[int, int] = (0, 0)) -> DataFrame:
+        """The paths of what was reached since then; one may be there more than once."""
+        paths, frames = mark
+        ours = paths_frame(self._walk.engine, self._paths[paths:])
+        return together([ours, *(frame.select("path") for frame in self._frames[frames:])])
+
+    def _portion(self) -> list[str]:
+        portion = super()._portion()
+        self._paths += portion
+        return portion
+
+    def _read_definitions(self) -> None:
+        walk = self._walk
+        levels = [_unflawed(level) for level in walk.levels[self._levels :]]
+        if not levels and len(self._waiting) <= walk.engine.alone:
+            super()._read_definitions()
+            return
+        waiting, self._waiting = self._waiting, []
+        number = len(waiting) + walk.named - self._named
+        self._levels, self._named = len(walk.levels), walk.named
+        names = walk.names(((place, True, (place.path, kind, "")) for place, kind in waiting), levels)
+        if not self._definitions:
+            self._frames.append(names)
+            return
+        self._files.progress.phase("reading definitions", number)
+        found = walk.read_definitions(names, number, self._frames)
+        with walk.engine.job(f"{walk.what}: definitions"):
+            # the first by path, so that it does not depend on which task came first
+            flaws = found.where("code is not null").orderBy("path", "kind").limit(1).collect()
+        for row in flaws:
+            if row.host is not None:
+                settle_missing(self._files, {row.path: row.host})
+            raise Flaw(row.code, row.reason, hint=row.hint).error(row.path)
+        self._frames.append(found)
+
+
+def _unflawed(level: DataFrame) -> DataFrame:
+    """Nodes that were whole when the driver looked. When some are looked at again, because a machine was lost with what
+    it had, they must be so still: what they name must not be taken for dead."""
+    error = "raise_error(concat('a node is no longer whole: ', path))"
+    names = f"if(flawed, cast({error} as array<struct<path:string,kind:int,code:long,key:string>>), names) as names"
+    return level.selectExpr("path", "level", "readable", names)

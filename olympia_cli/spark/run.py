@@ -1,0 +1,158 @@
+"""One run of a command on Spark: what its jobs are called, and what they took.
+
+A step is a group of jobs with a description, which Spark's pages and its event log show. A Connect server describes
+jobs itself, so there the text is a tag of theirs, and how many tasks there were is not to be known.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from olympia_cli.errors import ExecutorUnprepared
+from olympia_cli.spark.failures import explain
+
+if TYPE_CHECKING:
+    from pyspark import SparkStageInfo
+    from pyspark.sql import SparkSession
+
+_DESCRIPTION = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel", "callSite.short")
+_SETTLE_MILLIS = 10_000
+"""So long at most is waited until Spark has counted what its tasks did."""
+_MOST_TASKS = 100
+_COUNTS = ("jobs", "tasks", "failed_tasks", "restarts")
+_LOST = "ExecutorLostFailure"
+
+
+def _nobody(text: str) -> None:
+    pass
+
+
+@dataclass(slots=True)
+class Step:
+    """What a step took, up to now. Of tasks that failed Spark tried most once more."""
+
+    what: str
+    began: float
+    context: Any = None
+    """Spark's, which counts tasks; a Connect server's is not to be had."""
+    group: str = field(default_factory=lambda: str(uuid.uuid4()))
+    ended: float | None = None
+    counts: dict[str, int | None] = field(default_factory=dict)
+
+    def count(self) -> dict[str, int | None]:
+        if self.context is None:
+            return dict.fromkeys(_COUNTS)
+        stages = self.stages()
+        return {
+            "jobs": len(self.context.statusTracker().getJobIdsForGroup(self.group)),
+            "tasks": sum(stage.numTasks for stage in stages),
+            "failed_tasks": sum(stage.numFailedTasks for stage in stages),
+            "restarts": sum(stage.currentAttemptId for stage in stages),
+        }
+
+    def stages(self) -> list[SparkStageInfo]:
+        """Those of its stages that had anything to do."""
+        self.context._jsc.sc().listenerBus().waitUntilEmpty(_SETTLE_MILLIS)
+        tracker = self.context.statusTracker()
+        jobs = map(tracker.getJobInfo, tracker.getJobIdsForGroup(self.group))
+        numbers = sorted({number for job in jobs if job is not None for number in job.stageIds})
+        stages = map(tracker.getStageInfo, numbers)
+        return [stage for stage in stages if stage is not None and stage.numCompletedTasks + stage.numFailedTasks]
+
+    def check(self) -> bool:
+        """Whether an executor was lost. ExecutorUnprepared if that is what a task failed with, although another did its
+        work."""
+        messages = list(self._failures())
+        for error in (explain(RuntimeError(message)) for message in messages):
+            if isinstance(error, ExecutorUnprepared):
+                raise error
+        return any(_LOST in message for message in messages)
+
+    def _failures(self) -> Iterator[str]:
+        """What its tasks failed with."""
+        store, jvm = self.context._jsc.sc().statusStore(), self.context._jvm
+        words = jvm.org.apache.spark.status.api.v1
+        failed = jvm.java.util.List.of(words.TaskStatus.FAILED)
+        for stage in self.stages():
+            for attempt in range(stage.currentAttemptId + 1 if stage.numFailedTasks else 0):
+                at = (stage.stageId, attempt, 0, _MOST_TASKS)
+                tasks = store.taskList(*at, words.TaskSorting.ID, failed)
+                errors = (tasks.apply(number).errorMessage() for number in range(tasks.size()))
+                yield from (error.get() for error in errors if error.isDefined())
+
+
+@dataclass(slots=True)
+class Run:
+    """`say` is told what a person should know, and `note` what explains it to those who ask."""
+
+    say: Callable[[str], None] = _nobody
+    note: Callable[[str], None] = _nobody
+    steps: list[Step] = field(default_factory=list)
+    lost: bool = False
+    """Whether an executor was lost."""
+    began: float = field(default_factory=time.monotonic)
+
+    @contextmanager
+    def step(self, spark: SparkSession, what: str) -> Iterator[None]:
+        """Jobs within are called "olympia …"; those of a step within a step are the inner one's. ExecutorUnprepared at
+        the end if an executor sees another place than this process: others did its work, and it will have more."""
+        connect = type(spark).__module__.startswith("pyspark.sql.connect.")
+        step = Step(what, time.monotonic(), None if connect else spark.sparkContext)
+        self.steps.append(step)
+        with _tagged(spark, f"olympia {what}") if connect else _grouped(step):
+            yield
+        step.ended = time.monotonic()
+        if step.counts.get("failed_tasks") and step.check():
+            self.executor_lost()
+
+    def executor_lost(self) -> None:
+        """One line, however many there are."""
+        if not self.lost:
+            self.lost = True
+            self.say("an executor was lost: others do its work once more")
+
+    def metrics(self) -> dict[str, Any]:
+        """What it took up to now: `seconds` with the start of Spark."""
+        now = time.monotonic()
+        steps: list[dict[str, Any]] = [
+            {"step": step.what, "seconds": round((step.ended or now) - step.began, 3), **(step.counts or step.count())}
+            for step in self.steps
+        ]
+        known = [step for step in steps if step["jobs"] is not None]
+        sums = {name: sum(step[name] for step in known) if known else None for name in _COUNTS}
+        return {"seconds": round(now - self.began, 3), **sums, "steps": steps}
+
+
+@contextmanager
+def _tagged(spark: SparkSession, text: str) -> Iterator[None]:
+    # a comma ends a tag
+    tag = text.replace(",", "")
+    spark.addTag(tag)
+    try:
+        yield
+    finally:
+        spark.removeTag(tag)
+
+
+@contextmanager
+def _grouped(step: Step) -> Iterator[None]:
+    from pyspark.traceback_utils import SCCallSiteSync
+
+    context, text = step.context, f"olympia {step.what}"
+    before = {name: context.getLocalProperty(name) for name in _DESCRIPTION}
+    context.setJobGroup(step.group, text)
+    try:
+        # within it PySpark leaves alone what stages are called
+        with SCCallSiteSync(context):  # type: ignore[no-untyped-call]
+            context.setLocalProperty("callSite.short", text)
+            yield
+        # Spark may be gone when they are asked for
+        step.counts = step.count()
+    finally:
+        for name, value in before.items():
+            context.setLocalProperty(name, value)

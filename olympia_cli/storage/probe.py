@@ -1,0 +1,73 @@
+"""What a store lets us do, found out by doing it: with one file of a random name, which is gone afterwards."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from olympia_cli.errors import ExclusiveCreateUnsupported, OlympiaError, PathMissing, PathTaken
+from olympia_cli.storage.protocol import TEMPORARY_PREFIX, Store
+
+READS = ("list", "read")
+WRITES = ("create", "create exclusively", "delete")
+
+
+@dataclass(slots=True)
+class Probes:
+    """Each thing that was tried, with the error that came of it, or None. What could not be tried is not there.
+
+    `left_behind` is the file that could be created and not deleted; `stored_at_millis` when it was created, by the
+    store's clock.
+    """
+
+    tried: dict[str, OlympiaError | None] = field(default_factory=dict)
+    left_behind: str | None = None
+    stored_at_millis: int | None = None
+
+    def attempt(self, what: str, do: Callable[[], None]) -> bool:
+        try:
+            do()
+            self.tried[what] = None
+        except OlympiaError as error:
+            self.tried[what] = error
+        return self.tried[what] is None
+
+
+def probe(store: Store, *, write: bool) -> Probes:
+    """Try what the program needs: 1 list; 2 read; 3 create; 4 create the same again, which must fail and change
+    nothing; 5 delete. Without `write` only the first two."""
+    probes = Probes()
+    path = f"{TEMPORARY_PREFIX}{uuid.uuid4()}"
+    probes.attempt("list", lambda: _first(store.list("vn/")))
+    probes.attempt("read", lambda: _read_nothing(store, path))
+    if not write or not probes.attempt("create", lambda: store.create(path, b"first")):
+        return probes
+    try:
+        probes.attempt("create exclusively", lambda: _create_again(store, path, probes))
+    finally:
+        if not probes.attempt("delete", lambda: store.delete_many([path])):
+            probes.left_behind = path
+    return probes
+
+
+def _first(listing: Iterator[object]) -> None:
+    next(listing, None)
+
+
+def _read_nothing(store: Store, path: str) -> None:
+    """A file that is not there: who may not read is told so, or at least not that it is missing."""
+    try:
+        store.read(path)
+    except PathMissing:
+        return
+
+
+def _create_again(store: Store, path: str, probes: Probes) -> None:
+    probes.stored_at_millis = store.stat(path).modified_at_millis
+    try:
+        store.create(path, b"second")
+    except PathTaken:
+        if store.read(path) == b"first":
+            return
+    raise ExclusiveCreateUnsupported(f"{store.uri} lets a second creation of a file overwrite the first")

@@ -1,0 +1,146 @@
+"""What stands where on terminals of 80, 120 and 200 columns. In this process, with a screen for stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Callable
+
+import pytest
+
+from olympia_cli.cli.app import app
+from tests.cli.conftest import Sample
+from tests.cli.test_terminal import look
+from tests.helpers.names import location, ns, table
+
+TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{3})?Z")
+WIDTHS = [80, 120, 200]
+
+Show = Callable[..., list[str]]
+
+
+class Screen(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def show(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> Show:
+    """The lines that a command puts on a terminal without colours."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("OLYMPIA_PAGER", "cat")
+
+    def run(*args: str, width: int = 80) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(width))
+        screen = Screen()
+        with contextlib.redirect_stdout(screen):
+            assert app(["-c", sample.uri, *args], standalone_mode=False) == 0
+        return screen.getvalue().splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    "args", [["txn", "ls"], ["txn", "ls", "-o", "wide"], ["table", "history", "sales.orders_2025"], ["log"]]
+)
+def test_times_and_ids_are_in_one_piece(show, sample, width, args):
+    lines = show(*args, width=width)
+    assert max(map(len, lines)) <= width
+    broken = [line for line in lines if re.search(r"\d{4}-\d\d-\d", line) and not TIME.search(line)]
+    assert broken == []
+    assert any(TIME.search(line) for line in lines)
+    if args[0] == "txn":
+        assert any(sample.transaction in line for line in lines)
+
+
+def test_a_table_that_does_not_fit_becomes_lines(show, sample):
+    assert show("txn", "ls", "-o", "wide")[:2] == [f"TRANSACTION   {sample.transaction}", "STATE         open"]
+    [head, row] = show("txn", "ls", "-o", "wide", width=200)
+    assert head.split()[:2] == ["TRANSACTION", "STATE"]
+    assert row.startswith(sample.transaction)
+
+
+def test_one_line_without_a_message_says_what_was_done(show, sample):
+    with sample.catalog.transaction() as transaction:
+        transaction.create_namespace(ns("x"))
+        for number in range(9):
+            transaction.create_table(table(f"x.t{number}"), location())
+    newest, before, *_ = show("log", "--oneline", width=120)
+    assert "+10         + namespace x and 1 more " in newest
+    assert ">1          > table sales.orders to sales.orders_2025 " in before
+
+
+def test_a_patch_says_each_thing_once(show):
+    assert [line.strip() for line in show("log", "-p", "--since", "v5", "--until", "v5")[1:]] == [
+        "tidy up",
+        "- table sales.lines",
+        *[line for line in map(str.strip, show("log", "-p", "--until", "v5", "-n", "1")) if line.startswith("- id")],
+        "- properties.k: v",
+        f"- iceberg_metadata_location: {location(0)}",
+    ]
+    rollback = show("log", "-p", "--until", "v6", "-n", "1")
+    assert [line.strip() for line in rollback[1:4]] == ["bad idea", "< undoes v5", "+ table sales.lines"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["- table sales.orders", "  - table sales.orders", "+ 5 tables", "\u2212 table sales.orders", "< undoes v5", "! x"],
+)
+def test_a_message_is_never_taken_for_what_was_done(show, sample, message):
+    with sample.catalog.transaction(f"first\n{message}") as transaction:
+        transaction.create_namespace(ns("x"))
+    assert show("log", "-n", "1")[1:] == ["    first", f'    "{message}"', "    + namespace x"]
+    with sample.catalog.transaction(message) as transaction:
+        transaction.create_namespace(ns("y"))
+    assert f'"{message}"' in show("log", "-n", "1", "--oneline")[0]
+
+
+def test_a_diff_folds_what_is_alike_and_keeps_what_has_fields_apart(show, sample):
+    with sample.catalog.transaction() as transaction:
+        for number in range(6):
+            transaction.create_table(table(f"sales.new{number}"), location())
+        for name in ("sales.lines", "sales.orders_2025"):
+            transaction.alter_table(table(name), {"k": "w"})
+    assert show("diff") == [
+        "v7 → v8",
+        "~ table sales.lines",
+        "    - properties.k: v",
+        "    + properties.k: w",
+        "+ 6 tables  sales.new0 … new5",
+        "~ table sales.orders_2025",
+        "    + properties.k: w",
+    ]
+
+
+def drawn(screen: str, width: int) -> list[str]:
+    """What is left on a terminal in the end, after lines were drawn over and erased."""
+    lines: list[list[str]] = [[]]
+    row = column = 0
+    for found in re.finditer(r"\x1b\[([0-9;?]*)([A-Za-z])|[^\x1b]", screen):
+        if found[2] == "A":
+            row -= int(found[1] or 1)
+        elif found[2] == "K":
+            lines[row] = [] if found[1] == "2" else lines[row][:column]
+        elif found[0] == "\r":
+            column = 0
+        elif found[0] == "\n" or (column == width and found[2] is None):
+            row, column = row + 1, column if found[0] == "\n" else 0
+            lines += [[] for _ in range(row + 1 - len(lines))]
+        if found[2] is None and found[0] not in "\r\n":
+            lines[row] += " " * (column + 1 - len(lines[row]))
+            lines[row][column] = found[0]
+            column += 1
+    return ["".join(line).rstrip() for line in lines]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_nothing_is_left_of_a_progress_bar(sample, width):
+    seen = look("-c", sample.uri, "expire", "--simulate", width=width)
+    assert "reading what is kept" in seen.screen
+    lines = drawn(seen.screen, width)
+    assert lines[0].split() == ["POLICY", "OLDEST", "VERSIONS", "FILES", "BYTES"]
+    assert not [line for line in lines if "reading" in line or "━" in line]

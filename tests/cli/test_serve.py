@@ -1,0 +1,139 @@
+"""`olympia serve` as a program: it says where it is, logs, and ends when it is told to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import olympia_cli
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.cli.lazy import LazyCommand
+from olympia_cli.rest.tokens import Caller, Tokens
+from olympia_cli.storage.local import LocalStore
+from tests.cli.conftest import MAIN
+from tests.helpers.json_schema import check
+from tests.helpers.serving import serving
+
+
+def test_it_answers_and_ends_after_what_is_under_way(tmp_path):
+    Catalog.create(LocalStore(tmp_path / "c"))
+    command = [sys.executable, "-c", MAIN, "-c", str(tmp_path / "c"), "serve", "--port", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        try:
+            assert program.stdout is not None
+            assert program.stderr is not None
+            started = json.loads(program.stdout.readline())
+            check(started, "serve")
+            assert started["version"] == 0
+            assert json.loads(program.stderr.readline())["event"] == "listening"
+            answers: list[httpx.Response] = []
+            asked, told = threading.Event(), threading.Event()
+
+            def slowly():
+                yield b'{"namespace": ["last"]'
+                asked.set()
+                told.wait(30)
+                yield b"}"
+
+            def post() -> None:
+                head = {"Content-Type": "application/json"}
+                answers.append(
+                    httpx.post(f"{started['url']}/v1/namespaces", content=slowly(), headers=head, timeout=60)
+                )
+
+            client = threading.Thread(target=post)
+            client.start()
+            assert asked.wait(30)
+            os.kill(program.pid, signal.SIGTERM)
+            # whoever comes now finds nobody; whoever is there is answered
+            while True:
+                try:
+                    httpx.get(f"{started['url']}/healthz")
+                except httpx.HTTPError:
+                    break
+            told.set()
+            client.join(30)
+            assert answers[0].status_code == 200
+            assert program.wait(30) == 0
+            lines = [json.loads(line) for line in program.stderr.read().splitlines()]
+            assert lines[-1]["event"] == "stopped"
+        finally:
+            program.kill()
+    assert [name.namespace for name in Catalog(LocalStore(tmp_path / "c")).snapshot().namespaces()] == ["last"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (["--host", "0.0.0.0"], 2, "--tokens FILE"),
+        (["--tokens", "missing.toml"], 2, "cannot be read"),
+        (["--tls-cert", "missing.pem", "--tls-key", "missing.pem"], 2, "certificate"),
+        (["--host", "192.0.2.1", "--without-tokens"], 2, "cannot be listened at"),
+        (["--request-timeout", "soon"], 2, "not a duration"),
+    ],
+)
+def test_what_cannot_be_served_is_one_line(olympia, options, code, words):
+    ran = olympia("serve", "--port", "0", *options)
+    assert (ran.exit_code, ran.stdout) == (code, "")
+    assert words in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+def test_a_catalog_that_is_not_there(run, tmp_path):
+    assert run("-c", str(tmp_path / "none"), "serve", "--port", "0").exit_code == 10
+
+
+def test_without_the_extra_it_is_named(olympia, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "olympia_cli.rest.server", raising=False)
+    ran = olympia("serve", "--port", "0")
+    assert (ran.exit_code, ran.stderr) == (
+        2, "error: uvicorn is not installed, or too old: install olympia-cli[serve]\n"
+    )  # fmt: skip
+
+
+GUIDE = (Path(olympia_cli.__file__).parent.parent / "docs/guides/serve.md").read_text(encoding="utf-8")
+
+
+def test_the_guide_names_options_that_there_are():
+    known = {
+        option for param in LazyCommand("serve", "").load().params for option in (*param.opts, *param.secondary_opts)
+    }
+    typed = [line for line in GUIDE.splitlines() if line.startswith("olympia") and " serve" in line]
+    named = {*re.findall(r"`(--[a-z-]+)", GUIDE), *re.findall(r"--[a-z-]+", " ".join(typed))}
+    assert len(named) >= 8
+    assert named <= known | {"--json"}
+
+
+def test_the_guides_tokens_are_taken(tmp_path):
+    text = re.search(r"```toml\n(.*?)```", GUIDE, re.DOTALL)
+    assert text is not None
+    digests = iter(hashlib.sha256(secret).hexdigest() for secret in (b"one", b"two"))
+    (tmp_path / "tokens.toml").write_text(re.sub('"…"', lambda _: f'"{next(digests)}"', text[1]))
+    tokens = Tokens(str(tmp_path / "tokens.toml"))
+    etl, dashboards = tokens.caller("one"), tokens.caller("two")
+    assert etl == Caller("etl")
+    assert dashboards == Caller("dashboards", writes=False, namespaces=frozenset({"sales"}))
+
+
+def test_the_guides_clients_connect(tmp_path):
+    """The lines for PyIceberg, as they stand there, but for the address."""
+    text = re.search(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+    assert text is not None
+    # before the oldest version nothing can be shown
+    lines = [line for line in text[1].splitlines() if "friday" not in line]
+    with serving(LocalStore(tmp_path)) as served:
+        names: dict[str, Any] = {}
+        exec("\n".join(lines).replace("http://127.0.0.1:8181", served.url).replace("…", "x"), names)
+        assert names["catalog"].list_namespaces() == []

@@ -1,0 +1,20 @@
+"""What a command on Spark says of what it took."""
+
+from __future__ import annotations
+
+from typing import Any
+
+COUNTS = ("jobs", "tasks", "failed_tasks", "restarts")
+
+
+def measured(document: dict[str, Any]) -> dict[str, Any]:
+    """The document without its metrics, which have the shape that scripts rely on."""
+    metrics = document["metrics"]
+    assert list(metrics) == ["seconds", *COUNTS, "steps"]
+    assert metrics["seconds"] > 0
+    assert metrics["jobs"] is not None, "but for a Connect server, they are counted"
+    for step in metrics["steps"]:
+        assert list(step) == ["step", "seconds", *COUNTS]
+        assert metrics["seconds"] >= step["seconds"] >= 0
+    assert all(metrics[name] == sum(step[name] for step in metrics["steps"]) for name in COUNTS)
+    return {key: value for key, value in document.items() if key != "metrics"}

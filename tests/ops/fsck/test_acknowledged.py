@@ -1,0 +1,145 @@
+"""Damage of the past that is known: it is told, and raises no alarm; anything else does."""
+
+from __future__ import annotations
+
+import pytest
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.snapshot import ACKNOWLEDGED
+from olympia_cli.errors import InvalidOption
+from olympia_cli.format.paths import root_path
+from olympia_cli.format.pb.actions_pb2 import ActionType
+from olympia_cli.ops.fsck.acknowledged import acknowledge, of_the_past, read_acknowledged
+from olympia_cli.ops.fsck.fsck import Level, Report, fsck
+from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.clock import FakeClock
+from tests.helpers.damage import set_property
+from tests.helpers.expire import mark
+from tests.helpers.names import location, ns, table
+
+CLOCK = FakeClock()
+LATEST = 6
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    store = MemoryStore("past")
+    catalog = Catalog.create(store, order=4, clock=CLOCK)
+    for number in range(LATEST):
+        with catalog.transaction() as transaction:
+            transaction.create_namespace(ns(f"n{number}"))
+            transaction.create_table(table(f"n{number}.t"), location(number))
+    return store
+
+
+def everything(store: MemoryStore) -> Report:
+    return fsck(store, level=Level.FULL, all_versions=True, clock=CLOCK)
+
+
+def note(store: MemoryStore, report: Report | None = None) -> int | None:
+    report = everything(store) if report is None else report
+    past = [found for found in report.findings if of_the_past(found, report.latest)]
+    return acknowledge(Catalog(store, CLOCK), past)
+
+
+def errors(report: Report) -> list[tuple[str, str, bool]]:
+    return [(found.code, found.path, found.acknowledged) for found in report.findings if found.severity == "error"]
+
+
+def test_it_is_told_and_counts_no_more(store):
+    store.overwrite(root_path(3), b"")
+    assert everything(store).damaged
+    assert note(store) == LATEST + 1
+    for report in (everything(store), fsck(store), fsck(store, level=Level.HINTS)):
+        assert not report.damaged
+        assert errors(report) == [("F202", root_path(3), True)]
+    [alter, info] = Catalog(store).snapshot().actions()
+    assert (alter.type, info.type) == (ActionType.CATALOG_ALTER, ActionType.COMMIT_INFO)
+    assert note(store) is None, "it is known already"
+
+
+def test_other_damage_of_other_versions_counts(store):
+    store.overwrite(root_path(3), b"")
+    note(store)
+    store.overwrite(root_path(4), b"")
+    report = everything(store)
+    assert report.damaged
+    assert errors(report) == [("F202", root_path(4), False), ("F202", root_path(3), True)]
+    note(store, report)
+    assert not everything(store).damaged
+    assert len(read_acknowledged(Catalog(store).snapshot().definition)) == 2
+
+
+def test_other_damage_of_the_same_file_counts(store):
+    store.overwrite(root_path(3), b"")
+    note(store)
+    store.overwrite(root_path(3), b"junk")
+    assert errors(everything(store)) == [("F203", root_path(3), False)]
+
+
+def test_the_same_damage_that_hits_more_versions_counts(store):
+    path = Catalog(store).snapshot().find(table("n0.t"))
+    with Catalog(store, CLOCK).transaction() as transaction:
+        transaction.drop_table(table("n0.t"))
+    data = store.read(path)
+    store.delete_many([path])
+    assert [found.versions for found in everything(store).findings if found.code == "F301"] == [((1, LATEST),)]
+    note(store)
+    assert not everything(store).damaged
+    # a rollback to a version that has it would bring it back, and is refused; so it comes back with its file
+    store.create(path, data)
+    with Catalog(store, CLOCK).transaction() as transaction:
+        transaction.roll_back(LATEST)
+    with Catalog(store, CLOCK).transaction() as transaction:
+        transaction.drop_table(table("n0.t"))
+    store.delete_many([path])
+    report = everything(store)
+    assert [(found.versions, found.acknowledged) for found in report.findings if found.code == "F301"] == [
+        (((1, LATEST), (LATEST + 3, LATEST + 3)), False)
+    ]
+    assert report.damaged
+
+
+def test_what_the_latest_version_reaches_cannot_be_acknowledged(store):
+    store.delete_many([Catalog(store).snapshot().find(table("n1.t"))])
+    assert note(store) is None
+    assert everything(store).damaged
+
+
+@pytest.mark.parametrize("missing", [[3], [0, 1]])
+def test_history_that_has_a_gap_cannot_be_acknowledged(store, missing):
+    store.delete_many([root_path(version) for version in missing])
+    assert note(store) is None
+    assert everything(store).damaged
+
+
+def test_a_rollback_keeps_what_is_known(store):
+    store.overwrite(root_path(3), b"")
+    note(store)
+    with Catalog(store, CLOCK).transaction() as transaction:
+        transaction.roll_back(2)
+    assert not everything(store).damaged
+
+
+def test_what_has_expired_is_forgotten(store):
+    store.overwrite(root_path(1), b"")
+    store.overwrite(root_path(4), b"")
+    note(store)
+    mark(Catalog(store, CLOCK), 3)
+    store.overwrite(root_path(5), b"")
+    note(store)
+    known = read_acknowledged(Catalog(store).snapshot().definition)
+    assert known == {("F202", root_path(4)): ((4, 4),), ("F202", root_path(5)): ((5, 5),)}
+
+
+@pytest.mark.parametrize("value", ["", "junk", "{}", "[1]", '[{"code":1}]', "[" * 10_000, '[{"code":"F202","path":3}]'])
+def test_a_list_that_cannot_be_read_hides_nothing(store, value):
+    store.overwrite(root_path(3), b"")
+    set_property(store, Catalog(store).snapshot().root.catalog_def, ACKNOWLEDGED, value)
+    assert errors(everything(store)) == [("F202", root_path(3), False)]
+
+
+def test_nobody_sets_it_by_hand(store):
+    transaction = Catalog(store, CLOCK).begin()
+    with pytest.raises(InvalidOption, match="kept by the program"):
+        transaction.alter_catalog({ACKNOWLEDGED: "[]"})

@@ -1,0 +1,255 @@
+"""Who may do what: tokens, scopes, namespaces, locations; reading only; TLS."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+import ipaddress
+import os
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from pyiceberg.exceptions import ForbiddenError, UnauthorizedError
+
+from olympia_cli.errors import InvalidOption
+from olympia_cli.format.actions import commit_info
+from olympia_cli.names import NamespaceName
+from olympia_cli.rest.settings import Settings
+from olympia_cli.rest.tokens import Tokens
+from olympia_cli.storage.local import LocalStore
+from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.serving import Served, serving
+from tests.rest.test_protocol import SCHEMA
+
+
+def entry(name: str, *more: str) -> str:
+    digest = hashlib.sha256(f"secret-{name}".encode()).hexdigest()
+    return "\n".join(["[[token]]", f'name = "{name}"', f'sha256 = "{digest}"', *more, ""])
+
+
+TOKENS = "\n".join(
+    [
+        entry("admin", 'scopes = ["read", "write"]'),
+        entry("reader", 'scopes = ["read"]'),
+        entry("sales", 'scopes = ["read", "write"]', 'namespaces = ["sales"]'),
+        entry("nowhere", 'scopes = ["write"]', "locations = []"),
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("served")
+    tokens = folder / "tokens.toml"
+    tokens.write_text(TOKENS)
+    with serving(LocalStore(folder / "catalog"), tokens=str(tokens)) as found:
+        for namespace in ("sales", "hr"):
+            found.post("/v1/namespaces", {"namespace": [namespace]}, **bearer("admin"))
+            found.post(f"/v1/namespaces/{namespace}/tables", {"name": "t", "schema": SCHEMA}, **bearer("admin"))
+        yield found
+
+
+def bearer(name: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer secret-{name}"}
+
+
+def get(served: Served, path: str, name: str = "") -> httpx.Response:
+    return served.http.get(path, headers=bearer(name) if name else {})
+
+
+@pytest.mark.parametrize("headers", [{}, bearer("nobody"), {"Authorization": "Bearer"}, {"Authorization": "x"},
+                                     {"Authorization": "Basic OnNlY3JldC1hZG1pbg=="}])  # fmt: skip
+def test_without_a_token_nothing_is_told(served, headers):
+    for path in ("/v1/config", "/v1/namespaces", "/v1/namespaces/sales/tables/t"):
+        answer = served.http.get(path, headers=headers)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (401, "NotAuthorizedException")
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+    assert served.post("/v1/namespaces", {"namespace": ["x"]}, **headers).status_code == 401
+    assert served.lines()[-1]["status"] == 401
+    assert served.http.get("/healthz").status_code == 200
+
+
+def test_no_token_is_in_the_log(served):
+    get(served, "/v1/config", "admin")
+    get(served, "/v1/config", "wrong")
+    assert "secret-" not in served.log.getvalue()
+    assert served.lines()[-2]["by"] == "admin"
+
+
+def test_who_may_read_may_not_write(served):
+    assert get(served, "/v1/namespaces/hr/tables/t", "reader").status_code == 200
+    before = served.version
+    answer = served.post("/v1/namespaces", {"namespace": ["x"]}, **bearer("reader"))
+    assert (answer.status_code, answer.json()["error"]["type"]) == (403, "ForbiddenException")
+    assert served.http.delete("/v1/namespaces/hr/tables/t", headers=bearer("reader")).status_code == 403
+    assert served.version == before
+    endpoints = get(served, "/v1/config", "reader").json()["endpoints"]
+    assert not any(endpoint.startswith("DELETE") for endpoint in endpoints)
+
+
+def test_a_token_for_a_namespace_sees_and_changes_nothing_else(served):
+    assert get(served, "/v1/namespaces", "sales").json()["namespaces"] == [["sales"]]
+    assert get(served, "/v1/namespaces/sales/tables/t", "sales").status_code == 200
+    before = served.version
+    for path in ("/v1/namespaces/hr", "/v1/namespaces/hr/tables", "/v1/namespaces/hr/tables/t"):
+        assert get(served, path, "sales").status_code == 403
+    there = {"namespace": ["sales"], "name": "t"}
+    away = {"source": there, "destination": {"namespace": ["hr"], "name": "u"}}
+    assert served.post("/v1/tables/rename", away, **bearer("sales")).status_code == 403
+    both = [
+        {"identifier": {"namespace": [name], "name": "t"}, "requirements": [], "updates": []}
+        for name in ("sales", "hr")
+    ]
+    assert served.post("/v1/transactions/commit", {"table-changes": both}, **bearer("sales")).status_code == 403
+    # the table of another namespace is not brought in by its metadata either
+    location = get(served, "/v1/namespaces/hr/tables/t", "admin").json()["metadata-location"]
+    body = {"name": "stolen", "metadata-location": location}
+    assert served.post("/v1/namespaces/sales/register", body, **bearer("sales")).status_code == 403
+    # nor is a transaction ended that may hold anything
+    assert served.post("/v1/transactions", {}, **bearer("sales")).status_code == 403
+    # a page shows the whole catalog
+    assert get(served, "/", "sales").status_code == 403
+    assert get(served, "/metrics", "sales").status_code == 403
+    assert served.version == before
+    made = served.post("/v1/namespaces/sales/tables", {"name": "mine", "schema": SCHEMA}, **bearer("sales"))
+    assert made.status_code == 200
+    info = commit_info(served.catalog.snapshot().actions())
+    assert info is not None
+    assert info.by == "sales"
+
+
+def test_a_namespace_with_a_place_of_its_own_takes_its_tables_there(served, tmp_path):
+    """The place is the administrator's to give."""
+    with served.catalog.transaction() as transaction:
+        transaction.alter_namespace(NamespaceName("sales"), {"location": f"{tmp_path}/own"})
+    body = {"name": "staged", "schema": SCHEMA, "stage-create": True}
+    staged = served.post("/v1/namespaces/sales/tables", body, **bearer("sales")).json()["metadata"]
+    assert staged["location"].startswith(f"{tmp_path}/own/")
+    updates = [
+        {"action": "assign-uuid", "uuid": staged["table-uuid"]},
+        {"action": "add-schema", "schema": staged["schemas"][0], "last-column-id": 1},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "add-spec", "spec": staged["partition-specs"][0]},
+        {"action": "set-default-spec", "spec-id": -1},
+        {"action": "add-sort-order", "sort-order": staged["sort-orders"][0]},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+        {"action": "set-location", "location": staged["location"]},
+    ]
+    commit = {"requirements": [{"type": "assert-create"}], "updates": updates}
+    made = served.post("/v1/namespaces/sales/tables/staged", commit, **bearer("sales"))
+    assert made.status_code == 200, made.text
+    moved = {"updates": {"location": f"{tmp_path}/elsewhere"}}
+    assert served.post("/v1/namespaces/sales/properties", moved, **bearer("sales")).status_code == 403
+
+
+def test_a_token_with_no_location_names_none(served):
+    location = get(served, "/v1/namespaces/hr/tables/t", "admin").json()["metadata-location"]
+    body = {"name": "again", "metadata-location": location}
+    assert served.post("/v1/namespaces/hr/register", body, **bearer("nowhere")).status_code == 403
+
+
+def test_a_browser_gives_the_token_as_a_password(served):
+    asked = served.http.get("/")
+    assert (asked.status_code, asked.headers["www-authenticate"][:5]) == (401, "Basic")
+    words = base64.b64encode(b"anybody:secret-reader").decode()
+    assert served.http.get("/", headers={"Authorization": f"Basic {words}"}).status_code == 200
+    assert served.http.get("/", headers={"Authorization": "Basic !"}).status_code == 401
+
+
+def test_the_client_of_pyiceberg_sends_its_token(served):
+    assert ("hr",) in served.client(token="secret-reader").list_namespaces()
+    with pytest.raises(UnauthorizedError):
+        served.client(token="nothing")
+    with pytest.raises((ForbiddenError, NotImplementedError)):
+        served.client(token="secret-reader").create_namespace("x")
+
+
+def test_a_token_is_taken_back_while_the_server_runs(tmp_path):
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text(TOKENS)
+    with serving(MemoryStore(), tokens=str(tokens)) as found:
+        assert get(found, "/v1/namespaces", "reader").status_code == 200
+        tokens.write_text(entry("admin", 'scopes = ["read"]'))
+        assert get(found, "/v1/namespaces", "reader").status_code == 401
+        assert get(found, "/v1/namespaces", "admin").status_code == 200
+        # what cannot be read takes nobody's place, and is told
+        tokens.write_text("nonsense")
+        assert get(found, "/v1/namespaces", "admin").status_code == 200
+        assert any(line.get("event") == "tokens" for line in found.lines())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "x = 1", "[[token]]", "[token]\n", '[[token]]\nname = "a"\nsha256 = "b"\nscopes = ["read"]', "\0",
+        entry("a"), entry("a", "scopes = []"), entry("a", 'scopes = ["all"]'), entry("a", "scopes = 1"),
+        entry("a b", 'scopes = ["read"]'), entry("a", 'scopes = ["read"]', "namespaces = [1]"),
+        entry("a", 'scopes = ["read"]', "else = 1"), entry("a", 'scopes = ["read"]') + entry("a", 'scopes = ["read"]'),
+    ],
+)  # fmt: skip
+def test_a_file_of_tokens_that_is_none(tmp_path, text):
+    path = tmp_path / "tokens.toml"
+    path.write_text(text)
+    with pytest.raises(InvalidOption):
+        Tokens(str(path))
+    os.remove(path)
+    with pytest.raises(InvalidOption):
+        Tokens(str(path))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"host": "0.0.0.0"}, {"host": "example.org"}, {"port": 70_000}, {"tls_cert": "x"}, {"tls_key": "x"},
+        {"tokens": "x", "without_tokens": True}, {"max_body_bytes": 0}, {"max_requests": 0}, {"request_timeout": 0.0},
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_be_meant(wrong):
+    with pytest.raises(InvalidOption):
+        Settings(**wrong).check()
+    for right in ({"host": "localhost"}, {"host": "::1"}, {"host": "0.0.0.0", "without_tokens": True}):
+        Settings(**right).check()
+
+
+def test_a_server_that_only_reads():
+    with serving(MemoryStore(), read_only=True) as found:
+        answer = found.post("/v1/namespaces", {"namespace": ["x"]})
+        assert (answer.status_code, answer.json()["error"]["type"]) == (403, "ForbiddenException")
+        assert found.version == 0
+        assert not any(endpoint.startswith("DELETE") for endpoint in found.http.get("/v1/config").json()["endpoints"])
+
+
+def test_tls(tmp_path):
+    certificate, key = self_signed(tmp_path)
+    with serving(MemoryStore(), tls_cert=str(certificate), tls_key=str(key)) as found:
+        assert found.url.startswith("https://")
+        known = ssl.create_default_context(cafile=str(certificate))
+        assert httpx.get(f"{found.url}/healthz", verify=known).status_code == 200
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{found.url}/healthz")
+
+
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(names, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    certificate, private = folder / "cert.pem", folder / "key.pem"
+    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    private.write_bytes(key.private_bytes(encoding, form, serialization.NoEncryption()))
+    return certificate, private

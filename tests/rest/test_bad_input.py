@@ -1,0 +1,466 @@
+"""Whatever is wrong with a request: the status that is documented, an error of the protocol, a line in the log, and a
+catalog that is as it was."""
+
+from __future__ import annotations
+
+import json
+import socket
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from olympia_cli.names import NamespaceName, TableName
+from olympia_cli.storage.local import LocalStore
+from tests.helpers.serving import Served, serving
+from tests.rest.test_protocol import SCHEMA
+
+T = "/v1/namespaces/s/tables"
+KNOWN = f"{T}/t"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("served")
+    with serving(LocalStore(folder), max_body_bytes=20_000, locations=(f"{folder}/data",)) as found:
+        found.post("/v1/namespaces", {"namespace": ["s"], "properties": {"a": "b"}})
+        found.post(T, {"name": "t", "schema": SCHEMA})
+        found.post(T, {"name": "u", "schema": SCHEMA})
+        yield found
+
+
+def commit(*updates: object, requirements: tuple[object, ...] = ()) -> dict[str, object]:
+    return {"requirements": list(requirements), "updates": list(updates)}
+
+
+def properties(**updates: str) -> dict[str, object]:
+    return {"action": "set-properties", "updates": updates}
+
+
+STALE = {"type": "assert-table-uuid", "uuid": str(uuid.uuid4())}
+SNAPSHOT = {
+    "snapshot-id": 1,
+    "timestamp-ms": 1,
+    "sequence-number": 1,
+    "summary": {"operation": "append"},
+    "schema-id": 0,
+}
+OUTSIDE = "file:///etc/passwd"
+IDENTIFIER = {"namespace": ["s"], "name": "t"}
+NEW = {"namespace": ["s"], "name": "new"}
+
+CASES: dict[str, tuple[str, str, object, int, str]] = {
+    "no such namespace": ("GET", "/v1/namespaces/no", None, 404, "NoSuchNamespaceException"),
+    "a namespace of two levels": ("GET", "/v1/namespaces/a%1Fb", None, 404, "NoSuchNamespaceException"),
+    "to make one of two levels": ("POST", "/v1/namespaces", {"namespace": ["a", "b"]}, 400, "BadRequestException"),
+    "a name with a space": ("POST", "/v1/namespaces", {"namespace": ["a b"]}, 400, "BadRequestException"),
+    "a name that is too long": ("POST", "/v1/namespaces", {"namespace": ["x" * 500]}, 400, "BadRequestException"),
+    "a table in one that is too long": (
+        "POST",
+        f"/v1/namespaces/{'x' * 500}/tables",
+        {"name": "t", "schema": SCHEMA},
+        400,
+        "BadRequestException",
+    ),
+    "a namespace that is text": ("POST", "/v1/namespaces", {"namespace": "a"}, 400, "BadRequestException"),
+    "a namespace that is there": ("POST", "/v1/namespaces", {"namespace": ["s"]}, 409, "AlreadyExistsException"),
+    "properties that are numbers": (
+        "POST",
+        "/v1/namespaces",
+        {"namespace": ["n"], "properties": {"a": 1}},
+        400,
+        "BadRequestException",
+    ),
+    "a namespace that is not empty": ("DELETE", "/v1/namespaces/s", None, 409, "NamespaceNotEmptyException"),
+    "a property twice": (
+        "POST",
+        "/v1/namespaces/s/properties",
+        {"removals": ["a"], "updates": {"a": "b"}},
+        422,
+        "UnprocessableEntityException",
+    ),
+    "children of none": ("GET", "/v1/namespaces?parent=no", None, 404, "NoSuchNamespaceException"),
+    "a page of no size": ("GET", "/v1/namespaces?pageSize=0", None, 400, "BadRequestException"),
+    "a token of nobody": ("GET", "/v1/namespaces?pageToken=%00%ff!", None, 400, "BadRequestException"),
+    "no such table": ("GET", f"{T}/no", None, 404, "NoSuchTableException"),
+    "a table whose name cannot be": ("GET", f"{T}/a%20b", None, 404, "NoSuchTableException"),
+    "a name that is no text": ("GET", f"{T}/%ff%fe", None, 404, "NoSuchTableException"),
+    "snapshots of another kind": ("GET", f"{KNOWN}?snapshots=some", None, 400, "BadRequestException"),
+    "a table that is there": ("POST", T, {"name": "t", "schema": SCHEMA}, 409, "AlreadyExistsException"),
+    "a table in none": (
+        "POST",
+        "/v1/namespaces/no/tables",
+        {"name": "t", "schema": SCHEMA},
+        404,
+        "NoSuchNamespaceException",
+    ),
+    "to stage a table that is there": (
+        "POST",
+        T,
+        {"name": "t", "schema": SCHEMA, "stage-create": True},
+        409,
+        "AlreadyExistsException",
+    ),
+    "a table without a schema": ("POST", T, {"name": "n"}, 400, "BadRequestException"),
+    "a schema of nonsense": ("POST", T, {"name": "n", "schema": {"type": "struct"}}, 400, "BadRequestException"),
+    "a type that is none": (
+        "POST",
+        T,
+        {"name": "n", "schema": {**SCHEMA, "fields": [{**SCHEMA["fields"][0], "type": "no"}]}},
+        400,
+        "BadRequestException",
+    ),
+    "a table elsewhere": (
+        "POST",
+        T,
+        {"name": "n", "schema": SCHEMA, "location": "file:///etc"},
+        403,
+        "ForbiddenException",
+    ),
+    "a table in a bucket of others": (
+        "POST",
+        T,
+        {"name": "n", "schema": SCHEMA, "location": "s3://x/y"},
+        403,
+        "ForbiddenException",
+    ),
+    "code to load": (
+        "POST",
+        T,
+        {"name": "n", "schema": SCHEMA, "properties": {"py-io-impl": "os.path"}},
+        403,
+        "ForbiddenException",
+    ),
+    "metadata elsewhere": (
+        "POST",
+        T,
+        {"name": "n", "schema": SCHEMA, "properties": {"write.metadata.path": "/etc"}},
+        403,
+        "ForbiddenException",
+    ),
+    "a namespace elsewhere": (
+        "POST",
+        "/v1/namespaces/s/properties",
+        {"updates": {"location": "/etc"}},
+        403,
+        "ForbiddenException",
+    ),
+    "to register what is elsewhere": (
+        "POST",
+        "/v1/namespaces/s/register",
+        {"name": "n", "metadata-location": OUTSIDE},
+        403,
+        "ForbiddenException",
+    ),
+    "to register over a parent": (
+        "POST",
+        "/v1/namespaces/s/register",
+        {"name": "n", "metadata-location": "{data}/../../../../etc/passwd"},
+        403,
+        "ForbiddenException",
+    ),
+    "to register what is missing": (
+        "POST",
+        "/v1/namespaces/s/register",
+        {"name": "n", "metadata-location": "{data}/s/none.json"},
+        400,
+        "BadRequestException",
+    ),
+    "to register without a location": ("POST", "/v1/namespaces/s/register", {"name": "n"}, 400, "BadRequestException"),
+    "a commit to none": ("POST", f"{T}/no", commit(properties(a="b")), 404, "NoSuchTableException"),
+    "a commit of nothing": ("POST", KNOWN, {}, 400, "BadRequestException"),
+    "an update that is none": ("POST", KNOWN, commit({"action": "no"}), 400, "BadRequestException"),
+    "a requirement that is none": (
+        "POST",
+        KNOWN,
+        commit(properties(a="b"), requirements=({"type": "no"},)),
+        400,
+        "BadRequestException",
+    ),
+    "a stale requirement": (
+        "POST",
+        KNOWN,
+        commit(properties(a="b"), requirements=(STALE,)),
+        409,
+        "CommitFailedException",
+    ),
+    "to create what is there": (
+        "POST",
+        KNOWN,
+        commit(properties(a="b"), requirements=({"type": "assert-create"},)),
+        409,
+        "CommitFailedException",
+    ),
+    "a table made of too little": (
+        "POST",
+        f"{T}/little",
+        commit(properties(a="b"), requirements=({"type": "assert-create"},)),
+        400,
+        "BadRequestException",
+    ),
+    "the identifier of another": (
+        "POST",
+        KNOWN,
+        {**commit(properties(a="b")), "identifier": {"namespace": ["s"], "name": "u"}},
+        400,
+        "BadRequestException",
+    ),
+    "a schema that is not there": (
+        "POST",
+        KNOWN,
+        commit({"action": "set-current-schema", "schema-id": 77}),
+        400,
+        "BadRequestException",
+    ),
+    "to move a table elsewhere": (
+        "POST",
+        KNOWN,
+        commit({"action": "set-location", "location": "file:///etc"}),
+        403,
+        "ForbiddenException",
+    ),
+    "metadata to elsewhere": (
+        "POST",
+        KNOWN,
+        commit(properties(**{"write.metadata.path": "/etc"})),
+        403,
+        "ForbiddenException",
+    ),
+    "a provider to load": (
+        "POST",
+        KNOWN,
+        commit(properties(**{"write.py-location-provider.impl": "os.path"})),
+        403,
+        "ForbiddenException",
+    ),
+    "a manifest list elsewhere": (
+        "POST",
+        KNOWN,
+        commit({"action": "add-snapshot", "snapshot": {**SNAPSHOT, "manifest-list": OUTSIDE}}),
+        403,
+        "ForbiddenException",
+    ),
+    "no changes of tables": ("POST", "/v1/transactions/commit", {"table-changes": []}, 400, "BadRequestException"),
+    "changes that are text": ("POST", "/v1/transactions/commit", {"table-changes": ["x"]}, 400, "BadRequestException"),
+    "to rename none": (
+        "POST",
+        "/v1/tables/rename",
+        {"source": NEW, "destination": {**NEW, "name": "x"}},
+        404,
+        "NoSuchTableException",
+    ),
+    "to rename to what is there": (
+        "POST",
+        "/v1/tables/rename",
+        {"source": IDENTIFIER, "destination": {"namespace": ["s"], "name": "u"}},
+        409,
+        "AlreadyExistsException",
+    ),
+    "to rename into none": (
+        "POST",
+        "/v1/tables/rename",
+        {"source": IDENTIFIER, "destination": {"namespace": ["no"], "name": "u"}},
+        404,
+        "NoSuchNamespaceException",
+    ),
+    "to rename nothing": ("POST", "/v1/tables/rename", {"source": IDENTIFIER}, 400, "BadRequestException"),
+    "to purge a little": ("DELETE", f"{KNOWN}?purgeRequested=some", None, 400, "BadRequestException"),
+    "to drop none": ("DELETE", f"{T}/no", None, 404, "NoSuchTableException"),
+    "no such view": ("GET", "/v1/namespaces/s/views/no", None, 404, "NoSuchViewException"),
+    "to replace no view": (
+        "POST",
+        "/v1/namespaces/s/views/no",
+        {"requirements": [], "updates": []},
+        404,
+        "NoSuchViewException",
+    ),
+    "no such version": ("GET", "/v1/at/v9999/namespaces", None, 404, "NoSuchVersionException"),
+    "a reference that is none": ("GET", "/v1/at/a%20b/namespaces", None, 400, "BadRequestException"),
+    "to change an older version": ("POST", "/v1/at/v1/namespaces", {"namespace": ["n"]}, 403, "ForbiddenException"),
+    "to drop in an older version": ("DELETE", "/v1/at/v3/namespaces/s/tables/u", None, 403, "ForbiddenException"),
+    "no such transaction": ("GET", f"/v1/txn/{uuid.uuid4()}/namespaces", None, 404, "NoSuchTransactionException"),
+    "an id that is none": (
+        "POST",
+        "/v1/txn/..%2F..%2Fvn/namespaces",
+        {"namespace": ["n"]},
+        404,
+        "NoSuchTransactionException",
+    ),
+    "to commit no transaction": ("POST", "/v1/commit", {}, 400, "BadRequestException"),
+    "another warehouse": ("GET", "/v1/config?warehouse=other", None, 400, "BadRequestException"),
+    "nothing there": ("GET", "/v2/namespaces", None, 404, "NoSuchEndpointException"),
+    "another method": ("PUT", "/v1/namespaces", None, 405, "MethodNotAllowedException"),
+    "a body that is a list": ("POST", "/v1/namespaces", [1], 400, "BadRequestException"),
+    "a body that is too large": (
+        "POST",
+        "/v1/namespaces",
+        {"namespace": ["x" * 30_000]},
+        413,
+        "RequestTooLargeException",
+    ),
+}
+
+
+def contents(served: Served) -> list[str]:
+    """Every file of the catalog and of its tables."""
+    return sorted(file.path for file in served.catalog.store.list())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_refused_and_changes_nothing(served, case):
+    method, path, body, status, type = CASES[case]
+    before = contents(served)
+    text = None if body is None else json.dumps(body).replace("{data}", f"{served.catalog.store.uri}/data")
+    headers = {"Content-Type": "application/json"} if text else {}
+    answer = served.http.request(method, path, content=text, headers=headers)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (status, type), answer.text
+    assert answer.json()["error"]["code"] == status
+    assert contents(served) == before
+    line = served.lines()[-1]
+    assert (line["status"], line["method"]) == (status, method)
+    assert line["error"].startswith(type)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b"null", b'"x"', b"[" * 10_000, b"1" * 5000, b'{"a": NaN'])
+def test_a_body_that_is_no_document(served, body):
+    before = contents(served)
+    for path in ("/v1/namespaces", T, KNOWN, "/v1/tables/rename", "/v1/transactions/commit"):
+        answer = served.http.post(path, content=body, headers={"Content-Type": "application/json"})
+        assert (answer.status_code, answer.json()["error"]["type"]) == (400, "BadRequestException"), path
+    assert contents(served) == before
+
+
+def test_what_a_page_of_another_site_could_send_is_refused(served):
+    before = contents(served)
+    body = json.dumps({"namespace": ["planted"]})
+    for sent in ("text/plain", "application/x-www-form-urlencoded"):
+        answer = served.http.post("/v1/namespaces", content=body, headers={"Content-Type": sent})
+        assert answer.status_code == 400
+    assert served.http.post("/v1/transactions").status_code == 400
+    # a name of somebody else's that leads to this machine
+    answer = served.http.get("/v1/namespaces", headers={"Host": "evil.example"})
+    assert answer.status_code == 400
+    for host in ("localhost", "localhost:80", "127.0.0.1:1", "[::1]:5"):
+        assert served.http.get("/v1/namespaces", headers={"Host": host}).status_code == 200
+    assert contents(served) == before
+
+
+def test_a_body_without_a_length_is_measured_as_it_comes(served):
+    def endless() -> Iterator[bytes]:
+        for _ in range(100):
+            yield b" " * 1000
+
+    answer = served.http.post("/v1/namespaces", content=endless(), headers={"Content-Type": "application/json"})
+    assert answer.status_code == 413
+
+
+def test_a_client_that_is_too_slow_is_let_go(tmp_path):
+    head = b"POST /v1/namespaces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{"
+    answers = []
+    with serving(LocalStore(tmp_path), request_timeout=0.5) as found:
+        clients = []
+        for sent in (b"", b"GET /v1/nam", head):
+            clients.append(connection(found))
+            clients[-1].sendall(sent)
+        for client in clients:
+            with client:
+                answers.append(b"".join(iter(lambda client=client: client.recv(65_536), b"")))  # type: ignore[misc]
+    # who has said what he wants is told; who has not is not
+    assert answers[:2] == [b"", b""]
+    assert b" 408 " in answers[2]
+    assert b"RequestTimeoutException" in answers[2]
+
+
+def test_a_client_that_does_not_read_holds_nobody_up(tmp_path):
+    with serving(LocalStore(tmp_path), request_timeout=0.5, max_requests=2) as found, connection(found) as deaf:
+        deaf.setblocking(False)
+        request = b"GET /page.css HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100
+        # as many as fit on the way, so that the answers do not
+        sent = 0
+        while sent < 200:
+            try:
+                deaf.send(request)
+                sent += 1
+            except BlockingIOError:
+                break
+        while not any(line.get("event") == "unread" for line in found.lines()):
+            # in time, or not: it is answered
+            assert found.http.get("/v1/namespaces").status_code in (200, 504)
+        while found.running.record.under_way:
+            pass
+
+
+def connection(served: Served) -> socket.socket:
+    host, port = served.url.rpartition("/")[2].split(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def test_a_connection_may_rest_between_requests(served):
+    """The time that a request may take to come begins with its first byte."""
+    with connection(served) as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b" 200 " in client.recv(65_536)
+        name = client.getsockname()
+        ours = [one for one in served.running._server.server_state.connections if one.client == name]
+        assert [one._patience for one in ours] == [None]
+
+
+def test_what_is_not_http_at_all(served):
+    with connection(served) as client:
+        client.sendall(b"\x16\x03\x01\x00\xff\xff\xff\r\n\r\n")
+        assert b" 400 " in client.recv(65_536)
+    assert served.http.get("/healthz").status_code == 200
+
+
+def test_a_table_that_names_code_is_not_committed_to(served):
+    """It may have been put there by other ways than this server."""
+    store = served.catalog.store
+    loaded = served.http.get(f"{T}/u").json()
+    metadata = {**loaded["metadata"], "properties": {"write.py-location-provider.impl": "tests.evil.Provider"}}
+    path = "data/s/u/metadata/00009-evil.metadata.json"
+    store.create(path, json.dumps(metadata).encode())
+    with served.catalog.transaction() as transaction:
+        transaction.create_table(TableName("s", "evil"), f"{store.uri}/{path}")
+    before = contents(served)
+    answer = served.post(f"{T}/evil", commit(properties(a="b")))
+    assert answer.status_code == 403
+    assert contents(served) == before
+
+
+def test_metadata_that_is_missing_or_damaged_is_told_apart_from_a_table_that_is(served):
+    with served.catalog.transaction() as transaction:
+        transaction.create_table(TableName("s", "lost"), f"{served.catalog.store.uri}/data/lost.json")
+        transaction.create_namespace(NamespaceName("x"))
+
+    def asked() -> list[tuple[int, str]]:
+        answers = (served.http.get(f"{T}/lost"), served.post(f"{T}/lost", commit(properties(a="b"))))
+        return [(answer.status_code, answer.json()["error"]["type"]) for answer in answers]
+
+    assert asked() == [(404, "NotFoundException")] * 2
+    served.catalog.store.create("data/lost.json", b"nonsense")
+    assert asked() == [(500, "InternalServerError"), (400, "BadRequestException")]
+    # it is there, and can be dropped
+    assert served.http.head(f"{T}/lost").status_code == 204
+    assert served.http.delete(f"{T}/lost").status_code == 204
+
+
+def test_too_many_at_once_are_told_to_come_back(tmp_path):
+    with serving(LocalStore(tmp_path), max_requests=1) as found, httpx.Client(base_url=found.url) as other:
+        entered: list[Any] = []
+
+        def slowly() -> Iterator[bytes]:
+            yield b"{"
+            entered.append(other.get("/v1/namespaces"))
+            yield b"}"
+
+        assert (
+            found.http.post(
+                "/v1/namespaces", content=slowly(), headers={"Content-Type": "application/json"}
+            ).status_code
+            == 400
+        )
+        assert (entered[0].status_code, entered[0].headers["retry-after"]) == (503, "1")
+        assert entered[0].json()["error"]["type"] == "SlowDownException"
+        assert found.http.get("/v1/namespaces").status_code == 200

@@ -1,0 +1,83 @@
+"""What is remembered of requests with a key: once done, answered alike, within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import pytest
+from starlette.responses import Response
+
+from olympia_cli.rest import idempotency
+from olympia_cli.rest.failures import Failure
+from olympia_cli.rest.idempotency import LIFETIME_MILLIS, Idempotency
+from tests.helpers.clock import FakeClock
+
+
+class Work:
+    """Counts how often it is done."""
+
+    def __init__(self, *answers: Response | Exception) -> None:
+        self.answers = list(answers)
+        self.done = 0
+
+    async def __call__(self) -> Response:
+        self.done += 1
+        await asyncio.sleep(0)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def key() -> str:
+    return str(uuid.uuid4())
+
+
+def test_requests_at_once_with_one_key_are_done_once():
+    async def main() -> None:
+        kept, work, one = Idempotency(FakeClock()), Work(Response(b"a")), key()
+        answers = await asyncio.gather(*(kept.once("ann", one, b"r", work) for _ in range(5)))
+        assert {bytes(answer.body) for answer in answers} == {b"a"}
+        assert work.done == 1
+
+    asyncio.run(main())
+
+
+def test_what_failed_for_a_while_is_done_again():
+    async def main() -> None:
+        kept, one = Idempotency(FakeClock()), key()
+        work = Work(Failure(503, "ServiceUnavailableException", "no"), Response(b"a"))
+        with pytest.raises(Failure):
+            await kept.once("ann", one, b"r", work)
+        assert (await kept.once("ann", one, b"r", work)).body == b"a"
+
+    asyncio.run(main())
+
+
+def test_a_key_is_the_callers_own_and_has_an_end():
+    async def main() -> None:
+        clock = FakeClock()
+        kept, work, one = Idempotency(clock), Work(*(Response(b"%d" % number) for number in range(3))), key()
+        assert (await kept.once("ann", one, b"r", work)).body == b"0"
+        assert (await kept.once("bob", one, b"other", work)).body == b"1"
+        clock.advance(LIFETIME_MILLIS + 1)
+        assert (await kept.once("ann", one, b"another", work)).body == b"2"
+
+    asyncio.run(main())
+
+
+def test_memory_has_a_bound(monkeypatch):
+    monkeypatch.setattr(idempotency, "KEPT", 10)
+    monkeypatch.setattr(idempotency, "KEPT_BYTES", 1000)
+
+    async def main() -> None:
+        kept = Idempotency(FakeClock())
+        for _ in range(50):
+            await kept.once("ann", key(), b"r", Work(Response(b"x" * 300)))
+            with pytest.raises(Failure):
+                await kept.once("ann", key(), b"r", Work(Failure(409, "AlreadyExistsException", "x")))
+            assert len(kept._kept) <= 10
+            assert kept._size == sum(len(one.answer.result().body) for one in kept._kept.values()) <= 1700
+
+    asyncio.run(main())

@@ -1,0 +1,230 @@
+"""The page: every link leads somewhere, nothing of a catalog is markup, and long lists come in pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from html.parser import HTMLParser
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.format.pb.objects_pb2 import ViewDef
+from olympia_cli.iceberg import OlympiaCatalog
+from olympia_cli.names import NamespaceName, TableName, ViewName
+from olympia_cli.rest.page import objects, versions
+from olympia_cli.storage.local import LocalStore
+from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.serving import Served, serving
+
+HOSTILE = '"><script>alert(1)</script>'
+ALLOWED = {
+    *("html", "head", "meta", "title", "link", "body", "a", "nav", "ul", "ol", "li", "main", "p", "h1", "h2"),
+    *("form", "input", "select", "option", "button", "div", "table", "thead", "tbody", "tr", "th", "td"),
+    *("span", "strong", "time", "code", "svg", "rect", "path", "text"),
+}
+
+
+class Markup(HTMLParser):
+    """The elements and links of a page. What is not closed in order is a mistake."""
+
+    def __init__(self, page: httpx.Response) -> None:
+        super().__init__()
+        self.elements: set[str] = set()
+        self.links: list[str] = []
+        self.attributes: set[str] = set()
+        self._open: list[str] = []
+        self.feed(page.text)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.add(tag)
+        self.attributes.update(name for name, _ in attrs)
+        self.links += [value or "" for name, value in attrs if name == "href"]
+        if tag not in ("meta", "link", "input"):
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+
+def check(page: httpx.Response) -> Markup:
+    """A page that is well made and safe, whatever it shows."""
+    found = Markup(page)
+    assert found.elements <= ALLOWED, found.elements - ALLOWED
+    assert not any(name.startswith("on") or name == "style" for name in found.attributes)
+    assert "script" not in page.headers["content-security-policy"]
+    assert page.headers["content-security-policy"].startswith("default-src 'none'")
+    assert all(link.startswith(("/", "#")) and not link.startswith("//") for link in found.links)
+    assert not re.search("[\x00-\x09\x0b-\x1f\u202a-\u202e\u2066-\u2069]", page.text)
+    return found
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A catalog with odd names and a past, with a table that holds rows. Nothing leads off this machine."""
+    folder = tmp_path_factory.mktemp("pages") / "catalog"
+    catalog = Catalog.create(LocalStore(folder))
+    with catalog.transaction("odd names") as transaction:
+        transaction.create_namespace(NamespaceName("a.b"))
+        transaction.create_table(TableName("a.b", 'say"hi"'), "/none/metadata.json")
+        transaction.create_view(ViewName("a.b", "表"), ViewDef(substrait_read_rel=b"plan"))
+    with catalog.transaction() as transaction:
+        transaction.rename_table(TableName("a.b", 'say"hi"'), TableName("a.b", "t&1=#?"))
+    tables = OlympiaCatalog.of(catalog)
+    tables.create_namespace("page")
+    rows = pa.table({"id": pa.array([1, 2], pa.int64()), "na<b>me": ["a", "b"]})
+    table = tables.create_table("page.rows", rows.schema)
+    table.append(rows)
+    version = catalog.snapshot().version
+    with catalog.transaction(HOSTILE) as transaction:
+        transaction.create_table(TableName("page", HOSTILE), f"/{HOSTILE}", {HOSTILE: HOSTILE, "\u202e": "\x1b[2J"})
+    undo = catalog.begin()
+    undo.roll_back(version)
+    catalog.commit(undo, "back")
+    with catalog.transaction() as transaction:
+        transaction.create_table(TableName("page", HOSTILE), f"/{HOSTILE}", {HOSTILE: HOSTILE, "\u202e": "\x1b[2J"})
+    with serving(LocalStore(folder)) as found:
+        yield found
+
+
+def test_every_link_leads_to_a_page(served):
+    """From the front page on, wherever links lead: what can be clicked is there, and safe."""
+    waiting, seen = ["/", "/?kind=table", "/?kind=view"], set()
+    while waiting:
+        path = waiting.pop()
+        if path in seen or path.startswith("#"):
+            continue
+        seen.add(path)
+        page = served.http.get(path)
+        assert page.status_code == 200, (path, page.text)
+        if path == "/page.css":
+            continue
+        waiting += check(page).links
+    assert {path.partition("?")[0] for path in seen} == {
+        *("/", "/page.css", "/namespace", "/table", "/view", "/files", "/versions", "/version", "/diff"),
+        *("/tree", "/node", "/health"),
+    }
+
+
+def test_a_table_with_its_schema_snapshots_files_and_history(served):
+    text = unescape(served.http.get("/table", params={"ns": "page", "name": "rows"}).text)
+    assert "na<b>me" in text
+    assert "append" in text
+    assert "created" in text
+    files = served.http.get("/files", params={"ns": "page", "name": "rows"}).text
+    assert ".parquet" in files
+
+
+def test_a_name_that_is_markup_is_shown_and_is_none(served):
+    page = served.http.get("/table", params={"ns": "page", "name": HOSTILE})
+    check(page)
+    assert "&lt;script&gt;" in page.text
+    assert "What it holds cannot be shown" in page.text
+    assert "\\u202e" in page.text
+    log = served.http.get("/versions")
+    check(log)
+    assert "undone by" in log.text
+
+
+def test_search_looks_at_names_of_one_kind(served):
+    found = served.http.get("/", params={"kind": "table", "q": "ROW"})
+    assert "page.rows" in found.text
+    assert "page.&quot;" not in found.text
+    assert "Nothing." in served.http.get("/", params={"kind": "table", "q": "nowhere"}).text
+
+
+def test_an_older_version_is_shown_as_such_and_its_links_stay_there(served):
+    page = served.http.get("/", params={"at": "v1"})
+    assert "You look at v1" in page.text
+    inside = [link for link in check(page).links if link.startswith("/namespace")]
+    assert inside
+    assert all("at=v1" in link for link in inside)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/?at=v9999", 404), ("/?kind=x", 400), ("/table?ns=page&name=none", 404), ("/table?ns=a%20b&name=c", 400),
+        ("/namespace?ns=none", 404), ("/view?ns=page&name=v", 404), ("/version?v=x", 400),
+        ("/version?v=" + "9" * 99, 400),
+        ("/diff?from=zzz", 404), ("/node?path=../../etc/passwd", 400), ("/node?path=node/none.arrow", 400),
+        ("/tree?path=def/x", 400), ("/files?ns=page&name=rows&skip=x", 400), ("/?after_ns=a%20b", 400),
+    ],
+)  # fmt: skip
+def test_what_is_not_there_is_told_on_a_page(served, path, status):
+    page = served.http.get(path)
+    assert page.status_code == status
+    check(page)
+
+
+def pages(served: Served, path: str) -> Iterator[httpx.Response]:
+    """A list from its first page to its last."""
+    while True:
+        page = served.http.get(path)
+        yield page
+        found = re.search(r'<a href="([^"]+)" rel="next"', page.text)
+        if not found:
+            return
+        path = unescape(found[1])
+
+
+def test_long_lists_come_in_pages(monkeypatch):
+    monkeypatch.setattr(objects, "LOOKED_AT", 300)
+    catalog = Catalog.create(MemoryStore(), order=16)
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(NamespaceName("n"))
+        for number in range(1_000):
+            transaction.create_table(TableName("n", f"t{number:04}"), "/x")
+    with serving(catalog.store) as found:
+        for path in ("/?kind=table", "/namespace?ns=n"):
+            shown = [name for page in pages(found, path) for name in re.findall(r"name=(t\d+)\"", page.text)]
+            assert shown == [f"t{number:04}" for number in range(1_000)]
+        # a search goes on where it stopped looking, whether it found something or not
+        several = list(pages(found, "/?kind=table&q=t0999"))
+        assert len(several) == 4
+        assert "name=t0999" in several[-1].text
+        # the drawing has a bound, however large the tree is
+        tree = found.http.get("/tree")
+        assert tree.text.count("<rect") <= 2 * (1 + 128)
+
+
+def test_what_a_rollback_passed_over_shows_on_later_pages_too(monkeypatch):
+    monkeypatch.setattr(versions, "PAGE", 3)
+    catalog = Catalog.create(MemoryStore())
+    for number in range(8):
+        with catalog.transaction() as transaction:
+            transaction.create_namespace(NamespaceName(f"n{number}"))
+    undo = catalog.begin()
+    undo.roll_back(2)
+    catalog.commit(undo, "back")
+    with serving(catalog.store) as found:
+        items = [item for page in pages(found, "/versions") for item in page.text.split("<li")]
+    undone = {int(re.search(r"v=(\d+)", item)[1]) for item in items if "undone by" in item}  # type: ignore[index]
+    assert undone == set(range(3, 9))
+    assert all(">v9</a>" in item for item in items if "undone by" in item)
+
+
+def test_a_damaged_catalog_is_shown_as_far_as_it_can_be(tmp_path):
+    store = LocalStore(tmp_path / "catalog")
+    catalog = Catalog.create(store)
+    with catalog.transaction() as transaction:
+        for number in range(300):
+            transaction.create_namespace(NamespaceName(f"n{number:03}"))
+    lost = next(child for child in catalog.snapshot().root.node.children if isinstance(child, str))
+    content = store.read(lost)
+    with serving(store) as found:
+        store.overwrite(lost, content[: len(content) // 2])
+        tree = found.http.get("/tree")
+        assert "it cannot be read" in tree.text
+        node = found.http.get("/node", params={"path": lost})
+        assert "damaged" in node.text
+        assert found.http.get("/").status_code == 500
+        assert found.http.get("/versions").status_code == 200
+        store.overwrite(lost, content)

@@ -1,0 +1,72 @@
+"""What the jobs of a run are called, and what they took, in a real Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from olympia_cli.spark.engine import SparkEngine
+from olympia_cli.spark.pipelines.place import CatalogPlace
+from olympia_cli.spark.run import Run
+
+
+@pytest.fixture
+def engine(spark) -> SparkEngine:
+    return SparkEngine(spark, CatalogPlace.at("/nowhere"))
+
+
+def described(spark, group: str) -> list[tuple[str, set[str]]]:
+    """The descriptions of the jobs of a group, with the names of their stages."""
+    scala = spark.sparkContext._jsc.sc()
+    found = []
+    for number in spark.sparkContext.statusTracker().getJobIdsForGroup(group):
+        job = scala.statusStore().job(number)
+        stages = [job.stageIds().apply(at) for at in range(job.stageIds().size())]
+        names = {scala.statusStore().lastStageAttempt(stage).name() for stage in stages}
+        found.append((job.description().get(), names))
+    return found
+
+
+def test_steps_within_steps(spark, engine):
+    context = spark.sparkContext
+    context.setJobGroup("somebody's", "what somebody does")
+    try:
+        with engine.job("fsck"):
+            spark.range(10, numPartitions=2).count()
+            with engine.job("fsck: nodes, level 2 of 3"):
+                # a collect says where it stands in a program, unless somebody says better
+                spark.range(10, numPartitions=2).collect()
+                spark.range(10, numPartitions=2).selectExpr("id % 2 as id").groupBy("id").count().collect()
+            spark.range(10, numPartitions=2).collect()
+        assert context.getLocalProperty("spark.job.description") == "what somebody does"
+        assert context.getLocalProperty("spark.jobGroup.id") == "somebody's"
+        assert context.getLocalProperty("callSite.short") is None
+    finally:
+        for name in ("spark.jobGroup.id", "spark.job.description"):
+            context._jsc.setLocalProperty(name, None)
+    outer, inner = engine.run.steps
+    assert all(said == ("olympia fsck", {"olympia fsck"}) for said in described(spark, outer.group))
+    text = "olympia fsck: nodes, level 2 of 3"
+    assert described(spark, inner.group) == [(text, {text})] * 2
+    metrics = engine.run.metrics()
+    assert [step["step"] for step in metrics["steps"]] == ["fsck", "fsck: nodes, level 2 of 3"]
+    assert [step["jobs"] for step in metrics["steps"]] == [2, 2]
+    assert metrics["jobs"] == 4
+    assert metrics["tasks"] == sum(step["tasks"] for step in metrics["steps"]) >= 8
+    assert (metrics["failed_tasks"], metrics["restarts"]) == (0, 0)
+    assert metrics["seconds"] >= metrics["steps"][0]["seconds"] >= metrics["steps"][1]["seconds"] > 0
+
+
+def test_a_step_that_goes_on_is_counted_so_far(spark, engine):
+    with engine.job("expire"):
+        spark.range(10, numPartitions=2).count()
+        [step] = engine.run.metrics()["steps"]
+        assert step["jobs"] == 1
+    assert engine.run.metrics()["steps"][0]["jobs"] == 1
+
+
+def test_a_lost_executor_is_one_line():
+    said: list[str] = []
+    run = Run(say=said.append)
+    run.executor_lost()
+    run.executor_lost()
+    assert said == ["an executor was lost: others do its work once more"]
