@@ -71,6 +71,9 @@ _EXISTS = {Kind.NAMESPACE: T.NAMESPACE_EXISTS, Kind.TABLE: T.TABLE_EXISTS, Kind.
 _DESCRIBES = {Kind.NAMESPACE: T.NAMESPACE_DESCRIBE, Kind.TABLE: T.TABLE_DESCRIBE, Kind.VIEW: T.VIEW_DESCRIBE}
 _RESTORES = {Kind.NAMESPACE: T.NAMESPACE_RESTORE, Kind.TABLE: T.TABLE_RESTORE, Kind.VIEW: T.VIEW_RESTORE}
 
+Mark = tuple[Draft, list[Action], set[tuple[int, ObjectName | None]], int]
+"""What a transaction has staged and read up to a moment."""
+
 
 class Transaction:
     """Statements on one version, to be committed together."""
@@ -421,6 +424,14 @@ class Transaction:
                 what = f"{action.type_name} {action.name or 'the catalog'}"
                 raise CommitConflict(f"{what} no longer fits version {base.version}: {error.message}") from error
         self.draft, self.actions = draft, done
+
+    def mark(self) -> Mark:
+        """How far it is; see `go_back`."""
+        return self.draft.copy(), list(self.actions), set(self._reads), self.statements
+
+    def go_back(self, mark: Mark) -> None:
+        """Take back what was done since. Nothing is read for that, so it cannot fail."""
+        self.draft, self.actions, self._reads, self.statements = mark
 
     def take_actions(self, actions: Sequence[Action]) -> None:
         """Go on from actions that were saved."""

@@ -74,6 +74,8 @@ class TableChanges:
         self._staged: dict[str, TableMetadata] = {}
         self._files: dict[str, NewFile] = {}
         self._written: list[str] = []
+        self.unwritten = False
+        """Whether a commit ended before it began, because a metadata file could not be written."""
 
     def state(self, name: TableName) -> TableState | None:
         """The table as this transaction sees it; None when there is none."""
@@ -132,11 +134,11 @@ class TableChanges:
     @contextmanager
     def whole(self) -> Iterator[None]:
         """Statements that are all done or not at all: what a block that fails has staged is taken back."""
-        actions, staged, files = list(self.transaction.actions), dict(self._staged), dict(self._files)
+        before, staged, files = self.transaction.mark(), dict(self._staged), dict(self._files)
         try:
             yield
         except Exception:
-            self.transaction.rebase(self.transaction.base, actions)
+            self.transaction.go_back(before)
             self._staged, self._files = staged, files
             raise
 
@@ -160,6 +162,7 @@ class TableChanges:
             self._write()
         except BaseException as error:
             self._discard_after(error)
+            self.unwritten = True
             raise
         try:
             return publish()
