@@ -262,10 +262,13 @@ class Transaction:
         self.do(_action(T.VIEW_CREATE, name, _with_id(definition, str(uuid.uuid4()))))
 
     def replace_view(self, name: ViewName, definition: ViewDef) -> None:
-        """Put another definition in place of a view's; the id stays. What is as it was is nobody's change."""
+        """Put another definition in place of a view's; the id stays, and what an import noted. What is as it was is
+        nobody's change."""
         former = self._need(name)
         check_object_properties(dict(definition.properties.items() - former.properties.items()))
-        self.do(_action(T.VIEW_REPLACE, name, _with_id(definition, former.id)), is_merged=True)
+        new = _with_id(definition, former.id)
+        new.properties.update({key: value for key, value in former.properties.items() if key.startswith(IMPORTED)})
+        self.do(_action(T.VIEW_REPLACE, name, new), is_merged=True)
 
     def alter_view(
         self, name: ViewName, set_properties: Properties | None = None, unset_properties: Sequence[str] = ()
