@@ -20,12 +20,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TypeVar
 
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError
 from pyiceberg.io import PY_IO_IMPL, FileIO
-from pyiceberg.serializers import Compressor, FromInputFile
+from pyiceberg.serializers import Compressor, FromByteStream, FromInputFile
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate, update_table_metadata
@@ -46,6 +47,7 @@ OpenIO = Callable[[Properties, str], FileIO]
 
 R = TypeVar("R")
 _WORKERS = 16
+_KEPT = 64
 _log = logging.getLogger(__name__)
 
 
@@ -82,8 +84,11 @@ class TableChanges:
         if not self.transaction.exists(name):
             return None
         location = self.transaction.table(name).definition.iceberg_metadata_location
-        staged = self._staged.get(location)
-        return TableState(read_metadata(self._open_io, location) if staged is None else staged, location)
+        return TableState(self._staged.get(location) or self._read(location), location)
+
+    def _read(self, location: str) -> TableMetadata:
+        file = self._files.get(location)
+        return read_metadata(self._open_io, location) if file is None else decode_metadata(file.content, location)
 
     def create(self, name: TableName, metadata: TableMetadata, location: str) -> TableState:
         """A new table whose metadata is to be written."""
@@ -216,6 +221,9 @@ class TableChanges:
                 pass
 
     def _stage(self, metadata: TableMetadata, location: str) -> TableState:
+        if len(self._staged) >= _KEPT:
+            # as an object it takes many times the bytes that it is written as
+            self._staged.pop(next(iter(self._staged)))
         self._staged[location] = metadata
         self.add_file(location, encode_metadata(metadata, location), metadata.properties)
         return TableState(metadata, location)
@@ -254,6 +262,11 @@ def encode_metadata(metadata: TableMetadata, location: str) -> bytes:
     """The bytes of a metadata file; its name says whether they are compressed."""
     data = metadata.model_dump_json(exclude_none=True).encode()
     return Compressor.get_compressor(location).bytes_compressor()(data)
+
+
+def decode_metadata(data: bytes, location: str) -> TableMetadata:
+    """The metadata that these bytes of a file are."""
+    return FromByteStream.table_metadata(BytesIO(data), compression=Compressor.get_compressor(location))
 
 
 def read_metadata(open_io: OpenIO, location: str) -> TableMetadata:

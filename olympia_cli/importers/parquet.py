@@ -23,9 +23,12 @@ from olympia_cli.storage.protocol import FileInfo
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _PARTITION = re.compile("([^=/]+)=([^/]*)")
 _FORMATS = (
-    (re.compile(r"(.*)/metadata/[^/]*\.metadata\.json(?:\.gz)?"), "it is an Iceberg table: olympia import iceberg"),
-    (re.compile(r"(.*?)/?_delta_log/.*"), "it is a Delta table, whose log says which files count"),
-    (re.compile(r"(.*?)/?\.hoodie/.*"), "it is a Hudi table, whose log says which files count"),
+    (
+        re.compile(r"(?:(.*)/)?metadata/[^/]*\.metadata\.json(?:\.gz)?"),
+        "it is an Iceberg table: olympia import iceberg",
+    ),
+    (re.compile(r"(?:(.*)/)?_delta_log/.*"), "it is a Delta table, whose log says which files count"),
+    (re.compile(r"(?:(.*)/)?\.hoodie/.*"), "it is a Hudi table, whose log says which files count"),
 )
 
 
@@ -60,12 +63,12 @@ def find_folders(files: Iterable[FileInfo]) -> tuple[list[ParquetFolder], list[L
     for file in listed:
         for pattern, why in _FORMATS:
             if found := pattern.fullmatch(file.path):
-                others.setdefault(found[1], why)
+                others.setdefault(found[1] or "", why)
     for file in listed:
         if not file.path.endswith((".parquet", ".parq")) or _is_hidden(file.path):
             continue
         folder, partition = _split(file.path)
-        if any(folder == other or folder.startswith(f"{other}/") or not other for other in others):
+        if others and any(above in others for above in _and_above(folder)):
             continue
         columns = tuple(partition)
         table = folders.setdefault(folder, ParquetFolder(folder, columns))
@@ -77,11 +80,20 @@ def find_folders(files: Iterable[FileInfo]) -> tuple[list[ParquetFolder], list[L
         else:
             table.files.append(ParquetFile(file.path, file.size, partition))
     left_out += [LeftOut(folder or ".", why) for folder, why in sorted(others.items())]
+    if not folders and not left_out:
+        left_out.append(LeftOut(".", "there are no Parquet files"))
     return [table for table in folders.values() if table.files], left_out
 
 
 def _is_hidden(path: str) -> bool:
     return any(part.startswith((".", "_")) and not _PARTITION.fullmatch(part) for part in path.split("/"))
+
+
+def _and_above(folder: str) -> Iterator[str]:
+    yield ""
+    for at, letter in enumerate(f"{folder}/"):
+        if letter == "/":
+            yield folder[:at]
 
 
 def _split(path: str) -> tuple[str, dict[str, str | None]]:

@@ -218,5 +218,6 @@ def test_looking_first(bring, write, run, tmp_path, empty):
     assert tables(dry) == tables(inspected) == [("raw.t", 1, 1)]
     assert run("-c", empty, "ns", "ls", "--json").json == {"version": 0, "namespaces": []}
     assert bring("--dry-run", "--inspect").exit_code == 2
-    none = run("-c", empty, "import", "parquet", tmp_path / "none", "--json").ok().json
-    assert (none["version"], none["tables"]) == (0, [])
+    none = run("-c", empty, "import", "parquet", tmp_path / "none", "--json")
+    assert problems(none) == {".": "there are no Parquet files"}
+    assert (none.json["version"], none.json["tables"]) == (0, [])
