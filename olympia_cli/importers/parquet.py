@@ -15,6 +15,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.importers.iceberg import LeftOut
 from olympia_cli.importers.renaming import Renaming
 from olympia_cli.names import Kind, TableName, as_found
@@ -83,6 +84,18 @@ def find_folders(files: Iterable[FileInfo]) -> tuple[list[ParquetFolder], list[L
     if not folders and not left_out:
         left_out.append(LeftOut(".", "there are no Parquet files"))
     return [table for table in folders.values() if table.files], left_out
+
+
+def not_of(catalog: str, prefix: str, files: Iterable[FileInfo]) -> Iterator[FileInfo]:
+    """The files below a prefix but for those of a catalog that lies there, or in it: the tables that an import made are
+    no source of the next one. Both are the URIs of stores."""
+    inside = f"{catalog.removeprefix(prefix).strip('/')}/"
+    for file in files:
+        if catalog == prefix and file_kind(file.path) is not FileKind.UNKNOWN:
+            continue
+        if catalog.startswith(f"{prefix.rstrip('/')}/") and file.path.startswith(inside):
+            continue
+        yield file
 
 
 def _is_hidden(path: str) -> bool:

@@ -53,7 +53,7 @@ def run(
     from olympia_cli.cli.profiles import Location
     from olympia_cli.iceberg.settings import io_properties
     from olympia_cli.importers.iceberg import Imported
-    from olympia_cli.importers.parquet import find_folders
+    from olympia_cli.importers.parquet import find_folders, not_of
     from olympia_cli.importers.parquet_tables import ParquetImport
     from olympia_cli.importers.renaming import Renaming
 
@@ -64,7 +64,8 @@ def run(
     done = Imported()
     with session.progress() as progress:
         progress.phase("listing files")
-        folders, done.left_out = find_folders(store.list())
+        files = store.list() if inspect else not_of(session.store.uri, store.uri, store.list())
+        folders, done.left_out = find_folders(files)
     source = Source(Location(store.uri, options), sum(len(folder.files) for folder in folders))
     with (
         engine(session, where, master, remote, parallelism, conf, source=source) as work,
