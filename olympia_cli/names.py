@@ -71,7 +71,7 @@ class TableName:
         return Kind.TABLE
 
     def __str__(self) -> str:
-        return f"{quote_part(self.namespace)}.{quote_part(self.name)}"
+        return full_name(self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -90,10 +90,32 @@ class ViewName:
         return Kind.VIEW
 
     def __str__(self) -> str:
-        return f"{quote_part(self.namespace)}.{quote_part(self.name)}"
+        return full_name(self.namespace, self.name)
 
 
 ObjectName = NamespaceName | TableName | ViewName
+
+_CLASSES: dict[Kind, type[NamespaceName] | type[TableName] | type[ViewName]] = {
+    Kind.NAMESPACE: NamespaceName,
+    Kind.TABLE: TableName,
+    Kind.VIEW: ViewName,
+}
+
+
+def as_found(kind: Kind, namespace: str, name: str = "") -> ObjectName:
+    """A name as a catalog of the Java SDK holds it, unchecked: there spaces and control characters are legal."""
+    found = object.__new__(_CLASSES[kind])
+    object.__setattr__(found, "namespace", namespace)
+    if kind is not Kind.NAMESPACE:
+        object.__setattr__(found, "name", name)
+    return found
+
+
+def checked(name: ObjectName) -> ObjectName:
+    """The same name; InvalidName where the format forbids it."""
+    name.__post_init__()
+    return name
+
 
 # patterns are compiled when they are first used: a program that only prints help starts faster
 _FORBIDDEN = r"[\x00-\x20\x7f]"
@@ -123,6 +145,16 @@ def parse_table(text: str) -> TableName:
 def parse_view(text: str) -> ViewName:
     """`ns.view`, quoted as a table is."""
     return ViewName(*_split(text, "view"))
+
+
+def parse_as_found(kind: Kind, text: str) -> ObjectName:
+    """As `parse_table` and its like, unchecked: a name to look for in a catalog of the Java SDK."""
+    return as_found(kind, text) if kind is Kind.NAMESPACE else as_found(kind, *_split(text, kind.word))
+
+
+def full_name(namespace: str, name: str) -> str:
+    """Both parts of a name, as commands take them."""
+    return f"{quote_part(namespace)}.{quote_part(name)}"
 
 
 def quote_part(part: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from olympia_cli.catalog.protection import PROTECTING
 from olympia_cli.catalog.snapshot import REQUIRED_FEATURES
@@ -17,6 +18,10 @@ TABLE_LOCATION = "olympia.table-location"
 
 RESERVED = "olympia."
 """Properties whose names begin so are for this program, so one that it does not know is a typing error."""
+
+
+IMPORTED = "olympia.import."
+"""What an import remembers, of the catalog and of objects, begins so."""
 
 
 def check_changes(set_properties: Properties | None, unset_properties: Sequence[str], *others: object) -> None:
@@ -35,6 +40,8 @@ def check_object_properties(properties: Properties) -> None:
         if key in SETTINGS:
             words = ("catalog", "alter", "--set", f"{key}={properties[key]}")
             raise InvalidOption(f"{key} is a setting of the catalog", hint="set it there", command=words)
+        if key.startswith(IMPORTED):
+            raise _kept(key)
         if key.startswith(RESERVED):
             hint = f"choose a name that does not begin with {RESERVED}"
             raise InvalidOption(f"{key[:80]} is no property of objects", hint=hint)
@@ -54,8 +61,8 @@ def check_catalog_settings(
 ) -> None:
     """Refuse to change by hand what the program keeps true itself, and values that it could not go by."""
     for key in (*properties, *unset_properties):
-        if key.startswith(PROTECTING) or key == REQUIRED_FEATURES:
-            raise InvalidOption(f"{key} is kept by the program itself", hint="")
+        if key.startswith((*PROTECTING, IMPORTED)) or key == REQUIRED_FEATURES:
+            raise _kept(key)
     for key, value in properties.items():
         if key in SETTINGS:
             SETTINGS[key](key, value)
@@ -65,11 +72,25 @@ def check_catalog_settings(
         raise InvalidOption("a transaction's lifetime is 1 minute to 1 year", hint="write 1h, 3d or 2w")
 
 
+def known_settings(properties: Properties) -> dict[str, str]:
+    """Of an older catalog's properties those that a new one may be made with."""
+    found = {}
+    for key, value in properties.items():
+        with suppress(InvalidOption):
+            check_catalog_settings({key: value})
+            found[key] = value
+    return found
+
+
 def check_text(value: str, what: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError:
         raise InvalidOption(f"the {what} is not valid Unicode: {quoted(value)}", hint="") from None
+
+
+def _kept(key: str) -> InvalidOption:
+    return InvalidOption(f"{key} is kept by the program itself", hint="")
 
 
 def _check_duration(key: str, value: str) -> None:

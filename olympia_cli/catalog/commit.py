@@ -254,11 +254,7 @@ def check_writable(snapshot: Snapshot) -> None:
     """Raise Unsupported for a catalog that this program reads but must not write, and Damaged where a commit would go
     on from what is no part of history."""
     if snapshot.file.java:
-        raise Unsupported(
-            f"{snapshot.store.uri} was written by the Java SDK and is read only: "
-            "that program would take our action rows for objects",
-            hint="make a catalog of this format, and register its tables there",
-        )
+        raise written_by_java(snapshot.store.uri)
     if not snapshot.in_place:
         raise snapshot.out_of_place()
     if snapshot.version >= MAX_VERSION:
@@ -266,6 +262,15 @@ def check_writable(snapshot: Snapshot) -> None:
             f"{snapshot.store.uri} is at the last version that the format can name",
             hint="export it into a new catalog",
         )
+
+
+def written_by_java(uri: str) -> Unsupported:
+    """What to say of a catalog whose own program would take our action rows for objects."""
+    return Unsupported(
+        f"{uri} was written by the Java SDK and is read only",
+        hint="make a new catalog (init NEW), and bring this one in",
+        command=("-c", "NEW", "import", "olympia", uri),
+    )
 
 
 def create_root(store: Store, path: str, data: bytes, again: str) -> bool:

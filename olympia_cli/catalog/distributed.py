@@ -17,7 +17,15 @@ from enum import Enum
 
 from olympia_cli.catalog.catalog import Catalog, who
 from olympia_cli.catalog.clock import Clock
-from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS, Author, Committed, FileWriter, commit, rebase
+from olympia_cli.catalog.commit import (
+    HALF_AN_HOUR_MILLIS,
+    Author,
+    Committed,
+    FileWriter,
+    commit,
+    rebase,
+    written_by_java,
+)
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.catalog.versions import RootFile, read_latest, read_root
@@ -42,7 +50,9 @@ from olympia_cli.format import definitions
 from olympia_cli.format.actions import decode_action
 from olympia_cli.format.node_file import decode_action_rows
 from olympia_cli.format.paths import (
+    JAVA_TRANSACTIONS,
     check_pointer,
+    java_transaction_id,
     new_node_path,
     parse_root_path,
     parse_transaction_path,
@@ -319,6 +329,8 @@ def look(store: Store, id: str) -> Saved | UnreadableSave:
     parsed = _parse_id(id)
     listed = _list(store, f"dtxn/{parsed}.") if parsed is not None else {}
     found = next(_read(store, listed), None)
+    if found is None and any(java_transaction_id(file.path) == id for file in store.list(JAVA_TRANSACTIONS)):
+        raise written_by_java(store.uri)
     if found is None:
         raise TransactionNotFound(
             f"there is no transaction {quoted(id)}", hint="see which transactions there are", command=("txn", "ls")

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 from olympia_cli.catalog.snapshot import EXPORT_PREFIX
 from olympia_cli.errors import ExportNotFound, quoted
-from olympia_cli.format.paths import parse_root_path, root_path
+from olympia_cli.format.paths import WIDTH, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 
 
@@ -56,12 +56,12 @@ def find_export(name: str, definition: CatalogDef) -> ExportRecord:
     return record
 
 
-def root_uri(location: str, version: int) -> str:
+def root_uri(location: str, version: int, width: int = WIDTH) -> str:
     """The URI of an export's root, given where the export is."""
     if "://" not in location:
         # a plain path is not a URI, and a file:// URI is percent-encoded
         location = "file://" + quote(os.fsencode(location.rstrip("/")))
-    return f"{location}/{root_path(version)}"
+    return f"{location}/{root_path(version, width)}"
 
 
 def location_of(uri: str) -> str:

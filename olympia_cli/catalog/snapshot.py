@@ -27,7 +27,7 @@ from olympia_cli.format.node import Root, Sizes
 from olympia_cli.format.node_file import decode_action_rows, decode_root
 from olympia_cli.format.paths import check_pointer, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef, TableDef, ViewDef
-from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, as_found
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import NodeReader
 from olympia_cli.tree.scan import scan_nodes
@@ -214,8 +214,8 @@ class Snapshot:
 
         NamespaceNotFound when asked for a namespace that is not there.
         """
-        if namespace is not None and self.find(NamespaceName(namespace)) is None:
-            raise not_found(NamespaceName(namespace), self.version)
+        if namespace is not None:
+            self._check_namespace(namespace)
         return self.scan(kind, namespace, after)
 
     def scan(
@@ -227,10 +227,14 @@ class Snapshot:
         for keys, values in scan_nodes(self.reader, self.root.node, self.keys.prefix(kind, namespace), last):
             yield from zip(self.keys.decode_many(keys, self.file.path), values, strict=True)
 
+    def _check_namespace(self, namespace: str) -> None:
+        name = as_found(Kind.NAMESPACE, namespace) if self.file.java else NamespaceName(namespace)
+        if self.find(name) is None:
+            raise not_found(name, self.version)
+
     def names(self, kind: Kind, namespace: str) -> list[str]:
         """The names of a kind in a namespace, in key order; NamespaceNotFound when that is not there."""
-        if self.find(NamespaceName(namespace)) is None:
-            raise not_found(NamespaceName(namespace), self.version)
+        self._check_namespace(namespace)
         prefix, path = self.keys.prefix(kind, namespace), self.file.path
         found = scan_nodes(self.reader, self.root.node, prefix)
         return [name for keys, _ in found for name in self.keys.names(keys, prefix, path)]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 from olympia_cli.catalog.checks import (
+    IMPORTED,
     Properties,
     check_catalog_settings,
     check_changes,
@@ -261,9 +262,13 @@ class Transaction:
         self.do(_action(T.VIEW_CREATE, name, _with_id(definition, str(uuid.uuid4()))))
 
     def replace_view(self, name: ViewName, definition: ViewDef) -> None:
-        """Put another definition in place of a view's; the id stays."""
-        check_object_properties(definition.properties)
-        self.do(_action(T.VIEW_REPLACE, name, _with_id(definition, self._need(name).id)), is_merged=True)
+        """Put another definition in place of a view's; the id stays, and what an import noted. What is as it was is
+        nobody's change."""
+        former = self._need(name)
+        check_object_properties(dict(definition.properties.items() - former.properties.items()))
+        new = _with_id(definition, former.id)
+        new.properties.update({key: value for key, value in former.properties.items() if key.startswith(IMPORTED)})
+        self.do(_action(T.VIEW_REPLACE, name, new), is_merged=True)
 
     def alter_view(
         self, name: ViewName, set_properties: Properties | None = None, unset_properties: Sequence[str] = ()
@@ -306,8 +311,16 @@ class Transaction:
 
     def acknowledge(self, findings: str) -> None:
         """Note the damage of older versions that is known, as fsck writes it."""
+        self._note(ACKNOWLEDGED, findings)
+
+    def note_import(self, source: str, note: str) -> None:
+        """Note what was brought from a source, by the source's id."""
+        self._note(IMPORTED + source, note)
+
+    def _note(self, key: str, value: str) -> None:
+        """Set what is kept by the program itself."""
         definition = self.draft.catalog
-        change = _apply_properties(definition, {ACKNOWLEDGED: findings}, ())
+        change = _apply_properties(definition, {key: value}, ())
         self.do(_action(T.CATALOG_ALTER, None, definition, change), is_merged=True)
 
     def restore(self, found: CatalogObject[ObjectDefinition], from_version: int) -> None:

@@ -33,7 +33,8 @@ def complete(error: OlympiaError, ctx: typer.Context) -> None:
     from olympia_cli.cli.context import Session
 
     session = Session(ctx)
-    error.program = session.program
+    # a command for another catalog says which
+    error.program = session.program_elsewhere if error.command[:1] == ("-c",) else session.program
     if isinstance(error, Damaged) and error.command in LOOKS:
         # where not even the latest version can be read, a look at that one finds it
         with suppress(OlympiaError):

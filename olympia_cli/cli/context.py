@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 
 import typer
 
@@ -15,7 +15,8 @@ from olympia_cli.cli.params import Output
 from olympia_cli.cli.profiles import Location, options_for, read_profile
 from olympia_cli.cli.talk import about, check_variable, is_json, tell
 from olympia_cli.cli.view import SnapshotView, TransactionView, View
-from olympia_cli.errors import CommitConflict, InvalidLocation, InvalidOption, quoted
+from olympia_cli.errors import CommitConflict, InvalidLocation, InvalidName, InvalidOption, OlympiaError, quoted
+from olympia_cli.names import Kind, parse_as_found
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.catalog import Catalog
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.cli.settings import Setting
     from olympia_cli.format.actions import Action
-    from olympia_cli.names import ObjectName
+    from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName
     from olympia_cli.ops.progress import Progress
     from olympia_cli.storage.protocol import Store
 
@@ -184,6 +185,38 @@ class Session:
         self.warn_of_lost_root(found)
         return found
 
+    # Names to look for: what the format forbids may be one all the same, in a catalog of the Java SDK
+
+    def namespace_name(self, text: str) -> NamespaceName:
+        from olympia_cli.names import NamespaceName
+
+        return cast("NamespaceName", self._name(Kind.NAMESPACE, NamespaceName, text))
+
+    def table_name(self, text: str) -> TableName:
+        from olympia_cli.names import parse_table
+
+        return cast("TableName", self._name(Kind.TABLE, parse_table, text))
+
+    def view_name(self, text: str) -> ViewName:
+        from olympia_cli.names import parse_view
+
+        return cast("ViewName", self._name(Kind.VIEW, parse_view, text))
+
+    def _name(self, kind: Kind, parse: Callable[[str], ObjectName], text: str) -> ObjectName:
+        try:
+            return parse(text)
+        except InvalidName:
+            found = parse_as_found(kind, text)
+            if not self.is_java():
+                raise
+            return found
+
+    def is_java(self) -> bool:
+        """Whether the catalog was written by the Java SDK; not when it cannot be opened."""
+        with suppress(OlympiaError):
+            return self.snapshot().file.java
+        return False
+
     def warn_of_lost_root(self, latest: Snapshot) -> None:
         """The hint follows the commit, so one that is ahead may mean that a root was lost since."""
         hint, look = latest.file.hint, self.command("fsck")
@@ -261,9 +294,15 @@ class Session:
     @property
     def program(self) -> tuple[str, ...]:
         """What a command to suggest begins with: the program, and the location that was given to this one."""
-        options = (("catalog", "-c"), ("profile", "--profile"))
-        given = ((flag, self._given[option]) for option, flag in options if self._given.get(option))
-        return ("olympia", *(word for pair in given for word in pair))
+        place = self._given.get("catalog")
+        program, *options = self.program_elsewhere
+        return (program, *(("-c", place) if place else ()), *options)
+
+    @property
+    def program_elsewhere(self) -> tuple[str, ...]:
+        """The same for a command that names another catalog."""
+        profile = self._given.get("profile")
+        return ("olympia", *(("--profile", profile) if profile else ()))
 
     def command(self, words: str | Sequence[str]) -> str:
         """A command to suggest: as text that is quoted already, or as words."""

@@ -15,7 +15,9 @@ from olympia_cli.cli.engine import EngineWord, engine
 from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
+    from olympia_cli.names import Reference
     from olympia_cli.ops.export.export import Exported
+    from olympia_cli.ops.export.note import Scope
     from olympia_cli.ops.export.verify import ExportEngine
     from olympia_cli.storage.protocol import Store
 
@@ -97,6 +99,33 @@ def whole_commands(session: Session, dest_profile: str | None) -> Iterator[None]
     except OlympiaError as error:
         error.advice = whole_command(session, error.advice, dest_profile)
         raise
+
+
+def check_java(reader: str, scope: Scope, expires: str | None, word: EngineWord) -> None:
+    """Refuse what means nothing for a copy that another program reads."""
+    from olympia_cli.errors import InvalidOption
+
+    if reader != "java-sdk":
+        raise InvalidOption(f"{reader[:60]!a} is no program that a copy can be for", hint="use --for java-sdk")
+    if scope.shares:
+        raise InvalidOption("a copy for the Java SDK shares nothing with the catalog", hint="leave out --mode")
+    if expires is not None:
+        raise InvalidOption("a copy for the Java SDK is not recorded, and does not expire", hint="leave out --expires")
+    if word is EngineWord.SPARK:
+        raise InvalidOption("a copy for the Java SDK is made by this process", hint="leave out --engine")
+
+
+def copy_for_java(session: Session, dest: Store, name: str, reference: Reference | None) -> None:
+    from olympia_cli.cli.escape import plural
+    from olympia_cli.ops.export.java_copy import create_java_copy, describe_java_copy
+
+    with session.progress() as progress:
+        done = create_java_copy(session.catalog, dest, name, at=reference, progress=progress)
+    if session.output in (Output.JSON, Output.JSONL):
+        render.document(session, describe_java_copy(done))
+    elif not session.quiet:
+        size = f"{plural(done.count.files, 'file')}, {plural(done.count.bytes, 'byte')}"
+        render.line(session, f"v{done.version}  copied v{done.at_version} to {done.location} for the Java SDK: {size}")
 
 
 def render_exported(session: Session, done: Exported) -> None:

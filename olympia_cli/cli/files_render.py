@@ -77,10 +77,10 @@ class Problems:
         if not self.count:
             return
         from olympia_cli.errors import PartlyDone
-        from olympia_cli.names import TableName
+        from olympia_cli.names import full_name
 
         for one in self.kept[:SHOWN_PROBLEMS]:
-            session.say(f"warning: table {TableName(one['namespace'], one['name'])}: {one['reason']}")
+            session.say(f"warning: table {full_name(one['namespace'], one['name'])}: {one['reason']}")
         if self.count > SHOWN_PROBLEMS:
             session.say(f"warning: and {self.count - SHOWN_PROBLEMS:,} more")
         raise PartlyDone(
@@ -94,7 +94,7 @@ def print_rows(
     session: Session, version: int, kind: str, rows: Iterable[Mapping[str, Any]], problems: Problems
 ) -> None:
     """The rows of files or of tables as they come."""
-    from olympia_cli.names import TableName
+    from olympia_cli.names import full_name
 
     shown = (_describe(row, kind) for row in problems.apart(rows))
     render.records(
@@ -104,7 +104,7 @@ def print_rows(
         shown,
         head={"version": version},
         tail=problems.describe,
-        name=lambda row: row["location"] if kind == "file" else str(TableName(row["namespace"], row["name"])),
+        name=lambda row: row["location"] if kind == "file" else full_name(row["namespace"], row["name"]),
         title=f"{kind}s",
     )
 

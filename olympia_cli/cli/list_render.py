@@ -10,7 +10,7 @@ from olympia_cli.cli.context import Session
 from olympia_cli.cli.params import Output
 from olympia_cli.cli.render import Column
 from olympia_cli.cli.view import View
-from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.names import Kind, NamespaceName, ObjectName, full_name
 
 
 def print_objects(session: Session, view: View, kind: Kind, namespace: str | None = None) -> None:
@@ -24,14 +24,13 @@ def print_objects(session: Session, view: View, kind: Kind, namespace: str | Non
         rows = _wide_rows(session, view, kind, namespace)
     else:
         rows = (_row(name) for name in _names(view, kind, namespace))
-    classes = {Kind.TABLE: TableName, Kind.VIEW: ViewName}
     render.records(
         session,
         plural,
         columns,
         rows,
         head={"version": view.version},
-        name=lambda row: str(classes[kind](row["namespace"], row["name"]) if kind in classes else row["name"]),
+        name=lambda row: row["name"] if kind is Kind.NAMESPACE else full_name(row["namespace"], row["name"]),
         title=plural,
     )
 

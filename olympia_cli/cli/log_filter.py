@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from olympia_cli.catalog.references import at_version, oldest_version
 from olympia_cli.catalog.replay import touched
 from olympia_cli.catalog.snapshot import not_found
-from olympia_cli.cli.log_text import parse_object
 from olympia_cli.errors import Damaged, InvalidOption, quoted
-from olympia_cli.format.action_types import RENAMES, renamed
+from olympia_cli.format.action_types import RENAMES, new_name
 from olympia_cli.format.actions import Action
 from olympia_cli.format.pb.actions_pb2 import ActionType
-from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, as_found
 from olympia_cli.ops.look.log import LogEntry, log
 
 if TYPE_CHECKING:
@@ -27,34 +26,30 @@ if TYPE_CHECKING:
 class Filter:
     """Conditions on a version; of one that is wanted for an object, only the actions on that object are shown."""
 
-    namespace: str | None
-    name: str | None
+    object: NamespaceName | TableName | None
     types: frozenset[str]
     by: str | None
 
     @classmethod
-    def parse(cls, name: str | None, types: list[str], by: str | None) -> Filter:
+    def parse(cls, object: NamespaceName | TableName | None, types: list[str], by: str | None) -> Filter:
         known = set(ActionType.keys())
         upper = frozenset(one.upper().replace("-", "_").replace(" ", "_") for one in types)
         if unknown := sorted(upper - known):
             raise InvalidOption(
                 f"there is no action {quoted(unknown[0])}", hint="for example TABLE_CREATE or TABLE_DROP"
             )
-        namespace, inside = (None, None) if name is None else parse_object(name)
-        return cls(namespace, inside, upper, by)
+        return cls(object, upper, by)
 
     @property
     def names(self) -> list[ObjectName]:
         """What the object that is wanted may be; none when any is."""
-        if self.namespace is None:
-            return []
-        if self.name is None:
-            return [NamespaceName(self.namespace)]
-        return [TableName(self.namespace, self.name), ViewName(self.namespace, self.name)]
+        if self.object is None or not self.object.name:
+            return [] if self.object is None else [self.object]
+        return [as_found(kind, self.object.namespace, self.object.name) for kind in (Kind.TABLE, Kind.VIEW)]
 
     @property
     def is_empty(self) -> bool:
-        return self.namespace is None and not self.types and self.by is None
+        return self.object is None and not self.types and self.by is None
 
     def apply(self, entry: LogEntry) -> LogEntry | None:
         """The entry with the actions that are wanted, or None."""
@@ -62,7 +57,7 @@ class Filter:
             return entry  # nobody knows what it did, so nobody can leave it out
         if self.by is not None and self.by not in (entry.by, entry.by.partition("@")[0]):
             return None
-        if self.namespace is None and not self.types:
+        if self.object is None and not self.types:
             return entry
         wanted = tuple(action for action in entry.changes if self._wants(action))
         if not wanted:
@@ -73,18 +68,18 @@ class Filter:
     def _wants(self, action: Action) -> bool:
         if self.types and action.type_name not in self.types:
             return False
-        if self.namespace is None:
+        if self.object is None:
             return True
         names = [] if action.name is None else [action.name]
         if action.type in RENAMES:
-            names.append(renamed(action))
+            names.append(new_name(action))
         return any(self._matches(name) for name in names)
 
     def _matches(self, name: ObjectName) -> bool:
-        if name.namespace != self.namespace:
+        if self.object is None or name.namespace != self.object.namespace:
             return False
         # what happens to a namespace happens to all that is in it
-        return self.name is None or isinstance(name, NamespaceName) or name.name == self.name
+        return not self.object.name or not name.name or name.name == self.object.name
 
 
 def check_known(session: Session, wanted: Filter) -> None:

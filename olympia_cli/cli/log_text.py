@@ -6,10 +6,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from olympia_cli.cli.escape import visible
-from olympia_cli.names import TableName, quote_part
+from olympia_cli.names import full_name as quoted
+from olympia_cli.names import quote_part
+
+if TYPE_CHECKING:
+    from olympia_cli.cli.context import Session
+    from olympia_cli.names import NamespaceName, TableName
 
 _SIGNS = {"CREATE": "+", "RESTORE": "+", "DROP": "-", "RENAME": ">", "EXISTS": "?", "DESCRIBE": "?", "SELECT": "?"}
 _QUOTED = re.compile(r'"((?:[^"]|"")+)"')
@@ -34,7 +39,7 @@ def full_name(action: dict[str, Any]) -> str:
         return ""
     if action["object"] == "namespace":
         return str(action["namespace"])
-    return f"{quote_part(action['namespace'])}.{quote_part(action['name'])}"
+    return quoted(action["namespace"], action["name"])
 
 
 def sign(action: dict[str, Any]) -> str:
@@ -53,7 +58,7 @@ def action_line(action: dict[str, Any]) -> str:
         words.append(name)
     if "to" in detail:
         to = detail["to"]
-        new = to["namespace"] if kind == "namespace" else f"{quote_part(to['namespace'])}.{quote_part(to['name'])}"
+        new = to["namespace"] if kind == "namespace" else quoted(to["namespace"], to["name"])
         words.append(f"to {new}")
     if "from_version" in detail and "RESTORE" in action["type"]:
         words.append(f"from v{detail['from_version']}")
@@ -135,13 +140,10 @@ def stat(actions: Iterable[dict[str, Any]]) -> str:
     return " ".join(f"{mark}{counts[mark]}" for mark in "+~>-" if mark in counts)
 
 
-def parse_object(text: str) -> tuple[str, str | None]:
-    """`NS` or `NS.T`, quoted as full names are: the namespace, and the name in it if one is given."""
-    from olympia_cli.names import NamespaceName, parse_table
-
+def parse_object(session: Session, text: str) -> NamespaceName | TableName:
+    """`NS` or `NS.T`, quoted as full names are."""
     if found := _QUOTED.fullmatch(text):
-        return NamespaceName(found[1].replace('""', '"')).namespace, None
+        return session.namespace_name(found[1].replace('""', '"'))
     if text.startswith('"') or "." in text:
-        table: TableName = parse_table(text)
-        return table.namespace, table.name
-    return NamespaceName(text).namespace, None
+        return session.table_name(text)
+    return session.namespace_name(text)

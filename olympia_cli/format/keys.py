@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from olympia_cli.errors import Damaged, InvalidName
-from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, as_found
 
 CATALOG_DEF = "catalog_def"
 """The key of the catalog itself, in system rows and in action rows."""
@@ -72,11 +72,14 @@ class KeyCodec:
         name, rest = self._cut(rest, size)
         try:
             decoded: ObjectName
-            if kind is Kind.NAMESPACE:
+            if self.java:
+                decoded = as_found(kind, namespace, name)
+            elif kind is Kind.NAMESPACE:
                 decoded = NamespaceName(namespace)
             else:
                 decoded = TableName(namespace, name) if kind is Kind.TABLE else ViewName(namespace, name)
-            if rest or self.encode(decoded) != key:
+            nameless = not namespace or not (name or kind is Kind.NAMESPACE)
+            if rest or nameless or self.encode(decoded) != key:
                 raise InvalidName("")
         except InvalidName:
             raise Damaged("F215", path, f"the key {key[:60]!a} is not padded as the catalog's sizes say") from None
@@ -140,7 +143,7 @@ class KeyCodec:
         """The first name in the text, without its padding, and what follows it."""
         if self.java or text.isascii():
             name = text[:size].rstrip(" ")
-            return _from_utf16_units(name) if self.java else name, text[size:]
+            return from_utf16_units(name) if self.java else name, text[size:]
         data = text.encode("utf-8", "surrogatepass")
         return data[:size].decode("utf-8", "replace").rstrip(" "), data[size:].decode("utf-8", "replace")
 
@@ -161,7 +164,8 @@ def utf16_units(text: str) -> str:
     return "".join(map(chr, units))
 
 
-def _from_utf16_units(text: str) -> str:
+def from_utf16_units(text: str) -> str:
+    """The text behind one that is written as UTF-16 units."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

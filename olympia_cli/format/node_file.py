@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import operator
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ _SCHEMA = pa.schema([pa.field(name, pa.string()) for name in COLUMNS])
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
+_SLASHES = re.compile("/+")
 _MAGIC = b"ARROW1"
 _SHORTEST = 16
 """No Arrow file is shorter: it begins and ends with those letters, and says in between how long its footer is."""
@@ -81,6 +83,22 @@ def encode_root(root: Root, actions: Sequence[tuple[str, str]]) -> bytes:
     except TooMuch as error:
         raise TransactionTooLarge(f"the root would be too large: {error}", hint="commit in steps") from None
     return data
+
+
+def encode_java(node: Node, created_at_millis: int, root: Root | None = None) -> bytes:
+    """A node, or a root, as the Java SDK lays it out: one batch without compression, and no word of who wrote it."""
+    system = {CREATED_AT_MILLIS: str(created_at_millis), N_KEYS: str(len(node.keys))}
+    if root is not None:
+        system[CATALOG_DEF] = root.catalog_def
+        if root.previous_root is not None:
+            system[PREVIOUS_ROOT] = root.previous_root
+    rows: list[Row] = [(key, value, None) for key, value in system.items()]
+    rows += _pivot_rows(node)
+    columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, _SCHEMA) as writer:
+        writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
+    return bytes(sink.getvalue())
 
 
 def decode_node(data: bytes, path: str, java: bool = False, sizes: Sizes | None = None) -> NodeFile:
@@ -155,18 +173,17 @@ def digest(rows: Sequence[Row]) -> str:
 
 
 def _tree_rows(node: Node, system: dict[str, str]) -> list[Row]:
-    rows: list[Row] = [(key, value, None) for key, value in system.items()]
-    rows.append((N_KEYS, str(len(node.keys)), None))
+    system = {**system, N_KEYS: str(len(node.keys))}
+    return [*((key, value, None) for key, value in system.items()), *_pivot_rows(node)]
+
+
+def _pivot_rows(node: Node) -> list[Row]:
     if not node.children:
-        rows.append((None, None, None))
-        rows.extend((key, value, None) for key, value in zip(node.keys, node.values, strict=True))
-        return rows
+        return [(None, None, None), *((key, value, None) for key, value in zip(node.keys, node.values, strict=True))]
     paths = [child for child in node.children if isinstance(child, str)]
     if len(paths) != len(node.keys) + 1:
         raise ValueError("a node is encoded after its children have paths")
-    rows.append((None, None, paths[0]))
-    rows.extend(zip(node.keys, node.values, paths[1:], strict=True))
-    return rows
+    return [(None, None, paths[0]), *zip(node.keys, node.values, paths[1:], strict=True)]
 
 
 def _encode(tree: list[Row], actions: list[Row], sizes: Sizes | None) -> bytes:
@@ -323,7 +340,11 @@ def _decode(rows: _Rows, path: str) -> NodeFile:
 
 def _decode_java(rows: _Rows, path: str) -> NodeFile:
     system = rows.system()
-    pivot = [(key and utf16_units(key), value, child) for key, value, child in rows.from_row(len(system))]
+    # a name with two slashes in a row goes into a path as it is, and the folders of a disk know only one
+    pivot = [
+        (key and utf16_units(key), value and _SLASHES.sub("/", value), child)
+        for key, value, child in rows.from_row(len(system))
+    ]
     if any(key is None for key, _, _ in pivot[1:]) or pivot[0][1] is not None:
         raise Damaged("F207", path, "its pivot table is not a leftmost row and rows with keys")
     if all(child is None for _, _, child in pivot):

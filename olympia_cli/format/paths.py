@@ -99,6 +99,16 @@ def aside_path(version: int, digest: str) -> str:
     return f"{ASIDE}v{version}-{digest}.arrow"
 
 
+JAVA_TRANSACTIONS = "def/dtxn/"
+"""Where the Java SDK keeps distributed transactions, under ids that need not be uuids."""
+
+
+def java_transaction_id(path: str) -> str | None:
+    """The transaction that a file of the Java SDK is of, or None when it is none."""
+    name = path.removeprefix(JAVA_TRANSACTIONS)
+    return name.removesuffix(".binpb") if name != path and name.endswith(".binpb") and "/" not in name else None
+
+
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
@@ -106,9 +116,11 @@ def check_pointer(pointer: str, holder: str) -> str:
     """A pointer found in the file `holder`, or Damaged when following it could lead out of the catalog."""
     if (
         _SCHEME.match(pointer)
-        or "\\" in pointer
         or "\0" in pointer
-        or any(part in ("", ".", "..") for part in pointer.split("/"))
+        or "" in pointer.split("/")
+        # the Java SDK puts the names of objects into paths as they are, a backslash too
+        or ("\\" in pointer and not pointer.startswith("def/"))
+        or any(part in (".", "..") for part in pointer.replace("\\", "/").split("/"))
     ):
         raise Damaged("F212", holder, f"it points outside the catalog: {pointer[:200]!a}")
     return pointer

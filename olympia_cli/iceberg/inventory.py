@@ -104,7 +104,7 @@ def _read_definitions(store: Store, seen: list[tuple[_Seen, str]]) -> None:
             one.error = error
     named = [(one, path) for one, path in seen if one.error is None]
     for (one, _), (path, data) in zip(named, store.read_many([path for _, path in named]), strict=True):
-        name = TableName(one.about["namespace"], one.about["name"])
+        name = TableName.known_legal(one.about["namespace"], one.about["name"])
         try:
             definition = _definition(name, path, data)
             location = definition.iceberg_metadata_location

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any, TypeVar
 
 from pyiceberg.catalog import MetastoreCatalog
@@ -30,7 +31,7 @@ from pyiceberg.exceptions import (
     ValidationError,
 )
 from pyiceberg.io import PY_IO_IMPL, FileIO
-from pyiceberg.serializers import Compressor, FromInputFile
+from pyiceberg.serializers import Compressor, FromByteStream, FromInputFile
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate, update_table_metadata
@@ -64,6 +65,7 @@ Fit = Callable[[TableMetadata | None, Sequence[TableUpdate]], Sequence[TableUpda
 
 R = TypeVar("R")
 _WORKERS = 16
+_KEPT = 64
 _log = logging.getLogger(__name__)
 
 
@@ -77,10 +79,10 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A metadata file that is to be written."""
+    """A metadata file that is to be written, and the properties of its table, which say how."""
 
     content: bytes
-    io: FileIO
+    properties: Properties
 
 
 class TableChanges:
@@ -100,8 +102,11 @@ class TableChanges:
         if not self.transaction.exists(name):
             return None
         location = self.transaction.table(name).definition.iceberg_metadata_location
-        staged = self._staged.get(location)
-        return TableState(read_metadata(self._open_io, location) if staged is None else staged, location)
+        return TableState(self._staged.get(location) or self._read(location), location)
+
+    def _read(self, location: str) -> TableMetadata:
+        file = self._files.get(location)
+        return read_metadata(self._open_io, location) if file is None else decode_metadata(file.content, location)
 
     def create(self, name: TableName, metadata: TableMetadata, location: str) -> TableState:
         """A new table whose metadata is to be written."""
@@ -153,7 +158,7 @@ class TableChanges:
 
     def add_file(self, location: str, content: bytes, properties: Properties) -> None:
         """A file that is to be written before the commit, and removed again when that fails."""
-        self._files[location] = NewFile(content, self._open_io(properties, location))
+        self._files[location] = NewFile(content, properties)
 
     def staged_file(self, location: str) -> bytes | None:
         """What will be at a location, if this transaction writes it."""
@@ -210,7 +215,7 @@ class TableChanges:
         left = []
         for location in self._written:
             try:
-                self._files[location].io.delete(location)
+                self._io(location).delete(location)
             except FileNotFoundError:
                 continue
             except Exception:
@@ -231,7 +236,7 @@ class TableChanges:
             # noted first: a write that fails may leave something all the same
             self._written.append(location)
             try:
-                _create(location, self._files[location])
+                _create(location, self._files[location].content, self._io(location))
             except (PathTaken, FileExistsError):
                 # what is there is somebody else's
                 self._written.remove(location)
@@ -245,9 +250,16 @@ class TableChanges:
                 pass
 
     def _stage(self, metadata: TableMetadata, location: str) -> TableState:
+        if len(self._staged) >= _KEPT:
+            # as an object it takes many times the bytes that it is written as
+            self._staged.pop(next(iter(self._staged)))
         self._staged[location] = metadata
         self.add_file(location, encode_metadata(metadata, location), metadata.properties)
         return TableState(metadata, location)
+
+    def _io(self, location: str) -> FileIO:
+        """Opened when it is needed: a transaction may have very many tables."""
+        return self._open_io(self._files[location].properties, location)
 
     def _kept(self) -> str:
         shown = ", ".join(self._written)
@@ -272,24 +284,29 @@ def _save(running: DistributedTransaction) -> None:
         raise CommitUnknown(f"saved, and then it failed: {error.message}", hint="load the transaction again") from error
 
 
-def _create(location: str, file: NewFile) -> None:
+def _create(location: str, content: bytes, io: FileIO) -> None:
     """Write the file through PyIceberg; on this machine, where that leaves it to the cache of the disk, through a store
     of ours: it survives a power cut like the root that leads to it."""
     place = None
-    if PY_IO_IMPL not in file.io.properties:
+    if PY_IO_IMPL not in io.properties:
         with contextlib.suppress(InvalidLocation):
             place = place_of(location)
     if place is not None and place.store == LOCAL:
-        open_store(LOCAL).create(place.path, file.content)
+        open_store(LOCAL).create(place.path, content)
         return
-    with file.io.new_output(location).create() as stream:
-        stream.write(file.content)
+    with io.new_output(location).create() as stream:
+        stream.write(content)
 
 
 def encode_metadata(metadata: TableMetadata, location: str) -> bytes:
     """The bytes of a metadata file; its name says whether they are compressed."""
     data = to_json(metadata).encode()
     return Compressor.get_compressor(location).bytes_compressor()(data)
+
+
+def decode_metadata(data: bytes, location: str) -> TableMetadata:
+    """The metadata that these bytes of a file are."""
+    return FromByteStream.table_metadata(BytesIO(data), compression=Compressor.get_compressor(location))
 
 
 def read_metadata(open_io: OpenIO, location: str) -> TableMetadata:

@@ -54,12 +54,15 @@ class LeftOut:
 
 @dataclass(slots=True)
 class Imported:
-    """What an import did, or would do."""
+    """What an import did, or would do. `renamed` are former and new names, where the format forbids the former."""
 
     namespaces: int = 0
     created: list[FoundTable] = field(default_factory=list)
     moved_on: list[FoundTable] = field(default_factory=list)
     unchanged: int = 0
+    views: int = 0
+    dropped: int = 0
+    renamed: list[tuple[str, str]] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
 
 

@@ -1,7 +1,8 @@
 """What a store is: bytes at paths. It knows nothing of the catalog format.
 
-Paths are relative, with `/` between parts, whatever the backend. No part is empty, `.` or `..`, and none
-holds a backslash or NUL: such a path raises PathOutside before anything is touched.
+Paths are relative, with `/` between parts, whatever the backend. No part is empty, `.` or `..`, none holds NUL, and
+none would be `.` or `..` if a backslash stood between parts too: such a path raises PathOutside before anything is
+touched.
 
 What every backend guarantees:
 
@@ -138,7 +139,8 @@ def is_between(path: str, between: Between) -> bool:
 
 def check_path(path: str) -> str:
     """Raise PathOutside unless the path stays below the store's root whatever the backend makes of it."""
-    if "\\" in path or "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
+    parts = path.replace("\\", "/").split("/")
+    if "\0" in path or not parts[0] or "" in path.split("/") or "." in parts or ".." in parts:
         raise PathOutside(f"not a path inside a store: {path!a}", hint="")
     return path
 

@@ -23,7 +23,7 @@ class NodeReader:
         """`sizes` are the catalog's, where they are known."""
         self._store = store
         self._sizes = sizes
-        self._java = java
+        self.java = java
         self._keep = keep
         self._nodes: dict[str, Node] = {}
         self._lock = threading.Lock()
@@ -73,7 +73,7 @@ class NodeReader:
 
     def keep(self, path: str, data: bytes) -> Node:
         """Decode a node that was read by other means, and remember it."""
-        node = decode_node(data, path, self._java, self._sizes).node
+        node = decode_node(data, path, self.java, self._sizes).node
         if self._keep:
             with self._lock:
                 while len(self._nodes) >= self._keep:

@@ -13,6 +13,8 @@ def search(reader: NodeReader, root: Node, key: str) -> str | None:
     node, low, high, depth = root, None, None, 0
     while True:
         at, found = node.find(key)
+        if reader.java and not node.is_leaf and (found or isinstance(node.children[at], Node)):
+            _check_beside(reader, node, at, low, high)
         if found:
             return node.values[at]
         if node.is_leaf:
@@ -23,6 +25,18 @@ def search(reader: NodeReader, root: Node, key: str) -> str | None:
         check_depth(depth, child)
         node = reader.node(child)
         check_range(node, child, low, high)
+
+
+def _check_beside(reader: NodeReader, node: Node, at: int, low: str | None, high: str | None) -> None:
+    """Raise Damaged when a child beside a key, or beside a pointer that is missing, has keys beyond it.
+
+    The Java SDK can move a key up and leave it below too, with those behind it. A scan comes upon that, so a search
+    must: it would find one of two values, or nothing where a listing is refused.
+    """
+    there = [index for index, child in enumerate(node.children) if isinstance(child, str)]
+    beside = [index for index in there if index <= at][-1:] + [index for index in there if index > at][:1]
+    for index, child in zip(beside, reader.nodes([node.children[index] for index in beside]), strict=True):
+        check_range(child, node.children[index], *bounds(node, index, low, high))
 
 
 def search_ahead(reader: NodeReader, searches: Iterable[tuple[Node, str]]) -> list[str]:

@@ -44,7 +44,7 @@ BAD = {
     "not a number": "nan",
     "format": "%s%n{0}.{}",
     "dots": "a.b.c.d",
-    "up": "../../..",
+    "up": "../../../none",
     "equals": "=",
     "far": "latest~999999999999",
     "duration": "999999999999w",
@@ -66,6 +66,7 @@ NEEDED = {
     "at": "v2",
     "dest": "elsewhere",
     "source": "./none",
+    "prefix": "./none",
 }
 NEEDED_IN_NS = {"name": "sales", "old": "sales", "new": "other"}
 NEEDED_OF_ROWS = {"name": "sales.real", "files": "rows.csv", "schema": "id int"}

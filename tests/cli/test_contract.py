@@ -5,13 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.cli import shapes
 from olympia_cli.cli.app import COMMANDS
 from tests.cli.conftest import EMOJI, Run, Sample
@@ -65,6 +69,9 @@ SHAPES: dict[str, tuple[str, list[str]]] = {
     "table append": ("table-append", ["sales.real", "rows.csv"]),
     "table head": ("table-head", ["sales.real"]),
     "import iceberg": ("import", ["./other"]),
+    "import olympia": ("import", ["./second"]),
+    "import parquet": ("import", ["./files"]),
+    "rebuild": ("import", ["./gone"]),
     "table register": ("changed", ["sales.n", "--metadata-location", "s3://n"]),
     "table alter": ("changed", ["sales.orders_2025", "--set", "k=v"]),
     "table rename": ("changed", ["sales.orders_2025", '"a.b".x']),
@@ -91,6 +98,13 @@ def on_sample(olympia: Run, sample: Sample, tmp_path: Path) -> Callable[..., Any
         if command in ("table append", "table head"):
             (tmp_path / "rows.csv").write_text("id\n1\n")
             olympia("table", "create", "sales.real", "--schema", "id int").ok()
+        if command == "import parquet":
+            (tmp_path / "files").mkdir()
+            pq.write_table(pa.table({"id": [1]}), tmp_path / "files" / "a.parquet")
+        if command == "rebuild":
+            shutil.copytree(tmp_path / "catalog" / "def" / "ns", tmp_path / "gone" / "def" / "ns")
+        if command == "import olympia":
+            Catalog.create(tmp_path / "second")
         if command == "import iceberg":
             olympia(
                 "table", "create", "sales.real", "--schema", "id int", "--location", str(tmp_path / "other" / "t")

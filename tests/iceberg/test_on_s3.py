@@ -6,12 +6,18 @@ import threading
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 
 from olympia_cli import Catalog
 from olympia_cli.iceberg import OlympiaCatalog
 from olympia_cli.iceberg.settings import io_properties, store_options
+from olympia_cli.importers.iceberg import Imported
+from olympia_cli.importers.parquet import find_folders
+from olympia_cli.importers.parquet_tables import ParquetImport, open_io
+from olympia_cli.importers.renaming import Renaming
+from olympia_cli.storage.open import open_store
 from tests.helpers.check import replay
 from tests.helpers.places import BUCKET, quiet_environment, s3_options
 from tests.helpers.servers.s3 import StrictS3
@@ -78,3 +84,19 @@ def test_settings_have_two_names() -> None:
         "region": "r",
         "timeout": "5s",
     }
+
+
+def test_parquet_files_in_a_bucket_become_a_table(settings: dict[str, str]) -> None:
+    prefix = f"s3://{BUCKET}/raw"
+    store = open_store(prefix, store_options(prefix, settings))
+    for day in (1, 2):
+        sink = pa.BufferOutputStream()
+        pq.write_table(ROWS, sink)
+        store.create(f"events/day={day}/p.parquet", sink.getvalue().to_pybytes())
+    catalog, done = OlympiaCatalog("lake", **settings), Imported()
+    folders, _ = find_folders(store.list())
+    sizes = catalog.store_catalog.snapshot().sizes
+    importing = ParquetImport(prefix, open_io(prefix, settings), Renaming(sizes), catalog)
+    importing.run(folders, done, "", dry_run=False)
+    assert [(str(one.name), one.files, one.rows) for one in done.created] == [("raw.events", 2, 6)]
+    assert catalog.load_table("raw.events").scan(row_filter="day = 2").to_arrow().num_rows == 3

@@ -9,6 +9,8 @@ from olympia_cli.cli.context import Session
 from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote
 from olympia_cli.cli.export_options import (
     DestProfile,
+    check_java,
+    copy_for_java,
     export_engine,
     open_dest,
     parse_expires,
@@ -23,6 +25,7 @@ EXAMPLES = [
     "olympia export create audit --dest ./audit --at 2026-11-13 --expires 30d",
     "olympia export create pinned --dest ./pinned --mode minimal --expires 1w",
     "olympia export create upper --dest ./upper --mode partial --depth 2 --no-definitions",
+    "olympia export create handover --dest ./for-java --for java-sdk",
     "olympia export create friday --dest s3://backup/catalog --engine spark --master spark://host:7077",
 ]
 
@@ -50,6 +53,10 @@ def run(
         str | None,
         typer.Option("--expires", metavar="DURATION", help="How long what it shares is kept: 30d, or until a time."),
     ] = None,
+    reader: Annotated[
+        str | None,
+        typer.Option("--for", metavar="PROGRAM", help="java-sdk: a copy that the Java SDK reads; it is not recorded."),
+    ] = None,
     dest_profile: DestProfile = None,
     message: Message = "",
     retry_for: RetryFor = "60s",
@@ -65,6 +72,9 @@ def run(
     the rest with the catalog, which keeps it until the export expires or is dropped. Everything is read, copied and
     read back before the export is recorded. One that is interrupted is not recorded: go on with export resume. On Spark
     its executors copy from one place to the other, and need access to both.
+
+    With --for java-sdk the copy is a catalog of the Java SDK's, whose version 1 holds what the version holds. It shares
+    nothing and is not recorded, and one that is interrupted is made anew elsewhere.
     """
     from olympia_cli.errors import InvalidOption, quoted
     from olympia_cli.names import check_export_name, parse_reference
@@ -76,7 +86,12 @@ def run(
     check_export_name(name)
     wanted = scope(Mode(mode), depth, not no_definitions)
     reference = None if at is None else parse_reference(at)
+    if reader is not None:
+        check_java(reader, wanted, expires, engine)
     store = open_dest(session, dest, dest_profile)
+    if reader is not None:
+        copy_for_java(session, store, name, reference)
+        return
     from olympia_cli.ops.export.export import create_export
 
     expires_at = parse_expires(expires, session.catalog.clock.now_millis())

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import DryRun, Message, Output, Properties, RetryFor, parse_properties
+from olympia_cli.cli.params import DryRun, Message, Properties, RetryFor, parse_properties
 
 if TYPE_CHECKING:
     from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut
@@ -16,7 +15,6 @@ EXAMPLES = [
     "olympia import iceberg old --property uri=sqlite:///catalog.db --property type=sql",
     "olympia import iceberg s3://lake/warehouse",
 ]
-SHOWN = 20
 
 
 def run(
@@ -39,6 +37,7 @@ def run(
     All is one transaction, and no data is moved. Running it again brings what is new; a table that was changed here
     since is left as it is. What is left out is told, and the exit code is 3.
     """
+    from olympia_cli.cli.import_render import print_imported
     from olympia_cli.errors import InvalidOption
     from olympia_cli.importers.iceberg import bring
     from olympia_cli.names import check_name
@@ -54,7 +53,7 @@ def run(
         tables = _below(session, source, into) if is_prefix else _from_catalog(source, properties)
     if dry_run:
         transaction = session.catalog.begin()
-        _tell(session, bring(tables, transaction), transaction.base.version, dry_run)
+        print_imported(session, bring(tables, transaction), transaction.base.version, dry_run)
         return
     done: list[Imported] = []
     changed = session.change(
@@ -65,7 +64,7 @@ def run(
         atomic=True,
     )
     assert changed.version is not None
-    _tell(session, done[-1], changed.version, dry_run)
+    print_imported(session, done[-1], changed.version, dry_run)
 
 
 def _below(session: Session, prefix: str, into: str | None) -> list[FoundTable | LeftOut]:
@@ -90,33 +89,3 @@ def _from_catalog(name: str, properties: dict[str, str]) -> list[FoundTable | Le
 
     with told_as_ours():
         return list(from_catalog(name, properties))
-
-
-def _tell(session: Session, done: Imported, version: int, dry_run: bool) -> None:
-    from olympia_cli.cli.escape import plural
-    from olympia_cli.errors import PartlyDone
-
-    brought = [*done.created, *done.moved_on]
-    if session.output in (Output.JSON, Output.JSONL):
-        tables: list[dict[str, Any]] = [
-            {"name": str(one.name), "source": one.source, "files": one.files, "rows": one.rows, "skipped": []}
-            for one in brought
-        ]
-        problems = [{"what": one.what, "why": one.why} for one in done.left_out]
-        shown = {"version": version, "namespaces": done.namespaces, "tables": tables, "problems": problems}
-        render.document(session, {**shown, "unchanged": done.unchanged, "dry_run": dry_run})
-    elif not session.quiet:
-        words = [f"{plural(len(done.created), 'table')} registered"]
-        if done.moved_on:
-            words.append(f"{len(done.moved_on)} moved on")
-        if done.unchanged:
-            words.append(f"{done.unchanged} as before")
-        would = "  nothing was done" if dry_run else ""
-        render.line(session, f"v{version}  {', '.join(words)}{would}")
-    for one in done.left_out[:SHOWN]:
-        session.say(f"warning: left out {one.what}: {one.why}")
-    if done.left_out:
-        raise PartlyDone(
-            f"{plural(len(done.left_out), 'table')} left out",
-            hint="see the reasons, and run it again when they are gone",
-        )

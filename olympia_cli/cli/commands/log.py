@@ -67,6 +67,7 @@ def run(
     from olympia_cli.cli.log_filter import Filter, check_known, take
     from olympia_cli.cli.log_patch import patch_lines
     from olympia_cli.cli.log_render import print_log
+    from olympia_cli.cli.log_text import parse_object
     from olympia_cli.errors import InvalidOption
     from olympia_cli.ops.look.log import LogEntry, log_between
 
@@ -75,7 +76,8 @@ def run(
     if name is not None and object is not None and name != object:
         raise InvalidOption("the argument and --object name different things", hint="give one of them")
     session = Session(ctx)
-    wanted = Filter.parse(name if name is not None else object, action or [], by)
+    text = name if name is not None else object
+    wanted = Filter.parse(None if text is None else parse_object(session, text), action or [], by)
     if follow:
         from olympia_cli.cli.log_follow import followed
 

@@ -23,9 +23,9 @@ def run(
     And how many tables and views are in it.
     """
     from olympia_cli.errors import Damaged
-    from olympia_cli.names import NamespaceName
 
-    session, namespace = Session(ctx), NamespaceName(name)
+    session = Session(ctx)
+    namespace = session.namespace_name(name)
     view = session.view(at, txn, namespace)
     from olympia_cli.ops.look.describe import describe_object
 

@@ -60,6 +60,7 @@ def run(
     does that. A table that cannot be read, or not to the end, is a warning, and the exit code is 3.
     """
     from olympia_cli.cli.files_render import Problems
+    from olympia_cli.cli.log_text import parse_object
     from olympia_cli.errors import InvalidOption
 
     session = Session(ctx)
@@ -72,7 +73,8 @@ def run(
         if value is not None and not value.strip():
             # an unset variable in a script must not lead anywhere
             raise InvalidOption(f"{option} is empty", hint="give it a value")
-    asked = Asked("table" if schemas else "file", at, None if name is None else _parse(name), to, save_as)
+    wanted = None if name is None else parse_object(session, name)
+    asked = Asked("table" if schemas else "file", at, wanted, to, save_as)
     problems = Problems()
     with engine(session, where, master, remote, parallelism, conf) as work:
         if work.spark is None:
@@ -182,11 +184,3 @@ def _on_spark(session: Session, engine: SparkEngine, asked: Asked, problems: Pro
         problems.take(found.problems.count(), found.each("problem", most=MAX_PROBLEMS))
         count = rows.count()
     print_written(session, found.version, asked.kind, count, asked.written_to, problems)
-
-
-def _parse(name: str) -> NamespaceName | TableName:
-    from olympia_cli.cli.log_text import parse_object
-    from olympia_cli.names import NamespaceName, TableName
-
-    namespace, inside = parse_object(name)
-    return NamespaceName(namespace) if inside is None else TableName(namespace, inside)

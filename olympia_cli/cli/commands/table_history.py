@@ -25,11 +25,11 @@ def run(
     """
     from olympia_cli.cli.log_text import age, short_location
     from olympia_cli.errors import Damaged, TableNotFound
-    from olympia_cli.names import TableName, parse_table
+    from olympia_cli.names import full_name
     from olympia_cli.ops.look.history import describe_revision, history
 
     session = Session(ctx)
-    table = parse_table(name)
+    table = session.table_name(name)
     snapshot = session.snapshot(at, table)
     now = session.catalog.clock.now_millis()
     unread: dict[int, Damaged] = {}
@@ -54,7 +54,7 @@ def run(
                     **shown,
                     "v": f"v{shown['version']}",
                     "age": age(revision.entry.created_at_millis or 0, now),
-                    "table": str(TableName(shown["namespace"], shown["name"])),
+                    "table": full_name(shown["namespace"], shown["name"]),
                     "metadata": short_location(location),
                     "changed": ", ".join(_changed(shown["fields"], session.is_tty)),
                 }

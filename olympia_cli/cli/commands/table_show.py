@@ -30,10 +30,8 @@ def run(
 
     What the catalog says of it. The table's own files are opened with --schema alone.
     """
-    from olympia_cli.names import parse_table
-
     session = Session(ctx)
-    table = parse_table(name)
+    table = session.table_name(name)
     view = session.view(at, txn, table)
     from olympia_cli.ops.look.describe import describe_object
 

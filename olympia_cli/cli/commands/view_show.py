@@ -19,10 +19,8 @@ def run(
     txn: InTxn = None,
 ) -> None:
     """Show a view."""
-    from olympia_cli.names import parse_view
-
     session = Session(ctx)
-    name_of_view = parse_view(name)
+    name_of_view = session.view_name(name)
     view = session.view(at, txn, name_of_view)
     from olympia_cli.ops.look.describe import describe_object
 

@@ -108,6 +108,7 @@ CODES: dict[str, str] = {
     "F905": "a write in progress that was left behind",
     "F906": "files in quarantine",
     "F907": "a distributed transaction past its end",
+    "F908": "an object that its namespace left behind, as a drop of the Java SDK does",
 }
 """What each code means."""
 

@@ -23,7 +23,7 @@ from olympia_cli.ops.fsck.data import DataChecks
 from olympia_cli.ops.fsck.examined import FULL, HINTS, STRUCTURE, Engine, Examined, new_examined
 from olympia_cli.ops.fsck.findings import SALVAGE, Finding, Severity, describe_finding, finding
 from olympia_cli.ops.fsck.hints import check_gaps, check_latest, no_version, open_chain, read_hint
-from olympia_cli.ops.fsck.holders import Held, Holder, exports, transactions
+from olympia_cli.ops.fsck.holders import Held, Holder, exports, transactions_of
 from olympia_cli.ops.fsck.local import LocalEngine
 from olympia_cli.ops.fsck.meanwhile import still_so
 from olympia_cli.ops.fsck.roots import RootChecks
@@ -220,7 +220,7 @@ class _Run:
     def _find_holders(self, examined: Examined) -> list[Held]:
         """Transactions and exports; what is wrong with those whose roots are not whole is told."""
         chain, files = examined.chain, examined.files
-        held = [Held((), (), 0) if chain.java else transactions(files, set(chain.existing), self.now)]
+        held = [transactions_of(files, chain, self.now)]
         if chain.reference is not None:
             held.append(exports(files, chain.reference, chain.path(chain.reference_version or 0), self.now))
         for holding in held:
@@ -241,7 +241,8 @@ def _check_holder(examined: Examined, holder: Holder) -> list[Finding]:
     if catalog.flaw is not None and holder.root.catalog_def not in examined.notes.bad_catalogs:
         reason = f"{holder.who}: {catalog.flaw.reason}"
         findings.append(finding(holder.code, holder.root.catalog_def, reason, hint=holder.hint))
-    if examined.depth >= FULL and isinstance(flaw := read_actions(holder.data, holder.path), Flaw):
+    told = examined.depth >= FULL and not examined.chain.java
+    if told and isinstance(flaw := read_actions(holder.data, holder.path), Flaw):
         findings.append(finding(holder.code, holder.path, f"{holder.who}: {flaw.reason}", hint=holder.hint))
     return findings
 

@@ -14,13 +14,16 @@ from olympia_cli.format.definitions import Digest, check_digest
 from olympia_cli.format.node import Root
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import (
+    JAVA_TRANSACTIONS,
     check_pointer,
+    java_transaction_id,
     parse_root_path,
     parse_transaction_path,
     transaction_path,
     transaction_save_path,
 )
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, DistributedTransactionDef
+from olympia_cli.ops.fsck.chain import Chain
 from olympia_cli.ops.fsck.findings import Finding, finding
 from olympia_cli.ops.walk.files import Files, StoreFailure
 from olympia_cli.ops.walk.flaws import flaw_of
@@ -50,6 +53,26 @@ class Held:
     count: int
     saved: frozenset[str] = frozenset()
     """The ids of the transactions that have a save."""
+
+
+def transactions_of(files: Files, chain: Chain, now: int) -> Held:
+    """The live distributed transactions of a catalog."""
+    return _transactions_of_java(files, now) if chain.java else transactions(files, set(chain.existing), now)
+
+
+def _transactions_of_java(files: Files, now: int) -> Held:
+    """Those of the Java SDK. One that names no root holds nothing, and nobody here can give it up."""
+    states: list[Holder | Finding] = []
+    listed = sorted(file.path for file in files.store.list(JAVA_TRANSACTIONS) if java_transaction_id(file.path))
+    for path, data in files.read_many(listed):
+        definition, who = _parse(data, path), f"the transaction {java_transaction_id(path)}"
+        if isinstance(definition, str):
+            states.append(finding("F501", path, f"{who}: {definition}"))
+        elif now > definition.expire_at_millis:
+            states.append(finding("F907", path, f"{who} is past its end"))
+        elif definition.running_root_node_file_path:
+            states.append(_root(files, definition.running_root_node_file_path, path, who, "F502", "", java=True))
+    return _held(states, len(listed))
 
 
 def transactions(files: Files, existing: set[int], now: int) -> Held:
@@ -133,12 +156,12 @@ def exports(files: Files, catalog: CatalogDef, holder: str, now: int) -> Held:
     return _held(states, len(names | recorded))
 
 
-def _root(files: Files, path: str, holder: str, who: str, code: str, hint: str) -> Holder | Finding:
+def _root(files: Files, path: str, holder: str, who: str, code: str, hint: str, java: bool = False) -> Holder | Finding:
     data: bytes | Exception
     try:
         data = files.read(check_pointer(path, holder))
         if isinstance(data, bytes):
-            return Holder(who, code, path, data, decode_root(data, path), hint)
+            return Holder(who, code, path, data, decode_root(data, path, java), hint)
         error: Exception = data
     except StoreFailure:
         raise

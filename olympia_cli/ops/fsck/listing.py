@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 
 from olympia_cli.catalog.quarantine import EXPIRE_QUARANTINE
 from olympia_cli.errors import Damaged, OlympiaError
-from olympia_cli.format.paths import FileKind, check_pointer, file_kind, parse_root_path, parse_transaction_path
+from olympia_cli.format.paths import (
+    JAVA_WIDTH,
+    FileKind,
+    check_pointer,
+    file_kind,
+    parse_root_path,
+    parse_transaction_path,
+)
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.expire.manifest import check_deletable, decode_manifest, named_files
 from olympia_cli.ops.fsck.definitions import BadDefinition, Definitions
@@ -55,9 +62,10 @@ class Tally:
         for path, size in other.named:
             self.add(path, size)
 
-    def findings(self, remark: str = "") -> Iterator[Finding]:
+    def findings(self, remark: str = "", read_only: bool = False) -> Iterator[Finding]:
+        reason = _CODES[self.code].partition(";")[0] if read_only else _CODES[self.code]
         for path, size in self.named:
-            yield finding(self.code, path, f"{_CODES[self.code]} ({size:,} bytes){remark}")
+            yield finding(self.code, path, f"{reason} ({size:,} bytes){remark}")
         if self.files:
             yield finding(self.code, "", f"{self.files:,} files more like these ({self.bytes:,} bytes){remark}")
 
@@ -158,6 +166,7 @@ class Listing:
 
     def __init__(self, sorting: Sorting, reached: Callable[[str], bool], quarantine: Quarantine) -> None:
         self._sort = sorting.sort
+        self._read_only = sorting.width == JAVA_WIDTH
         self._reached = reached
         self.quarantine = quarantine
         self.tallies = {code: Tally(code) for code in _CODES}
@@ -190,7 +199,7 @@ class Listing:
         self.settle()
         remark = "; not all that could lead to it can be read" if damaged else ""
         for code, tally in self.tallies.items():
-            yield from tally.findings(remark if code == "F901" else "")
+            yield from tally.findings(remark if code == "F901" else "", self._read_only)
         yield from self.quarantine.findings
         if self.quarantine.files:
             files, size = self.quarantine.files, self.quarantine.bytes

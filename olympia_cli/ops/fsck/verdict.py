@@ -87,7 +87,15 @@ class Verdict:
         # a commit could end up in a gap, where it would join what does not belong together
         gap = any(error.code == "F101" and error.versions[0][0] > oldest for error in findings)
         mend, back = SALVAGE if gap else REPAIR, "" if sound is None else f"rollback v{sound}"
-        return sorted((replace(each, hint=self._hint(each, mend, back)) for each in findings), key=_importance)
+        return sorted((replace(each, hint=self._advice(each, mend, back)) for each in findings), key=_importance)
+
+    def _advice(self, each: Finding, mend: str, back: str) -> str:
+        """What to do next; of a catalog that is only read, a look at most."""
+        hint = self._hint(each, mend, back)
+        if not self._examined.chain.java or hint.startswith("dump-node "):
+            return hint
+        node = each.severity is Severity.ERROR and file_kind(each.path) in (FileKind.NODE, FileKind.ROOT)
+        return f"dump-node {each.path}" if node and each.code != "F201" else ""
 
     def _hint(self, error: Finding, mend: str, back: str) -> str:
         """What a repair mends says `mend`; of what only people can decide, or what is elsewhere, an older version tells
@@ -235,7 +243,9 @@ class Verdict:
                 path = path or self._graph.paths[node]
                 homeless.append(object_name)
         reason = f"the namespace {name!a} of these objects does not exist"
-        return finding("F306", path, reason, versions=versions, objects=homeless)
+        # the Java SDK drops a namespace with its tables, and leaves its views
+        code = "F908" if self._examined.chain.java else "F306"
+        return finding(code, path, reason, versions=versions, objects=homeless)
 
     def _same_ids(self, checks: VersionChecks, end: int) -> Iterator[Finding]:
         definitions = self._examined.definitions

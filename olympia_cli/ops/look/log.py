@@ -11,11 +11,12 @@ from olympia_cli.catalog.references import oldest_version
 from olympia_cli.catalog.replay import rollback_target
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile
-from olympia_cli.errors import Damaged, PathMissing, StoreError
+from olympia_cli.errors import Damaged, PathMissing, StoreError, VersionNotFound
 from olympia_cli.format.actions import Action, commit_info
 from olympia_cli.format.paths import parse_root_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
 from olympia_cli.names import AtTime, parse_reference, settle
+from olympia_cli.ops.look.told import told_actions
 
 LONG_GAP = 64
 """So many missing versions in a row are told one by one."""
@@ -143,9 +144,9 @@ def read_entry(data: bytes | Damaged, file: RootFile, near: Snapshot) -> LogEntr
         if not snapshot.in_place:
             # a copy says what another version did
             raise snapshot.out_of_place()
-        actions = snapshot.actions()
+        actions = told_actions(snapshot) if snapshot.file.java else snapshot.actions()
         return LogEntry(file.version, snapshot, actions, rollback_target(actions), None)
-    except Damaged as damaged:
+    except (Damaged, VersionNotFound) as damaged:
         return LogEntry(file.version, snapshot, (), None, None, damaged.message)
 
 

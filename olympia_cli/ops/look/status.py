@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import DAY_MILLIS, Catalog
 from olympia_cli.catalog.distributed import Saved, State, UnreadableSave
 from olympia_cli.catalog.exports import read_exports
@@ -25,6 +24,7 @@ from olympia_cli.ops.fsck.last_fsck import FsckRun, fsck_runs
 from olympia_cli.ops.last_runs import LAST_EXPIRE, LAST_EXPORT, LAST_FSCK, read_notes
 from olympia_cli.ops.look.attention import Reason, damage, needs_attention, worth_knowing
 from olympia_cli.ops.look.growth import count_objects, growth, growth_in_full
+from olympia_cli.ops.look.transactions import saved_transactions
 from olympia_cli.storage.protocol import FileInfo
 from olympia_cli.tree.search import depth
 
@@ -96,7 +96,7 @@ def status(catalog: Catalog, full: bool = False) -> Status:
     snapshot = catalog.snapshot()
     hints = read_hints(store)
     definition = snapshot.definition
-    saved = list(distributed.saved_transactions(store))
+    saved = list(saved_transactions(catalog, snapshot.file.java))
     states = [one.state(catalog.clock) for one in saved]
     fsck, expire, export = read_notes(store, LAST_FSCK, LAST_EXPIRE, LAST_EXPORT)
     oldest, stored = oldest_version(snapshot), store.stat(snapshot.file.path).modified_at_millis

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.distributed import Saved, State, UnreadableSave
+from olympia_cli.catalog.java_transactions import JavaSaved, find_saved_by_java, saved_by_java
+from olympia_cli.catalog.references import at_version
 from olympia_cli.errors import Damaged, PathOutside, TransactionExpired
 from olympia_cli.format.actions import Action
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.names import time_text
 from olympia_cli.ops.look.describe import describe_action, isolation_word
+from olympia_cli.ops.look.told import told_changes
 
 
 def list_transactions(catalog: Catalog) -> Iterator[dict[str, Any]]:
     """Every transaction that has saves, ended ones included until an expire removes them."""
-    for saved in distributed.saved_transactions(catalog.store):
+    for saved in saved_transactions(catalog, catalog.snapshot().file.java):
         yield describe_saved(saved, catalog)
+
+
+def saved_transactions(catalog: Catalog, java: bool) -> Iterator[Saved | UnreadableSave]:
+    """The transactions of a catalog; those of the Java SDK are elsewhere."""
+    return saved_by_java(catalog.store) if java else distributed.saved_transactions(catalog.store)
 
 
 def show_transaction(catalog: Catalog, id: str) -> dict[str, Any]:
     """A transaction with what it has staged."""
-    saved = distributed.find(catalog.store, id)
-    shown = describe_saved(saved, catalog)
-    actions: list[dict[str, Any]] = []
-    if saved.state(catalog.clock) is State.OPEN:
-        actions = [describe_action(action) for action in _staged(catalog, id)]
-    return {**shown, "actions": actions}
+    latest = catalog.snapshot()
+    saved = find_saved_by_java(catalog.store, id) if latest.file.java else distributed.find(catalog.store, id)
+    actions: Iterable[Action] = ()
+    if saved.state(catalog.clock) is State.OPEN and isinstance(saved, JavaSaved):
+        actions = told_changes(at_version(saved.began_at_version, latest), saved.staged(catalog.store))
+    elif saved.state(catalog.clock) is State.OPEN:
+        actions = _staged(catalog, id)
+    return {**describe_saved(saved, catalog), "actions": [describe_action(action) for action in actions]}
 
 
 def count_staged(catalog: Catalog, id: str) -> int | None:

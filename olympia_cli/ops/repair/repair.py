@@ -14,13 +14,13 @@ from itertools import islice, pairwise
 from typing import Literal
 
 from olympia_cli.catalog.clock import Clock
-from olympia_cli.catalog.commit import Author
+from olympia_cli.catalog.commit import Author, written_by_java
 from olympia_cli.catalog.protection import keep_protection
 from olympia_cli.catalog.quarantine import purged_before, write_quarantine
 from olympia_cli.catalog.repair_commit import Built, Repair, check_head, commit_repair
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, check_supported, expired_before
 from olympia_cli.catalog.versions import Hints, catalog_not_found, read_hints
-from olympia_cli.errors import InvalidOption, Refused, Unsupported
+from olympia_cli.errors import InvalidOption, Refused
 from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.paths import JAVA_WIDTH, LATEST, root_path
@@ -117,10 +117,7 @@ def existing_versions(store: Store) -> list[int]:
     """Every version that has a root, ascending. A listing, since a gap hides from probes all that is behind it."""
     versions, width = list_versions(store)
     if versions and width == JAVA_WIDTH:
-        raise Unsupported(
-            f"{store.uri} was written by the Java SDK and is read only",
-            hint="make a catalog of this format, and register its tables there",
-        )
+        raise written_by_java(store.uri)
     if versions:
         return versions
     if any(True for _ in store.list("node/")) or any(True for _ in store.list("def/")):

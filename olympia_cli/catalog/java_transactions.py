@@ -1,0 +1,72 @@
+"""Distributed transactions that the Java SDK saved: looked at, never gone on with.
+
+It keeps one file for each, and rewrites it. What the file names as the beginning is the running root itself; the root
+that this one follows is the version that the transaction began at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from olympia_cli.catalog.distributed import Saved, UnreadableSave
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.versions import RootFile
+from olympia_cli.errors import Damaged, FileTooLarge, PathMissing, PathOutside, TransactionNotFound, quoted
+from olympia_cli.format import definitions
+from olympia_cli.format.node_file import decode_root
+from olympia_cli.format.paths import JAVA_TRANSACTIONS, JAVA_WIDTH, check_pointer, java_transaction_id, parse_root_path
+from olympia_cli.format.pb.objects_pb2 import DistributedTransactionDef
+from olympia_cli.storage.protocol import FileInfo, Store
+
+
+@dataclass(frozen=True, slots=True)
+class JavaSaved(Saved):
+    """One that can be read: `file` is where it is, `data` its running root."""
+
+    file: str
+    data: bytes
+
+    @property
+    def path(self) -> str:
+        return self.file
+
+    def staged(self, store: Store) -> Snapshot:
+        """The catalog as the transaction would leave it, in the place of the version that it began at."""
+        return Snapshot(store, RootFile(self.began_at_version, JAVA_WIDTH, self.data))
+
+
+def saved_by_java(store: Store) -> Iterator[JavaSaved | UnreadableSave]:
+    """Every transaction, in the order of their ids. One that is damaged does not hide the others."""
+    listed = {id: file for file in store.list(JAVA_TRANSACTIONS) if (id := java_transaction_id(file.path)) is not None}
+    for id in sorted(listed):
+        try:
+            yield _read(store, id, listed[id])
+        except (Damaged, PathMissing, PathOutside, FileTooLarge) as error:
+            reason = error.reason if isinstance(error, Damaged) else error.message
+            yield UnreadableSave(id, 0, listed[id].path, reason, listed[id].modified_at_millis)
+
+
+def find_saved_by_java(store: Store, id: str) -> JavaSaved:
+    """The transaction of an id; Damaged when it cannot be read."""
+    for saved in saved_by_java(store):
+        if saved.id == id and isinstance(saved, UnreadableSave):
+            raise Damaged("F501", saved.path, saved.reason, hint="")
+        if saved.id == id and isinstance(saved, JavaSaved):
+            return saved
+    raise TransactionNotFound(
+        f"there is no transaction {quoted(id)}", hint="see which transactions there are", command=("txn", "ls")
+    )
+
+
+def _read(store: Store, id: str, file: FileInfo) -> JavaSaved:
+    definition = definitions.decode(DistributedTransactionDef, store.read(file.path), file.path)
+    if definition.id != id:
+        raise Damaged("F501", file.path, f"it is of the transaction {definition.id[:60]!a}")
+    running = check_pointer(definition.running_root_node_file_path, file.path)
+    data = store.read(running)
+    began = decode_root(data, running, java=True).previous_root
+    if began is None or parse_root_path(began) is None:
+        raise Damaged("F501", running, "it does not name the version that the transaction began at")
+    definition.beginning_root_node_file_path = began
+    return JavaSaved(id, 0, definition, file.path, data)

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import DryRun, Message, RetryFor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from olympia_cli.catalog.transaction import Transaction
+    from olympia_cli.importers.iceberg import Imported
+
+EXAMPLES = [
+    "olympia import olympia s3://lake/java-catalog --inspect",
+    "olympia import olympia s3://lake/java-catalog --dry-run",
+    "olympia import olympia ./java-catalog --history",
+    "olympia import olympia ./java-catalog --at v12 --into old",
+]
+
+
+def run(
+    ctx: typer.Context,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Another catalog, the Java SDK's for example.")],
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="REF", help="Which version of it; the latest if not given."),
+    ] = None,
+    history: Annotated[bool, typer.Option("--history", help="Every version of it as a commit of its own.")] = False,
+    into: Annotated[
+        str | None, typer.Option("--into", metavar="NS", help="One namespace for all its tables and views.")
+    ] = None,
+    inspect: Annotated[bool, typer.Option("--inspect", help="Show what is there, and import nothing.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Check it as fsck does, and import nothing.")] = False,
+    dry_run: DryRun = False,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Bring another catalog in: its namespaces, tables and views.
+
+    They keep their ids, and tables their metadata where it is. All of it is one commit, or with --history one for each
+    version that can be read. Running it again brings what is new; what was changed here since is left as it is.
+
+    A name that the format forbids is renamed: a space or control character becomes % and two hex digits, and one that
+    is too long is cut and ends in ~ and a digest. Such an object keeps its former name as the property
+    olympia.import.name. What is left out is told, and the exit code is 3.
+    """
+    from olympia_cli.cli.import_render import print_imported
+    from olympia_cli.errors import InvalidLocation, InvalidOption
+    from olympia_cli.names import check_name
+
+    given = [option for option, value in (("--inspect", inspect), ("--check", check), ("--dry-run", dry_run)) if value]
+    if len(given) > 1:
+        raise InvalidOption(f"{given[0]} and {given[1]} do not go together", hint="give one of them")
+    if into is not None:
+        check_name(into, "namespace")
+    there, session = Session(ctx, source), Session(ctx)
+    if check:
+        _check(there)
+    wanted = there.snapshot(at)
+    if inspect:
+        from olympia_cli.importers.olympia import inspect as look
+
+        print_imported(there, look(wanted, into), wanted.version, True, "object", source_version=wanted.version)
+        return
+    if there.store.uri == session.store.uri:
+        raise InvalidLocation(f"{source} is the catalog itself", hint="name another one")
+    from olympia_cli.importers.olympia import import_catalog
+
+    def commit(bring: Callable[[Transaction], Imported], about: str) -> tuple[Imported, int]:
+        done: list[Imported] = []
+        if dry_run:
+            transaction = session.catalog.begin()
+            return bring(transaction), transaction.base.version
+        changed = session.change(
+            lambda transaction: done.append(bring(transaction)),
+            message=f"{message}\n{about}" if message else about,
+            retry_for=retry_for,
+            again=True,
+            atomic=True,
+        )
+        assert changed.version is not None
+        return done[-1], changed.version
+
+    with session.progress() as progress:
+        progress.phase("reading the catalog")
+        done, version = import_catalog(there.catalog, wanted, into, history and not dry_run, session.catalog, commit)
+    print_imported(session, done, version, dry_run, "object", source_version=wanted.version)
+
+
+def _check(there: Session) -> NoReturn:
+    from olympia_cli.cli.fsck_advice import next_commands, say_next, with_commands
+    from olympia_cli.cli.fsck_render import print_report
+    from olympia_cli.cli.fsck_repair import exit_code
+    from olympia_cli.ops.fsck.fsck import Level, fsck
+
+    with there.progress() as progress:
+        found = fsck(there.store, level=Level.FULL, all_versions=True, progress=progress)
+    commands = next_commands(there, found, ("--level", "full", "--all-versions"))
+    print_report(there, with_commands(there, found, commands), commands)
+    say_next(there, commands)
+    raise typer.Exit(exit_code(found))

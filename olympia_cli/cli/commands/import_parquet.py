@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.engine import Conf, EngineForFiles, EngineWord, Master, Parallelism, Remote, Source, engine
+from olympia_cli.cli.params import DryRun, Message, RetryFor
+
+EXAMPLES = [
+    "olympia import parquet s3://lake/raw --inspect",
+    "olympia import parquet s3://lake/raw",
+    "olympia import parquet ./exports --into staging",
+    "olympia import parquet s3://lake/raw --engine spark --master spark://host:7077",
+]
+
+
+def run(
+    ctx: typer.Context,
+    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="A folder or prefix with Parquet files below it.")],
+    into: Annotated[str | None, typer.Option("--into", metavar="NS", help="One namespace for all its tables.")] = None,
+    inspect: Annotated[bool, typer.Option("--inspect", help="Show what is there, and import nothing.")] = False,
+    dry_run: DryRun = False,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+    where: EngineForFiles = EngineWord.AUTO,
+    master: Master = None,
+    remote: Remote = None,
+    parallelism: Parallelism = None,
+    conf: Conf = None,
+) -> None:
+    """Register Parquet files as Iceberg tables, where they are.
+
+    A folder with Parquet files in it is a table, named by it and by the folder that it lies in; folders below it that
+    read column=value are its partitions. Columns go by their names, and those of all files are united: int with long,
+    float with double, a column that is missing is empty. A file that does not go with the others is left out. Only the
+    ends of files are read, and no data is moved. All is one transaction. Running it again adds the files that are new.
+    What is left out is told, and the exit code is 3.
+    """
+    from olympia_cli.cli.iceberg_tables import iceberg_catalog, need_pyiceberg
+    from olympia_cli.cli.import_render import print_imported
+    from olympia_cli.errors import InvalidOption
+    from olympia_cli.format.node import Sizes
+    from olympia_cli.names import check_name
+    from olympia_cli.storage.open import open_store, scheme_of
+
+    if inspect and dry_run:
+        raise InvalidOption("--inspect and --dry-run do not go together", hint="give one of them")
+    if into is not None:
+        check_name(into, "namespace")
+    need_pyiceberg()
+    from olympia_cli.cli.profiles import Location
+    from olympia_cli.iceberg.settings import io_properties
+    from olympia_cli.importers.iceberg import Imported
+    from olympia_cli.importers.parquet import find_folders, not_of
+    from olympia_cli.importers.parquet_tables import ParquetImport
+    from olympia_cli.importers.renaming import Renaming
+
+    session = Session(ctx)
+    options = session.options_for(prefix)
+    store = open_store(prefix, options or None)
+    base = f"file://{store.uri}" if scheme_of(prefix) == "file" else prefix.rstrip("/")
+    done = Imported()
+    with session.progress() as progress:
+        progress.phase("listing files")
+        files = store.list() if inspect else not_of(session.store.uri, store.uri, store.list())
+        folders, done.left_out = find_folders(files)
+    source = Source(Location(store.uri, options), sum(len(folder.files) for folder in folders))
+    with (
+        engine(session, where, master, remote, parallelism, conf, source=source) as work,
+        session.progress() as progress,
+    ):
+        progress.phase("reading columns")
+        footers = work.footers(base, io_properties(prefix, options))
+        if inspect:
+            ParquetImport(base, footers, Renaming(Sizes(128, 100, 100, 100), into), None).inspect(folders, done)
+            version = 0
+        else:
+            with iceberg_catalog(session, message=message, retry_for=retry_for) as catalog:
+                importing = ParquetImport(base, footers, Renaming(session.snapshot().sizes, into), catalog)
+                version = importing.run(folders, done, message, dry_run)
+    print_imported(session, done, version, inspect or dry_run, "file")

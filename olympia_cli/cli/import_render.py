@@ -1,0 +1,65 @@
+"""Printing what an import did, whatever it was from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from olympia_cli.cli import render
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.escape import plural
+from olympia_cli.cli.params import Output
+
+if TYPE_CHECKING:
+    from olympia_cli.importers.iceberg import Imported
+
+SHOWN = 20
+"""So many names of one sort are shown; JSON has all of them."""
+
+
+def print_imported(
+    session: Session, done: Imported, version: int, dry_run: bool, noun: str = "table", **more: Any
+) -> None:
+    """Print it, and raise PartlyDone when something was left out. In JSON there is `more` to say."""
+    from olympia_cli.errors import PartlyDone
+
+    if session.output in (Output.JSON, Output.JSONL):
+        render.document(session, {**_describe(done, version), **more, "dry_run": dry_run})
+    elif not session.quiet:
+        words = [f"{plural(len(done.created), 'table')} registered"]
+        for count, text in (
+            (len(done.moved_on), "moved on"),
+            (done.unchanged, "as before"),
+            (done.dropped, "dropped"),
+        ):
+            if count:
+                words.append(f"{count} {text}")
+        if done.views:
+            words.insert(1, plural(done.views, "view"))
+        would = "  nothing was done" if dry_run else ""
+        render.line(session, f"v{version}  {', '.join(words)}{would}")
+    for former, name in done.renamed[:SHOWN]:
+        session.say(f"renamed {former} to {name}")
+    for one in done.left_out[:SHOWN]:
+        session.say(f"warning: left out {one.what}: {one.why}")
+    if done.left_out:
+        raise PartlyDone(
+            f"{plural(len(done.left_out), noun)} left out",
+            hint="see the reasons, and run it again when they are gone",
+        )
+
+
+def _describe(done: Imported, version: int) -> dict[str, Any]:
+    tables: list[dict[str, Any]] = [
+        {"name": str(one.name), "source": one.source, "files": one.files, "rows": one.rows, "skipped": []}
+        for one in (*done.created, *done.moved_on)
+    ]
+    return {
+        "version": version,
+        "namespaces": done.namespaces,
+        "tables": tables,
+        "views": done.views,
+        "problems": [{"what": one.what, "why": one.why} for one in done.left_out],
+        "unchanged": done.unchanged,
+        "dropped": done.dropped,
+        "renamed": [{"from": former, "to": name} for former, name in done.renamed],
+    }

@@ -1,0 +1,178 @@
+"""Another Olympia catalog, one of the Java SDK's above all, brought into this one: its latest version, or each as a
+commit. Definitions are copied with their ids; the metadata and data of tables stay where they are.
+
+Which version was brought is noted as a property of the catalog, in the same commit. The next import compares with that
+version: what moved on at the source, and not here, moves on here too, and what was dropped there is dropped. What was
+changed here is left as it is, and said.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.checks import IMPORTED
+from olympia_cli.catalog.references import oldest_version, open_snapshot
+from olympia_cli.catalog.snapshot import Snapshot, read_object
+from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.errors import Damaged, InvalidOption, OlympiaError, VersionNotFound
+from olympia_cli.format.node import Sizes
+from olympia_cli.format.paths import check_pointer
+from olympia_cli.importers.bringing import AT_ONCE, KINDS, Bringing, count
+from olympia_cli.importers.iceberg import Imported, LeftOut
+from olympia_cli.importers.renaming import Renaming
+from olympia_cli.names import AtVersion, time_text
+from olympia_cli.ops.look.diff import ObjectChange, diff
+
+
+@dataclass(frozen=True, slots=True)
+class ImportNote:
+    """What was brought from a source before: which version, and into which namespace if into one."""
+
+    version: int
+    into: str | None
+
+    def encode(self) -> str:
+        return json.dumps({"version": self.version, "into": self.into}, sort_keys=True)
+
+
+def read_note(transaction: Transaction, source: Snapshot) -> ImportNote | None:
+    """The note of an earlier import; none that cannot be read: then everything is compared by what it is."""
+    try:
+        fields = json.loads(transaction.base.definition.properties.get(IMPORTED + source.definition.id, ""))
+        version, into = fields["version"], fields["into"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    known = isinstance(version, int) and version >= 0 and isinstance(into, str | None)
+    return ImportNote(version, into) if known else None
+
+
+Commit = Callable[[Callable[[Transaction], Imported], str], tuple[Imported, int]]
+"""Does something in a transaction and commits it, with these words in the log: what was done, and the version."""
+
+
+def import_catalog(
+    source: Catalog, wanted: Snapshot, into: str | None, history: bool, here: Catalog, commit: Commit
+) -> tuple[Imported, int]:
+    """Bring a version of the source, or with `history` each one up to it that was not brought yet, in a commit each.
+
+    Each commit holds the note of its version, so one that is interrupted goes on where it was.
+    """
+    done, version = Imported(), 0
+    note = read_note(here.begin(), wanted) if history else None
+    for step in _history(source, wanted, note) if history else [wanted]:
+        if isinstance(step, LeftOut):
+            done.left_out.append(step)
+            continue
+        about = f"v{step.version} of {source.store.uri}, {time_text(step.created_at_millis)}"
+        try:
+            brought, version = commit(partial(_bring, source, step, into, step is wanted), about)
+        except Damaged as error:
+            if step is wanted:
+                raise
+            done.left_out.append(LeftOut(f"v{step.version}", error.message))
+            continue
+        done = _sum(done, brought, step is wanted)
+    return done, version
+
+
+def _sum(before: Imported, step: Imported, is_last: bool) -> Imported:
+    """What was done in all; what was left out on the way may have come later, so the last step tells that."""
+    return Imported(
+        namespaces=before.namespaces + step.namespaces,
+        created=before.created + step.created,
+        moved_on=before.moved_on + step.moved_on,
+        unchanged=step.unchanged,
+        views=before.views + step.views,
+        dropped=before.dropped + step.dropped,
+        renamed=before.renamed + step.renamed,
+        left_out=before.left_out + (step.left_out if is_last else []),
+    )
+
+
+def _bring(source: Catalog, wanted: Snapshot, into: str | None, is_last: bool, transaction: Transaction) -> Imported:
+    """Stage what a version of the source holds, and with it the note."""
+    done, note = Imported(), read_note(transaction, wanted)
+    _check_note(note, wanted, into)
+    bringing = Bringing(transaction, wanted, _renaming(wanted, transaction.base.sizes, into), done)
+    taken: set[str] = set()
+    if note is not None and note.version != wanted.version:
+        try:
+            before = open_snapshot(source.store, AtVersion(note.version), source.clock.now_millis(), near=wanted)
+            bringing.take(_noted(diff(before, wanted), taken))
+        except (Damaged, VersionNotFound) as error:
+            # what it held then is not known any more, so nothing that differs is touched
+            done.left_out.append(LeftOut(f"v{note.version}", error.message))
+            is_last = True
+    if note is None or is_last:
+        bringing.take(present(wanted, done, taken))
+    new = ImportNote(wanted.version, into)
+    if note != new:
+        transaction.note_import(wanted.definition.id, new.encode())
+    done.left_out = list(dict.fromkeys(done.left_out))
+    return done
+
+
+def _renaming(source: Snapshot, sizes: Sizes, into: str | None) -> Renaming:
+    return Renaming(sizes, into, keeps_legal=not source.file.java)
+
+
+def _check_note(note: ImportNote | None, wanted: Snapshot, into: str | None) -> None:
+    if note is not None and note.version > wanted.version:
+        raise InvalidOption(
+            f"version {note.version} of that catalog was imported already, and {wanted.version} is older",
+            hint=f"leave out --at, or name a version from {note.version} on",
+        )
+    if note is not None and note.into != into:
+        before = "without --into" if note.into is None else f"--into {note.into}"
+        raise InvalidOption(f"that catalog was imported {before} before", hint="import it in the same way again")
+
+
+def _history(source: Catalog, wanted: Snapshot, note: ImportNote | None) -> Iterator[Snapshot | LeftOut]:
+    """The versions of the source that were not brought yet, the oldest first, up to the wanted one."""
+    first = oldest_version(wanted) if note is None else max(note.version + 1, oldest_version(wanted))
+    for version in range(first, wanted.version):
+        try:
+            yield source.snapshot(AtVersion(version))
+        except (Damaged, VersionNotFound) as error:
+            yield LeftOut(f"v{version}", error.message)
+    yield wanted
+
+
+def inspect(wanted: Snapshot, into: str | None) -> Imported:
+    """What an import would find, and what it would call it in a catalog of the same sizes."""
+    done = Imported()
+    renaming = _renaming(wanted, wanted.sizes, into)
+    for change in present(wanted, done):
+        count(done, renaming, change)
+    return done
+
+
+def _noted(changes: Iterable[ObjectChange], taken: set[str]) -> Iterator[ObjectChange]:
+    """The same changes; the definitions that they were read from are not read once more."""
+    for change in changes:
+        if change.new is not None:
+            taken.add(change.new.path)
+        yield change
+
+
+def present(snapshot: Snapshot, done: Imported, taken: Container[str] = ()) -> Iterator[ObjectChange]:
+    """All objects of a version but those `taken` as if they had come just now, namespaces first. What cannot be read
+    is left out."""
+    for kind in KINDS:
+        entries = ((name, path) for name, path in snapshot.scan(kind) if path not in taken)
+        while batch := list(islice(entries, AT_ONCE)):
+            read = snapshot.definitions.read([check_pointer(path, snapshot.file.path) for _, path in batch])
+            for (name, path), data in zip(batch, read, strict=True):
+                try:
+                    if isinstance(data, Exception):
+                        raise data
+                    found = read_object(name, path, data)
+                except OlympiaError as error:
+                    done.left_out.append(LeftOut(f"{kind.word} {name}", error.message))
+                    continue
+                yield ObjectChange("created", name, name, None, found)

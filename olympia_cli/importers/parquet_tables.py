@@ -1,0 +1,283 @@
+"""Parquet files registered as Iceberg tables, in one transaction: what is new becomes part of its table."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import (
+    _pyarrow_to_schema_without_ids,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Record
+
+from olympia_cli.iceberg.catalog import OlympiaCatalog
+from olympia_cli.iceberg.identifiers import identifier_of
+from olympia_cli.iceberg.table_layout import partition_spec
+from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut
+from olympia_cli.importers.parquet import (
+    Conflict,
+    Footer,
+    ParquetFile,
+    ParquetFolder,
+    name_of,
+    partition_value,
+    typed_partitions,
+    unite,
+)
+from olympia_cli.importers.parquet_footers import Footers
+from olympia_cli.importers.renaming import Renaming
+from olympia_cli.names import TableName
+
+SOURCE = "olympia.import.parquet"
+"""Of a table that was made from Parquet files: the folder that they are in."""
+_EPOCH = datetime.date(1970, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done for one table: it is made, or columns and files are added. `columns` are its partitions."""
+
+    name: TableName
+    location: str
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    footers: tuple[Footer, ...]
+    is_new: bool
+
+    @property
+    def found(self) -> FoundTable:
+        rows = sum(footer.metadata.num_rows for footer in self.footers)
+        return FoundTable(self.name, self.location, self.location, frozenset(), len(self.footers), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A folder, the files of it that are new, and the columns and partitions that its table has if it is there."""
+
+    name: TableName
+    location: str
+    folder: ParquetFolder
+    new: list[ParquetFile]
+    schema: pa.Schema | None
+    columns: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class ParquetImport:
+    """Folders of Parquet files against a catalog; None looks at the folders alone.
+
+    Of the footers no more are held than are read together, so memory does not grow with the files of all tables.
+    """
+
+    base: str
+    footers: Footers
+    renaming: Renaming
+    catalog: OlympiaCatalog | None
+
+    def run(self, folders: Sequence[ParquetFolder], done: Imported, message: str, dry_run: bool) -> int:
+        """Bring all of it in one transaction, or only tell what would be done; the version then."""
+        assert self.catalog is not None
+        if dry_run:
+            self.inspect(folders, done)
+            return self.catalog.version
+        # planned on what the transaction is on: what another import adds meanwhile is a conflict, and not there twice
+        with self.catalog.transaction(message) as staged:
+            for plan in self._plans(folders, done, staged):
+                self._bring(plan, staged, done)
+        assert staged.last_version is not None
+        return staged.last_version
+
+    def inspect(self, folders: Sequence[ParquetFolder], done: Imported) -> None:
+        """Tell what would be done."""
+        for plan in self._plans(folders, done, self.catalog):
+            (done.created if plan.is_new else done.moved_on).append(plan.found)
+
+    def _plans(
+        self, folders: Sequence[ParquetFolder], done: Imported, catalog: OlympiaCatalog | None
+    ) -> Iterator[Plan]:
+        """What is to be done. What cannot be is noted as left out, and a table with nothing new as unchanged."""
+        names: dict[TableName, str] = {}
+        waiting: list[_Asked] = []
+        for folder in folders:
+            asked = self._ask(folder, names, done, catalog)
+            if asked is not None:
+                waiting.append(asked)
+            if sum(len(one.new) for one in waiting) >= self.footers.at_once:
+                yield from self._planned(waiting, done)
+                waiting = []
+        yield from self._planned(waiting, done)
+
+    def _ask(
+        self, folder: ParquetFolder, names: dict[TableName, str], done: Imported, catalog: OlympiaCatalog | None
+    ) -> _Asked | None:
+        name, location = name_of(self.base, folder.folder, self.renaming), self._location(folder.folder)
+        if name in names:
+            done.left_out.append(LeftOut(folder.folder, f"{names[name]} has the name {name} too"))
+            return None
+        names[name] = folder.folder
+        identifier = identifier_of(name)
+        if catalog is not None and catalog.view_exists(identifier):
+            done.left_out.append(LeftOut(folder.folder, f"a view has the name {name}"))
+            return None
+        if catalog is None or not catalog.table_exists(identifier):
+            return _Asked(name, location, folder, folder.files, None, folder.columns)
+        table = catalog.load_table(identifier)
+        if table.properties.get(SOURCE) != location:
+            done.left_out.append(LeftOut(folder.folder, f"another table has the name {name}"))
+            return None
+        known = _known_files(table)
+        self._compare(folder, known, location, done)
+        new = [file for file in folder.files if self._location(file.path) not in known]
+        if not new:
+            done.unchanged += 1
+            return None
+        schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+        return _Asked(name, location, folder, new, schema, tuple(field.name for field in table.spec().fields))
+
+    def _planned(self, waiting: Sequence[_Asked], done: Imported) -> Iterator[Plan]:
+        read = self.footers.read([file for one in waiting for file in one.new])
+        for one in waiting:
+            footers: list[Footer] = []
+            for file, footer in zip(one.new, read, strict=False):
+                if isinstance(footer, str):
+                    done.left_out.append(LeftOut(file.path, footer))
+                else:
+                    footers.append(footer)
+            if plan := _plan(one, footers, done):
+                yield plan
+
+    def _compare(self, folder: ParquetFolder, known: Mapping[str, int], location: str, done: Imported) -> None:
+        """Files of the table are never taken out: that they are gone, or other ones by now, is told."""
+        sizes = {self._location(file.path): file.size for file in folder.files}
+        for path, size in known.items():
+            if path not in sizes and path.startswith(f"{location}/"):
+                done.left_out.append(LeftOut(path, "it is part of the table, and not there any more"))
+            elif sizes.get(path, size) != size:
+                done.left_out.append(LeftOut(path, "it is part of the table, and another file by now"))
+
+    def _location(self, path: str) -> str:
+        return f"{self.base}/{path}".rstrip("/")
+
+    def _bring(self, plan: Plan, staged: OlympiaCatalog, done: Imported) -> None:
+        """Stage it in a transaction: one metadata file for each table."""
+        namespace = (plan.name.namespace,)
+        if not staged.namespace_exists(namespace):
+            staged.create_namespace(namespace)
+            done.namespaces += 1
+        with self._begin(plan, staged) as transaction:
+            metadata = transaction.table_metadata
+            with transaction.update_snapshot().fast_append() as append:
+                for footer in plan.footers:
+                    append.append_data_file(
+                        _data_file(metadata, footer, self._location(footer.file.path), plan.columns)
+                    )
+        (done.created if plan.is_new else done.moved_on).append(plan.found)
+
+    def _begin(self, plan: Plan, staged: OlympiaCatalog) -> Transaction:
+        """A table that is new, or wider where it must be, still to be committed."""
+        columns = _pyarrow_to_schema_without_ids(plan.schema)
+        if not plan.is_new:
+            transaction = staged.load_table(identifier_of(plan.name)).transaction()
+            with transaction.update_schema() as update:
+                update.union_by_name(columns)
+            return transaction
+        schema = assign_fresh_schema_ids(columns)
+        # the files have no ids for their columns, so readers go by the names
+        names = schema.name_mapping.model_dump_json()
+        properties = {SOURCE: plan.location, TableProperties.DEFAULT_NAME_MAPPING: names}
+        return staged.create_table_transaction(
+            identifier_of(plan.name), schema, partition_spec=_spec(plan.columns, schema), properties=properties
+        )
+
+
+def _plan(asked: _Asked, footers: Sequence[Footer], done: Imported) -> Plan | None:
+    """What is to be done with these files; the one verdict, whoever read them."""
+    folder, before = asked.folder, asked.schema
+    if asked.columns != folder.columns:
+        done.left_out.append(LeftOut(folder.folder, "the table is partitioned in another way"))
+        return None
+    partitions = list(typed_partitions(replace(folder, files=asked.new), before, footers))
+    known = pa.schema([*(before or []), *(one for one in partitions if before is None)])
+    schema, fitting, left_out = unite(footers, known)
+    done.left_out += left_out
+    fitting = [footer for footer in fitting if _fits(footer, schema, folder.columns, done)]
+    if not fitting:
+        return None
+    return Plan(asked.name, asked.location, schema, folder.columns, tuple(fitting), before is None)
+
+
+def _spec(columns: tuple[str, ...], schema: Schema) -> PartitionSpec:
+    return partition_spec(columns, schema) if columns else UNPARTITIONED_PARTITION_SPEC
+
+
+def _fits(footer: Footer, schema: pa.Schema, columns: tuple[str, ...], done: Imported) -> bool:
+    """Whether the path of a file says values that its table can have."""
+    try:
+        for name in columns:
+            value = partition_value(footer.file.partition[name], schema.field(name).type)
+            if name in footer.schema.names and not all(one == value for one in _bounds(footer, name)):
+                raise Conflict(f"its column {name!a} does not hold what its path says throughout")
+    except Conflict as conflict:
+        done.left_out.append(LeftOut(footer.file.path, str(conflict)))
+        return False
+    return True
+
+
+def _bounds(footer: Footer, name: str) -> Iterator[object]:
+    """The least and the greatest value of a column, group by group; None where the file does not say."""
+    columns = range(footer.metadata.num_columns)
+    # columns that lie in others are counted too
+    at = next((at for at in columns if footer.metadata.schema.column(at).path == name), None)
+    for group in range(footer.metadata.num_row_groups):
+        statistics = None if at is None else footer.metadata.row_group(group).column(at).statistics
+        if statistics is None or not statistics.has_min_max:
+            yield None
+        else:
+            yield from (statistics.min, statistics.max)
+
+
+def _known_files(table: Table) -> dict[str, int]:
+    """The data files of the table now, and their sizes."""
+    snapshot = table.current_snapshot()
+    manifests = [] if snapshot is None else snapshot.manifests(table.io)
+    entries = (entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io))
+    return {entry.data_file.file_path: entry.data_file.file_size_in_bytes for entry in entries}
+
+
+def _data_file(table: TableMetadata, footer: Footer, location: str, columns: tuple[str, ...]) -> DataFile:
+    schema = table.schema()
+    statistics = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=footer.metadata,
+        stats_columns=compute_statistics_plan(schema, table.properties),
+        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+    )
+    arrow = schema_to_pyarrow(schema, include_field_ids=False)
+    values = [_stored(partition_value(footer.file.partition[name], arrow.field(name).type)) for name in columns]
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=location,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*values),
+        file_size_in_bytes=footer.file.size,
+        sort_order_id=None,
+        spec_id=table.default_spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
+
+
+def _stored(value: object) -> object:
+    """A partition value as manifests hold it: a date is the days since 1970."""
+    return (value - _EPOCH).days if isinstance(value, datetime.date) else value

@@ -1,0 +1,177 @@
+"""A catalog from what is left of one whose tree is gone: definitions, and the metadata files of its tables.
+
+Of each id the newest definition counts, and of a table the newest metadata that follows the one that it names. The path
+of a definition says what the object was called when it was written: a later rename does not show, nor does a drop. What
+cannot be told is left out, and said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from urllib.parse import quote, unquote
+
+from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, check_supported, read_object
+from olympia_cli.errors import Damaged, OlympiaError, Refused
+from olympia_cli.format.definitions import decode
+from olympia_cli.format.paths import DEFINITION_FOLDERS, parse_root_path
+from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
+from olympia_cli.importers.iceberg import Imported, LeftOut
+from olympia_cli.names import Kind, ObjectName, as_found
+from olympia_cli.ops.look.diff import ObjectChange
+from olympia_cli.ops.verify_metadata import parse_metadata
+from olympia_cli.storage.open import open_store
+from olympia_cli.storage.protocol import Store
+
+_STEM = 37
+"""A uuid and a dash stand before the names in a definition's path."""
+_METADATA = re.compile(r"(?:v(\d{1,9})|(\d{1,9})-[^/]*)(?:\.gz)?\.metadata\.json(?:\.gz)?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """A definition that is left, and when it was written by the store's clock."""
+
+    kind: Kind
+    path: str
+    written_at_millis: int
+    definition: ObjectDefinition
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """The later a definition is, the higher the number of its metadata; clocks decide between others."""
+        return _number(_location(self.definition)), self.written_at_millis
+
+
+def check_gone(store: Store) -> None:
+    """Refuse a place that has versions: they know more than what they are made of."""
+    for file in store.list("vn/"):
+        if parse_root_path(file.path) is not None:
+            raise Refused(
+                f"{store.uri} has versions of its own",
+                hint="see what is wrong with it, and repair that",
+                command=("-c", store.uri, "fsck"),
+            )
+
+
+def newest_catalog(store: Store) -> CatalogDef | None:
+    """The newest definition of the catalog itself that can be read."""
+    for file in sorted(store.list("def/catalog/"), key=lambda file: -file.modified_at_millis):
+        try:
+            definition = decode(CatalogDef, store.read(file.path), file.path)
+        except OlympiaError:
+            continue
+        check_supported(definition, file.path)
+        return definition
+    return None
+
+
+def objects_left(
+    store: Store, options: Callable[[str], Mapping[str, object] | None], done: Imported
+) -> Iterator[ObjectChange]:
+    """The objects that definitions tell of, as if they had come just now, namespaces first. `options` are the storage
+    options of a location."""
+    namespaces: set[str] = set()
+    for kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW):
+        named: dict[ObjectName, _Left] = {}
+        for left in sorted(_newest(store, kind, done), key=lambda left: -left.written_at_millis):
+            name = _name(left, namespaces)
+            if isinstance(name, str):
+                done.left_out.append(LeftOut(left.path, name))
+            elif name in named:
+                why = f"{named[name].path} had the name {name} later"
+                done.left_out.append(LeftOut(left.path, why))
+            else:
+                named[name] = left
+        if kind is Kind.NAMESPACE:
+            namespaces = {name.namespace for name in named}
+        for name, left in sorted(named.items(), key=lambda pair: (pair[0].namespace, pair[0].name)):
+            definition = left.definition
+            if isinstance(definition, TableDef) and definition.iceberg_metadata_location:
+                _follow(name, definition, options, done)
+            yield ObjectChange("created", name, name, None, CatalogObject(name, left.path, definition))
+
+
+def _newest(store: Store, kind: Kind, done: Imported) -> Iterator[_Left]:
+    """The newest definition of each id."""
+    listed = {file.path: file for file in store.list(f"def/{DEFINITION_FOLDERS[kind]}/")}
+    found: list[_Left] = []
+    for path, data in store.read_many(sorted(listed)):
+        try:
+            if isinstance(data, Exception):
+                raise data
+            definition = read_object(as_found(kind, "?", "?"), path, data).definition
+        except OlympiaError as error:
+            why = error.reason if isinstance(error, Damaged) else error.message
+            done.left_out.append(LeftOut(path, why))
+            continue
+        found.append(_Left(kind, path, listed[path].modified_at_millis, definition))
+    found.sort(key=lambda left: (left.definition.id, left.order))
+    for _, same in groupby(found, key=lambda left: left.definition.id):
+        *older, newest = same
+        number = _number(_location(newest.definition))
+        twins = {_location(left.definition) for left in older if _number(_location(left.definition)) == number >= 0}
+        for location in sorted(twins - {_location(newest.definition)}):
+            why = f"{_location(newest.definition)} has the same number, and was named later"
+            done.left_out.append(LeftOut(location, why))
+        yield newest
+
+
+def _name(left: _Left, namespaces: set[str]) -> ObjectName | str:
+    """What an object was called, or why that cannot be told: the path does not say where the namespace ends."""
+    stem = left.path.rpartition("/")[2].removesuffix(".binpb")[_STEM:]
+    if left.kind is Kind.NAMESPACE:
+        return as_found(Kind.NAMESPACE, unquote(stem)) if stem else "its path does not say what it was called"
+    fitting = [namespace for namespace in namespaces if stem.startswith(quote(namespace, safe="") + "-")]
+    if len(fitting) != 1:
+        many = "several namespaces" if fitting else "no namespace"
+        return f"it was called {unquote(stem)!a}, which goes with {many}"
+    name = unquote(stem[len(quote(fitting[0], safe="")) + 1 :])
+    return as_found(left.kind, fitting[0], name) if name else "its path does not say what it was called"
+
+
+def _follow(
+    name: ObjectName, table: TableDef, options: Callable[[str], Mapping[str, object] | None], done: Imported
+) -> None:
+    """Let a table go on to the newest metadata that follows the one it names, if that is numbered as Iceberg does."""
+    location = table.iceberg_metadata_location
+    folder = location.rpartition("/")[0]
+    if _number(location) < 0:
+        return
+    try:
+        store = open_store(folder, options(folder))
+        numbers = {file.path: _number(file.path) for file in store.list() if "/" not in file.path}
+        highest = max(numbers.values(), default=-1)
+        newest = sorted(path for path, number in numbers.items() if number == highest)
+        if highest <= _number(location):
+            return
+        following = [path for path in newest if _follows(store.read(path), f"{folder}/{path}", location)]
+    except OlympiaError as error:
+        done.left_out.append(LeftOut(f"metadata of {name}", error.message))
+        return
+    if len(following) == 1:
+        table.iceberg_previous_metadata_location = location
+        table.iceberg_metadata_location = f"{folder}/{following[0]}"
+        return
+    which = "none of them follows" if not following else "several follow"
+    why = f"there are newer files than {location}, and {which} it: {', '.join(following or newest)[:200]}"
+    done.left_out.append(LeftOut(f"metadata of {name}", why))
+
+
+def _follows(data: bytes, path: str, location: str) -> bool:
+    log = parse_metadata(data, path).get("metadata-log")
+    return isinstance(log, list) and any(
+        isinstance(entry, dict) and entry.get("metadata-file") == location for entry in log
+    )
+
+
+def _location(definition: ObjectDefinition) -> str:
+    return definition.iceberg_metadata_location if isinstance(definition, TableDef) else ""
+
+
+def _number(location: str) -> int:
+    """The number in the name of a metadata file; -1 if there is none."""
+    found = _METADATA.fullmatch(location.rpartition("/")[2])
+    return -1 if found is None else int(found[1] or found[2])

@@ -1,0 +1,163 @@
+"""A copy of a version that the Java SDK reads, as a catalog of its own.
+
+The SDK wants a version 0 to open a catalog, roots of 64 digits, node files without compression and action rows, and
+names that are padded by UTF-16 units. So version 0 of the copy is empty, version 1 holds what the version holds, and
+the tree is built anew; definitions are copied as they are. Nothing is shared with the catalog, and nothing is recorded
+there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.exports import root_uri
+from olympia_cli.catalog.protection import without_protection
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.versions import RootFile
+from olympia_cli.errors import Damaged, LocationNotEmpty, OutcomeUnknown, PathMissing, PathTaken, StorageFailed
+from olympia_cli.format import definitions
+from olympia_cli.format.definitions import CLASSES, sizes_of
+from olympia_cli.format.keys import KeyCodec, from_utf16_units
+from olympia_cli.format.node import EMPTY, Node, Root
+from olympia_cli.format.node_file import encode_java
+from olympia_cli.format.paths import JAVA_WIDTH, LATEST, check_pointer, new_definition_path, new_node_path, root_path
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.names import Kind, Reference
+from olympia_cli.ops.export.export import check_apart
+from olympia_cli.ops.export.files import FileCount
+from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.storage.exclusive import check_exclusive_create
+from olympia_cli.storage.protocol import Store
+from olympia_cli.tree.bulk import bulk_load
+
+AT_ONCE = 256
+_KINDS = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW)
+COPY_VERSION = 1
+"""Version 0 is there to be found, and empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class JavaCopy:
+    """A copy that is complete: of which version, and how much was written."""
+
+    name: str
+    at_version: int
+    location: str
+    count: FileCount
+    version: int
+
+
+def describe_java_copy(done: JavaCopy) -> dict[str, Any]:
+    """What `export create --for java-sdk` prints."""
+    return {
+        "name": done.name,
+        "mode": "full",
+        "for": "java-sdk",
+        "at_version": done.at_version,
+        "location": done.location,
+        "root": root_uri(done.location, COPY_VERSION, JAVA_WIDTH),
+        "files": done.count.files,
+        "bytes": done.count.bytes,
+        "expires_at": None,
+        "version": done.version,
+    }
+
+
+def create_java_copy(
+    catalog: Catalog, dest: Store, name: str, *, at: Reference | None = None, progress: Progress = SILENT
+) -> JavaCopy:
+    """Write the copy. In this order, so that what is interrupted never opens as a catalog:
+
+    1 definitions; 2 nodes; 3 root 1, and all is read back; 4 the hint; 5 root 0: the SDK finds a catalog
+    """
+    latest = catalog.snapshot()
+    snapshot = latest if at is None else catalog.snapshot(at)
+    check_apart(catalog.store.uri, dest.uri)
+    for file in dest.list():
+        raise LocationNotEmpty(f"{dest.uri} is not empty: it holds {file.path!a}")
+    check_exclusive_create(dest)
+    progress.phase("copying")
+    writing = _Writing(snapshot, dest, progress)
+    try:
+        writing.write()
+    except (PathTaken, OutcomeUnknown) as error:
+        raise StorageFailed(f"{error.message}; the copy is unfinished", hint="copy to another empty place") from error
+    return JavaCopy(name, snapshot.version, dest.uri, writing.count, latest.version)
+
+
+@dataclass(slots=True)
+class _Writing:
+    snapshot: Snapshot
+    dest: Store
+    progress: Progress
+    count: FileCount = field(default_factory=FileCount)
+
+    def write(self) -> None:
+        snapshot, now = self.snapshot, self.snapshot.created_at_millis
+        definition = without_protection(snapshot.definition)
+        catalog_def = new_definition_path(Kind.CATALOG, None)
+        self._create({catalog_def: definitions.encode(definitions.body(definition), catalog_def)})
+        keys = self._copy_definitions(definition)
+        nodes: dict[str, bytes] = {}
+
+        def keep(node: Node) -> str:
+            path = new_node_path()
+            nodes[path] = encode_java(_written(node), now)
+            if len(nodes) == AT_ONCE:
+                self._create(nodes)
+                nodes.clear()
+            return path
+
+        # in the order of the units, as the SDK has them in memory
+        top = bulk_load(((key, keys[key]) for key in sorted(keys)), definition.order, keep)
+        self._create(nodes)
+        first, second = (root_path(version, JAVA_WIDTH) for version in (0, COPY_VERSION))
+        root = encode_java(_written(top), now, Root(EMPTY, catalog_def, now, previous_root=first))
+        self._create({second: root})
+        self._read_back(keys, root)
+        self.dest.overwrite(LATEST, str(COPY_VERSION).encode())
+        self._create({first: encode_java(EMPTY, now, Root(EMPTY, catalog_def, now))})
+
+    def _copy_definitions(self, definition: CatalogDef) -> dict[str, str]:
+        """Copy all of them; the path of each by its key, as UTF-16 units."""
+        sizes = sizes_of(definition)
+        codec = KeyCodec(sizes.namespace, sizes.table, sizes.view, java=True)
+        keys: dict[str, str] = {}
+        entries = (entry for kind in _KINDS for entry in self.snapshot.scan(kind))
+        while batch := list(islice(entries, AT_ONCE)):
+            files: dict[str, bytes] = {}
+            paths = [check_pointer(path, self.snapshot.file.path) for _, path in batch]
+            for (name, path), data in zip(batch, self.snapshot.definitions.read(paths), strict=True):
+                if isinstance(data, PathMissing):
+                    raise Damaged("F301", path, f"the definition of {name.kind.word} {name} is missing")
+                if isinstance(data, Exception):
+                    raise data
+                definitions.decode(CLASSES[name.kind], data, path)
+                keys[codec.encode(name)] = path
+                files[path] = data
+            self._create(files)
+            self.progress.advance(len(files))
+        return keys
+
+    def _create(self, files: dict[str, bytes]) -> None:
+        self.dest.create_many(files)
+        self.count += FileCount(len(files), sum(map(len, files.values())))
+
+    def _read_back(self, keys: dict[str, str], root: bytes) -> None:
+        """Read the copy as one reads a catalog of the SDK's; Damaged unless all of it is there."""
+        self.progress.phase("reading it back")
+        copy = Snapshot(self.dest, RootFile(COPY_VERSION, JAVA_WIDTH, root))
+        found = {copy.keys.encode(name): path for kind in _KINDS for name, path in copy.scan(kind)}
+        if found != keys:
+            raise Damaged("F209", copy.file.path, "what was read back is not what was written", hint="copy it again")
+        for kind in _KINDS:
+            for _ in copy.objects(kind):
+                pass
+
+
+def _written(node: Node) -> Node:
+    """The node with its keys as text."""
+    return Node(tuple(map(from_utf16_units, node.keys)), node.values, node.children)

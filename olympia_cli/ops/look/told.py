@@ -1,0 +1,65 @@
+"""What a version did, told by its difference from the one before: for versions that do not say it themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.versions import read_root
+from olympia_cli.format import definitions
+from olympia_cli.format.actions import Action
+from olympia_cli.format.paths import parse_root_path
+from olympia_cli.format.pb.actions_pb2 import ActionType, AlterDef, RenameDef
+from olympia_cli.names import Kind
+from olympia_cli.ops.look.diff import ObjectChange, changed_fields, diff
+
+T = ActionType
+# how an object of each kind is created, altered, dropped and renamed
+TYPES = {
+    Kind.NAMESPACE: (T.NAMESPACE_CREATE, T.NAMESPACE_ALTER, T.NAMESPACE_DROP, T.NAMESPACE_RENAME),
+    Kind.TABLE: (T.TABLE_CREATE, T.TABLE_ALTER, T.TABLE_DROP, T.TABLE_RENAME),
+    Kind.VIEW: (T.VIEW_CREATE, T.VIEW_REPLACE, T.VIEW_DROP, T.VIEW_RENAME),
+}
+_PROPERTY = "properties."
+
+
+def told_actions(new: Snapshot) -> tuple[Action, ...]:
+    """The actions that lead to a version from the one before, as a log would have them, in the order of names."""
+    previous = None if new.root.previous_root is None else parse_root_path(new.root.previous_root)
+    if previous is None:
+        return (Action(T.CATALOG_CREATE, None, definitions.body(new.definition)),)
+    old = Snapshot(new.store, read_root(new.store, previous, new.file.width), new)
+    return tuple(told_changes(old, new))
+
+
+def told_changes(old: Snapshot, new: Snapshot) -> Iterator[Action]:
+    """The differences between two versions, as actions with the definitions that they leave."""
+    if old.root.catalog_def != new.root.catalog_def and (fields := changed_fields(old.definition, new.definition)):
+        yield Action(T.CATALOG_ALTER, None, definitions.body(new.definition), alter_payload(fields))
+    for change in diff(old, new):
+        yield from _actions(change)
+
+
+def _actions(change: ObjectChange) -> Iterator[Action]:
+    created, altered, dropped, renamed = TYPES[change.name.kind]
+    present = change.new if change.new is not None else change.old
+    assert present is not None
+    content = definitions.body(present.definition)
+    fields = change.fields()
+    if change.change == "renamed":
+        to = RenameDef(new_namespace_name=change.name.namespace, new_name=change.name.name)
+        yield Action(renamed, change.old_name, content, to.SerializeToString())
+    elif change.change != "altered":
+        yield Action(created if change.new is not None else dropped, change.name, content)
+    if fields:
+        yield Action(altered, change.name, content, alter_payload(fields))
+
+
+def alter_payload(fields: dict[str, tuple[object, object]]) -> bytes:
+    """What an alter says of the fields that it changes: set and unset properties, and the others by name."""
+    properties = {name.removeprefix(_PROPERTY): new for name, (_, new) in fields.items() if name.startswith(_PROPERTY)}
+    return AlterDef(
+        set_properties=[name for name, new in properties.items() if new is not None],
+        unset_properties=[name for name, new in properties.items() if new is None],
+        fields=[name for name in fields if not name.startswith(_PROPERTY)],
+    ).SerializeToString()

@@ -1,0 +1,236 @@
+"""Parquet files become tables where they are: which files, which columns, which partitions."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from olympia_cli.iceberg import OlympiaCatalog
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a Parquet file below raw/."""
+
+    def write(path, **columns):
+        file = tmp_path / "raw" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(columns), file)
+        return file
+
+    return write
+
+
+@pytest.fixture
+def bring(run, empty, tmp_path):
+    return lambda *words: run("-c", empty, "import", "parquet", tmp_path / "raw", "--json", *words)
+
+
+@pytest.fixture
+def rows(empty):
+    """The rows of a table, sorted."""
+
+    def rows(name):
+        found = OlympiaCatalog("c", warehouse=str(empty)).load_table(name).scan().to_arrow()
+        return sorted((tuple(row.values()) for row in found.to_pylist()), key=str)
+
+    return rows
+
+
+def problems(ran):
+    assert ran.exit_code == (3 if ran.json["problems"] else 0)
+    return {one["what"]: one["why"] for one in ran.json["problems"]}
+
+
+def tables(ran):
+    return [(one["name"], one["files"], one["rows"]) for one in ran.json["tables"]]
+
+
+def test_folders_are_tables_and_columns_are_united(bring, write, rows, empty, run):
+    write("orders/a.parquet", id=pa.array([1, 2], pa.int32()), name=["x", "y"])
+    write("orders/b.parquet", id=pa.array([3], pa.int64()), price=pa.array([1.5], pa.float32()))
+    write("db/deep.db/lines/c.parquet", n=[decimal.Decimal("1.50")])
+    done = bring("-m", "adopted").ok()
+    assert tables(done) == [("deep.lines", 1, 1), ("raw.orders", 2, 3)]
+    assert (done.json["version"], done.json["namespaces"], problems(done)) == (1, 2, {})
+    assert rows("raw.orders") == [(1, "x", None), (2, "y", None), (3, None, 1.5)]
+    assert rows("deep.lines") == [(decimal.Decimal("1.50"),)]
+    assert run("-c", empty, "log", "-n", "1", "--json").json["versions"][0]["message"] == "adopted"
+    assert run("-c", empty, "fsck", "--level", "data").ok()
+
+
+def test_folders_of_hive_are_partitions(bring, write, rows, empty):
+    write("t/day=2026-11-15/region=eu/n=1/p.parquet", v=[1, 2])
+    write("t/day=2026-11-16/region=a%2Fb/n=-2/p.parquet", v=[3])
+    write("t/day=2026-11-16/region=__HIVE_DEFAULT_PARTITION__/n=0/p.parquet", v=[4])
+    assert tables(bring().ok()) == [("raw.t", 3, 4)]
+    assert rows("raw.t") == [
+        (datetime.date(2026, 11, 15), "eu", 1, 1),
+        (datetime.date(2026, 11, 15), "eu", 1, 2),
+        (datetime.date(2026, 11, 16), "a/b", -2, 3),
+        (datetime.date(2026, 11, 16), None, 0, 4),
+    ]
+    table = OlympiaCatalog("c", warehouse=str(empty)).load_table("raw.t")
+    assert [field.name for field in table.spec().fields] == ["day", "region", "n"]
+    assert table.scan(row_filter="day = '2026-11-16' and n = 0").to_arrow().num_rows == 1
+    assert len(list(table.scan(row_filter="day = '2026-11-15'").plan_files())) == 1
+
+
+def test_numbers_that_are_written_in_other_ways_are_text(bring, write, rows):
+    write("t/month=01/p.parquet", v=[1])
+    write("t/month=11/p.parquet", v=[2])
+    bring().ok()
+    assert rows("raw.t") == [("01", 1), ("11", 2)]
+
+
+def test_again_adds_only_what_is_new(bring, write, rows):
+    write("t/day=2026-11-15/p.parquet", v=pa.array([1], pa.int32()))
+    bring().ok()
+    again = bring().ok().json
+    assert (again["version"], again["tables"], again["unchanged"]) == (1, [], 1)
+    write("t/day=2026-11-16/p.parquet", v=pa.array([2**40]), more=["x"])
+    write("u/q.parquet", v=[1])
+    more = bring().ok()
+    assert (more.json["version"], tables(more)) == (2, [("raw.u", 1, 1), ("raw.t", 1, 1)])
+    assert rows("raw.t") == [(datetime.date(2026, 11, 15), 1, None), (datetime.date(2026, 11, 16), 2**40, "x")]
+    assert bring().ok().json["version"] == 2
+
+
+def test_types_that_do_not_go_together_are_told_with_the_files(bring, write, rows):
+    write("t/a.parquet", v=[1], s=[{"x": 1}])
+    write("t/b.parquet", v=["one"])
+    write("t/c.parquet", v=[2], s=[{"x": "one"}])
+    write("t/d.parquet", v=[3], s=[{"y": 1}])
+    done = bring()
+    assert problems(done) == {
+        "t/b.parquet": "the column 'v' is string here, and int64 in t/a.parquet",
+        "t/c.parquet": "the column 's' is string here, and int64 in t/a.parquet",
+    }
+    assert rows("raw.t") == [(1, {"x": 1, "y": None}), (3, {"x": None, "y": 1})]
+    # once it is imported the table decides
+    assert problems(bring())["t/b.parquet"] == "the column 'v' is string here, and int64 in the table"
+    assert bring().json["version"] == 1
+
+
+def test_files_that_cannot_be_part_of_a_table(bring, write, rows, tmp_path):
+    write("t/a.parquet", v=[1])
+    (tmp_path / "raw" / "t" / "empty.parquet").touch()
+    (tmp_path / "raw" / "t" / "junk.parquet").write_text("PAR1 this is none PAR1")
+    whole = write("t/cut.parquet", v=[1]).read_bytes()
+    (tmp_path / "raw" / "t" / "cut.parquet").write_bytes(whole[:-20])
+    write("t/fine.parquet", at=pa.array([1], pa.timestamp("ns")))
+    write("t/large.parquet", v=pa.array([1], pa.uint64()))
+    write("t/nothing.parquet", v=pa.nulls(1))
+    schema = pa.schema([pa.field("v", pa.int64(), metadata={"PARQUET:field_id": "7"})])
+    pq.write_table(pa.table([[1]], schema=schema), tmp_path / "raw" / "t" / "ids.parquet")
+    write("t/day=1/p.parquet", v=[1])
+    found = problems(bring())
+    assert sorted(found) == [
+        "t/cut.parquet",
+        "t/day=1/p.parquet",
+        "t/empty.parquet",
+        "t/fine.parquet",
+        "t/ids.parquet",
+        "t/junk.parquet",
+        "t/large.parquet",
+        "t/nothing.parquet",
+    ]
+    assert "partitions" in found["t/day=1/p.parquet"]
+    assert "ids" in found["t/ids.parquet"]
+    assert rows("raw.t") == [(1,)]
+
+
+def test_a_partition_column_that_is_in_the_file_too(bring, write, rows):
+    write("t/day=1/p.parquet", s=[{"x": 1, "y": 2}] * 2, day=[1, 1], v=[1, 2])
+    write("t/day=2/p.parquet", day=[2, 3], v=[3, 4])
+    write("t/day=3/p.parquet", v=[5])
+    assert problems(bring()) == {"t/day=2/p.parquet": "its column 'day' does not hold what its path says throughout"}
+    assert [(day, v) for day, _, v in rows("raw.t")] == [(1, 1), (1, 2), (3, 5)]
+    write("t/day=many/p.parquet", v=[6])
+    assert problems(bring())["t/day=many/p.parquet"] == "its path says 'many', and the column is int64"
+
+
+def test_what_belongs_to_others_is_left_to_them(bring, write, tmp_path):
+    write("hidden/_temporary/0/a.parquet", v=[1])
+    write("hidden/.b.parquet", v=[1])
+    write("delta/a.parquet", v=[1])
+    (tmp_path / "raw" / "delta" / "_delta_log").mkdir()
+    (tmp_path / "raw" / "delta" / "_delta_log" / "00000000000000000000.json").write_text("{}")
+    write("ice/data/a.parquet", v=[1])
+    (tmp_path / "raw" / "ice" / "metadata").mkdir()
+    (tmp_path / "raw" / "ice" / "metadata" / "00000-x.metadata.json").write_text("{}")
+    done = bring()
+    assert done.json["tables"] == []
+    assert {what: why.split(":")[0].split(",")[0] for what, why in problems(done).items()} == {
+        "delta": "it is a Delta table",
+        "ice": "it is an Iceberg table",
+    }
+    assert done.json["version"] == 0
+
+
+def test_the_advice_for_an_iceberg_table_works(bring, run, empty, tmp_path):
+    run("init", tmp_path / "other", "-q").ok()
+    run("-c", tmp_path / "other", "ns", "create", "n").ok()
+    made = ("table", "create", "n.t", "--schema", "id int", "--location", tmp_path / "raw" / "n" / "t")
+    run("-c", tmp_path / "other", *made).ok()
+    why = problems(bring())["n/t"]
+    words = why.rpartition("olympia ")[2].split()
+    run("-c", empty, *words, tmp_path / "raw").ok()
+    assert run("-c", empty, "table", "ls", "-o", "name").ok().lines == ["n.t"]
+
+
+def test_names(bring, write):
+    write("with space/a.parquet", v=[1])
+    write("x/t/a.parquet", v=[1])
+    write("y/t/a.parquet", v=[1])
+    done = bring("--into", "all")
+    assert [name for name, _, _ in tables(done)] == ["all.with%20space", "all.t"]
+    assert problems(done) == {"y/t": "x/t has the name all.t too"}
+
+
+def test_a_table_that_is_not_ours(bring, write, run, empty):
+    write("t/a.parquet", v=[1])
+    run("-c", empty, "ns", "create", "raw").ok()
+    run("-c", empty, "table", "create", "raw.t", "--schema", "v long").ok()
+    assert problems(bring()) == {"t": "another table has the name raw.t"}
+
+
+def test_files_that_are_gone_or_others_by_now(bring, write, tmp_path, rows):
+    write("t/a.parquet", v=[1])
+    other = write("t/b.parquet", v=[2])
+    bring().ok()
+    (tmp_path / "raw" / "t" / "a.parquet").unlink()
+    write("t/b.parquet", v=list(range(1000)))
+    assert problems(bring()) == {
+        f"file://{tmp_path}/raw/t/a.parquet": "it is part of the table, and not there any more",
+        f"file://{other}": "it is part of the table, and another file by now",
+    }
+
+
+def test_looking_first(bring, write, run, tmp_path, empty):
+    write("t/a.parquet", v=[1])
+    dry = bring("--dry-run").ok()
+    inspected = run("import", "parquet", tmp_path / "raw", "--inspect", "--json").ok()
+    assert tables(dry) == tables(inspected) == [("raw.t", 1, 1)]
+    assert run("-c", empty, "ns", "ls", "--json").json == {"version": 0, "namespaces": []}
+    assert bring("--dry-run", "--inspect").exit_code == 2
+    none = run("-c", empty, "import", "parquet", tmp_path / "none", "--json")
+    assert problems(none) == {".": "there are no Parquet files"}
+    assert (none.json["version"], none.json["tables"]) == (0, [])
+
+
+@pytest.mark.parametrize("place", ["raw", "raw/lake", "raw/a/lake"])
+def test_a_catalog_that_lies_among_the_files(run, write, tmp_path, place):
+    """What the first run made there is no source of the second one."""
+    run("init", tmp_path / place, "-q").ok()
+    write("t/a.parquet", v=[1])
+    words = ("-c", tmp_path / place, "import", "parquet", tmp_path / "raw", "--json")
+    for expected in ([("raw.t", 1, 1)], []):
+        done = run(*words).ok()
+        assert (tables(done), done.json["version"]) == (expected, 1)
+    write("t/b.parquet", v=[2])
+    assert tables(run(*words).ok()) == [("raw.t", 1, 1)]
