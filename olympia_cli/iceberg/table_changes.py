@@ -86,7 +86,7 @@ class TableChanges:
     def create(self, name: TableName, metadata: TableMetadata, location: str) -> TableState:
         """A new table whose metadata is to be written."""
         self.transaction.create_table(name, location)
-        return self._stage(metadata, location)
+        return self.stage(metadata, location)
 
     def update(
         self, name: TableName, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]
@@ -118,7 +118,7 @@ class TableChanges:
             )
             # the first action moves the table, and the others say more of it
             expected = None
-        return self._stage(metadata, location)
+        return self.stage(metadata, location)
 
     def add_file(self, location: str, content: bytes, properties: Properties) -> None:
         """A file that is to be written before the commit, and removed again when that fails."""
@@ -212,7 +212,8 @@ class TableChanges:
             for _ in pool.map(write, self._files):
                 pass
 
-    def _stage(self, metadata: TableMetadata, location: str) -> TableState:
+    def stage(self, metadata: TableMetadata, location: str) -> TableState:
+        """Metadata that is to be written, for a definition that names it."""
         self._staged[location] = metadata
         self.add_file(location, encode_metadata(metadata, location), metadata.properties)
         return TableState(metadata, location)
