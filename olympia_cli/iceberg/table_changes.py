@@ -74,6 +74,7 @@ class TableChanges:
         self._staged: dict[str, TableMetadata] = {}
         self._files: dict[str, NewFile] = {}
         self._written: list[str] = []
+        self._at_once: dict[str, FileIO] = {}
 
     def state(self, name: TableName) -> TableState | None:
         """The table as this transaction sees it; None when there is none."""
@@ -86,7 +87,7 @@ class TableChanges:
     def create(self, name: TableName, metadata: TableMetadata, location: str) -> TableState:
         """A new table whose metadata is to be written."""
         self.transaction.create_table(name, location)
-        return self.stage(metadata, location)
+        return self._stage(metadata, location)
 
     def update(
         self, name: TableName, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]
@@ -118,11 +119,17 @@ class TableChanges:
             )
             # the first action moves the table, and the others say more of it
             expected = None
-        return self.stage(metadata, location)
+        return self._stage(metadata, location)
 
     def add_file(self, location: str, content: bytes, properties: Properties) -> None:
         """A file that is to be written before the commit, and removed again when that fails."""
         self._files[location] = NewFile(content, self._open_io(properties, location))
+
+    def write_at_once(self, metadata: TableMetadata, location: str) -> None:
+        """Write the metadata of a table before the commit, and keep nothing of it: memory would not hold that of very
+        many. It goes again when the commit fails; of a crash it is left, and nothing names it."""
+        io = self._at_once[location] = self._open_io({}, location)
+        _create(location, NewFile(encode_metadata(metadata, location), io))
 
     def staged_file(self, location: str) -> bytes | None:
         """What will be at a location, if this transaction writes it."""
@@ -176,14 +183,16 @@ class TableChanges:
     def discard(self) -> list[str]:
         """Remove the metadata files that were written; those that could not be."""
         left = []
-        for location in self._written:
+        ios = {location: self._files[location].io for location in self._written} | self._at_once
+        for location, io in ios.items():
             try:
-                self._files[location].io.delete(location)
+                io.delete(location)
             except FileNotFoundError:
                 continue
             except Exception:
                 left.append(location)
         self._written.clear()
+        self._at_once.clear()
         return left
 
     def _discard_after(self, error: BaseException) -> None:
@@ -212,8 +221,7 @@ class TableChanges:
             for _ in pool.map(write, self._files):
                 pass
 
-    def stage(self, metadata: TableMetadata, location: str) -> TableState:
-        """Metadata that is to be written, for a definition that names it."""
+    def _stage(self, metadata: TableMetadata, location: str) -> TableState:
         self._staged[location] = metadata
         self.add_file(location, encode_metadata(metadata, location), metadata.properties)
         return TableState(metadata, location)

@@ -42,6 +42,8 @@ from olympia_cli.importers.iceberg import LeftOut
 from olympia_cli.names import TableName
 
 _WORKERS = 16
+_FEW = 4
+"""So many files are read one after the other: most tables of a large catalog have fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,9 @@ def _footers(base: str, io: FileIO, files: Sequence[SourceFile]) -> Iterator[pq.
             # one file that cannot be read is no reason to leave the others
             return "it cannot be read: " + (" ".join(str(error).split()) or type(error).__name__)[:200]
 
+    if len(files) < _FEW:
+        yield from map(footer, files)
+        return
     with ThreadPoolExecutor(_WORKERS) as pool:
         yield from pool.map(footer, files)
 
