@@ -48,14 +48,9 @@ class CatalogTransaction(OlympiaCatalog):
         """What is staged, to stage more beside it."""
         return self._changes.transaction
 
-    def write_at_once(self, state: TableState) -> str:
-        """Write the metadata of a table that is made beside PyIceberg; where it is."""
-        self._changes.write_at_once(state.metadata, state.location)
-        return state.location
-
-    def discard(self) -> None:
-        """Take back what was written at once, for a transaction that is not committed."""
-        self._changes.discard()
+    def stage(self, state: TableState) -> str:
+        """Metadata that is to be written, of a table that is made beside PyIceberg; where it will be."""
+        return self._changes.stage(state.metadata, state.location).location
 
     def commit(self, message: str = "") -> Committed:
         """Commit what is staged."""

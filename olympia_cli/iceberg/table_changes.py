@@ -20,12 +20,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TypeVar
 
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError
 from pyiceberg.io import PY_IO_IMPL, FileIO
-from pyiceberg.serializers import Compressor, FromInputFile
+from pyiceberg.serializers import Compressor, FromByteStream, FromInputFile
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate, update_table_metadata
@@ -46,6 +47,7 @@ OpenIO = Callable[[Properties, str], FileIO]
 
 R = TypeVar("R")
 _WORKERS = 16
+_KEPT = 64
 _log = logging.getLogger(__name__)
 
 
@@ -74,20 +76,24 @@ class TableChanges:
         self._staged: dict[str, TableMetadata] = {}
         self._files: dict[str, NewFile] = {}
         self._written: list[str] = []
-        self._at_once: dict[str, FileIO] = {}
+        self.unwritten = False
+        """Whether a commit ended before it began, because a metadata file could not be written."""
 
     def state(self, name: TableName) -> TableState | None:
         """The table as this transaction sees it; None when there is none."""
         if not self.transaction.exists(name):
             return None
         location = self.transaction.table(name).definition.iceberg_metadata_location
-        staged = self._staged.get(location)
-        return TableState(read_metadata(self._open_io, location) if staged is None else staged, location)
+        return TableState(self._staged.get(location) or self._read(location), location)
+
+    def _read(self, location: str) -> TableMetadata:
+        file = self._files.get(location)
+        return read_metadata(self._open_io, location) if file is None else decode_metadata(file.content, location)
 
     def create(self, name: TableName, metadata: TableMetadata, location: str) -> TableState:
         """A new table whose metadata is to be written."""
         self.transaction.create_table(name, location)
-        return self._stage(metadata, location)
+        return self.stage(metadata, location)
 
     def update(
         self, name: TableName, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]
@@ -119,17 +125,11 @@ class TableChanges:
             )
             # the first action moves the table, and the others say more of it
             expected = None
-        return self._stage(metadata, location)
+        return self.stage(metadata, location)
 
     def add_file(self, location: str, content: bytes, properties: Properties) -> None:
         """A file that is to be written before the commit, and removed again when that fails."""
         self._files[location] = NewFile(content, self._open_io(properties, location))
-
-    def write_at_once(self, metadata: TableMetadata, location: str) -> None:
-        """Write the metadata of a table before the commit, and keep nothing of it: memory would not hold that of very
-        many. It goes again when the commit fails; of a crash it is left, and nothing names it."""
-        io = self._at_once[location] = self._open_io({}, location)
-        _create(location, NewFile(encode_metadata(metadata, location), io))
 
     def staged_file(self, location: str) -> bytes | None:
         """What will be at a location, if this transaction writes it."""
@@ -139,11 +139,11 @@ class TableChanges:
     @contextmanager
     def whole(self) -> Iterator[None]:
         """Statements that are all done or not at all: what a block that fails has staged is taken back."""
-        actions, staged, files = list(self.transaction.actions), dict(self._staged), dict(self._files)
+        before, staged, files = self.transaction.mark(), dict(self._staged), dict(self._files)
         try:
             yield
         except Exception:
-            self.transaction.rebase(self.transaction.base, actions)
+            self.transaction.go_back(before)
             self._staged, self._files = staged, files
             raise
 
@@ -167,6 +167,7 @@ class TableChanges:
             self._write()
         except BaseException as error:
             self._discard_after(error)
+            self.unwritten = True
             raise
         try:
             return publish()
@@ -183,16 +184,14 @@ class TableChanges:
     def discard(self) -> list[str]:
         """Remove the metadata files that were written; those that could not be."""
         left = []
-        ios = {location: self._files[location].io for location in self._written} | self._at_once
-        for location, io in ios.items():
+        for location in self._written:
             try:
-                io.delete(location)
+                self._files[location].io.delete(location)
             except FileNotFoundError:
                 continue
             except Exception:
                 left.append(location)
         self._written.clear()
-        self._at_once.clear()
         return left
 
     def _discard_after(self, error: BaseException) -> None:
@@ -221,7 +220,11 @@ class TableChanges:
             for _ in pool.map(write, self._files):
                 pass
 
-    def _stage(self, metadata: TableMetadata, location: str) -> TableState:
+    def stage(self, metadata: TableMetadata, location: str) -> TableState:
+        """Metadata that is to be written, for a definition that names it."""
+        if len(self._staged) >= _KEPT:
+            # as an object it takes many times the bytes that it is written as
+            self._staged.pop(next(iter(self._staged)))
         self._staged[location] = metadata
         self.add_file(location, encode_metadata(metadata, location), metadata.properties)
         return TableState(metadata, location)
@@ -260,6 +263,11 @@ def encode_metadata(metadata: TableMetadata, location: str) -> bytes:
     """The bytes of a metadata file; its name says whether they are compressed."""
     data = metadata.model_dump_json(exclude_none=True).encode()
     return Compressor.get_compressor(location).bytes_compressor()(data)
+
+
+def decode_metadata(data: bytes, location: str) -> TableMetadata:
+    """The metadata that these bytes of a file are."""
+    return FromByteStream.table_metadata(BytesIO(data), compression=Compressor.get_compressor(location))
 
 
 def read_metadata(open_io: OpenIO, location: str) -> TableMetadata:

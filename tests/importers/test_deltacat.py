@@ -17,7 +17,7 @@ from olympia_cli.importers.deltacat.importing import import_at, import_history
 from olympia_cli.importers.deltacat.index import FOREVER
 from olympia_cli.importers.deltacat.inspecting import look
 from olympia_cli.importers.deltacat.source import MAX_SIZE, Source
-from olympia_cli.importers.parquet_tables import open_io
+from olympia_cli.importers.parquet_footers import open_io
 from olympia_cli.importers.renaming import Renaming
 from olympia_cli.names import Kind
 from olympia_cli.storage.local import LocalStore

@@ -90,7 +90,7 @@ def _import(
     from olympia_cli.iceberg.settings import io_properties
     from olympia_cli.importers.deltacat.adoption import Adoption
     from olympia_cli.importers.deltacat.importing import import_at, import_history
-    from olympia_cli.importers.parquet_tables import open_io
+    from olympia_cli.importers.parquet_footers import open_io
     from olympia_cli.importers.renaming import Renaming
     from olympia_cli.storage.open import scheme_of
 

@@ -86,15 +86,7 @@ class Adoption:
         return self.staged
 
     def take(self, found: Iterable[Namespace | SourceTable], gone: Iterable[Key]) -> None:
-        """Stage what goes and what comes; metadata that was written is taken back when it fails."""
-        try:
-            self._take(found, gone)
-        except BaseException:
-            self.staged.discard()
-            raise
-
-    def _take(self, found: Iterable[Namespace | SourceTable], gone: Iterable[Key]) -> None:
-        """A name may be free only when another object has moved on from it."""
+        """Stage what goes and what comes. A name may be free only when another object has moved on from it."""
         for key in sorted(gone, reverse=True):
             # tables before the namespaces that they are in
             self._drop(key)
@@ -196,7 +188,7 @@ class Adoption:
             self.done.namespaces += 1
         location = _NOT_MADE
         if not self.dry_run:
-            location = self.staged.write_at_once(make(self.staged, name, key[1], planned))
+            location = self.staged.stage(make(self.staged, name, key[1], planned))
         properties |= {notes.METADATA: location, notes.LEFT_OUT: str(len(planned.skipped))}
         definition = TableDef(id=key[1], properties=properties, iceberg_metadata_location=location)
         self._create(definition, name, named)

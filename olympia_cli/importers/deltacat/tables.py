@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID, uuid4
@@ -39,11 +38,9 @@ from olympia_cli.importers.deltacat.schemas import (
     table_schema,
 )
 from olympia_cli.importers.iceberg import LeftOut
+from olympia_cli.importers.parquet import ParquetFile
+from olympia_cli.importers.parquet_footers import LocalFooters
 from olympia_cli.names import TableName
-
-_WORKERS = 16
-_FEW = 4
-"""So many files are read one after the other: most tables of a large catalog have fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +75,8 @@ def plan(
     files: dict[str, tuple[SourceFile, pq.FileMetaData | None, Record]] = {}
     skipped = list(contents.skipped)
     new = [file for file in contents.files if f"{base}/{file.path}" not in known]
-    footers = dict(zip((file.path for file in new), _footers(base, io, new), strict=True))
+    ends = LocalFooters(base, io).read([ParquetFile(file.path, file.size, {}) for file in new])
+    footers = {file.path: end if isinstance(end, str) else end.metadata for file, end in zip(new, ends, strict=True)}
     for file in contents.files:
         footer = footers.get(file.path)
         try:
@@ -122,22 +120,6 @@ def _bounds(footer: pq.FileMetaData, name: str) -> Iterator[object]:
         statistics = footer.row_group(group).column(at).statistics
         if statistics is not None and statistics.has_min_max:
             yield from (statistics.min, statistics.max)
-
-
-def _footers(base: str, io: FileIO, files: Sequence[SourceFile]) -> Iterator[pq.FileMetaData | str]:
-    def footer(file: SourceFile) -> pq.FileMetaData | str:
-        try:
-            with io.new_input(f"{base}/{file.path}").open() as stream:
-                return pq.read_metadata(stream)
-        except Exception as error:
-            # one file that cannot be read is no reason to leave the others
-            return "it cannot be read: " + (" ".join(str(error).split()) or type(error).__name__)[:200]
-
-    if len(files) < _FEW:
-        yield from map(footer, files)
-        return
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        yield from pool.map(footer, files)
 
 
 def make(staged: OlympiaCatalog, name: TableName, id: str, plan: TablePlan) -> TableState:
