@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import shutil
 from collections import Counter
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from olympia_cli.iceberg import OlympiaCatalog
+from olympia_cli.importers.deltacat.checking import CODES
 from tests.helpers.deltacat_catalog import LEGACY, SMALL, DeltacatWriter, numbered, table_body, unpack, version_body
 from tests.helpers.json_schema import check
 
@@ -345,6 +348,21 @@ def test_names_that_the_format_forbids(made, bring, rows):
     assert bring().ok().json["version"] == 1
 
 
+def test_names_that_nothing_can_have(made, bring, rows):
+    with made.transaction() as txn:
+        nameless, ns = txn.namespace(""), txn.namespace("n")
+        txn.table(nameless, "t", SCHEMA)
+        empty = txn.table(ns, "", SCHEMA)
+        txn.delta(txn.partition(txn.table(ns, "t", SCHEMA)), 1, data(1))
+    (made.folder / b"odd-\xff".decode("utf-8", "surrogateescape")).write_bytes(b"")
+    told = problems(bring())
+    assert told[f"namespace {nameless[0]}"] == "it has no name"
+    assert len(told) == 3
+    assert empty
+    assert rows("n.t") == [(1, "n1")]
+    assert [one["path"] for one in bring("--check").json["findings"]] == ["'odd-\\udcff'"]
+
+
 def test_a_name_that_is_taken_here(made, bring, run, empty):
     run("-c", empty, "ns", "create", "n").ok()
     run("-c", empty, "table", "register", "n.t", "--metadata-location", "s3://b/m.json").ok()
@@ -437,6 +455,13 @@ def codes(ran):
     check(ran.json, "deltacat-check")
     assert ran.exit_code == (50 if ran.json["damaged"] else 0)
     return sorted({one["code"] for one in ran.json["findings"]})
+
+
+def test_the_guide_has_every_code():
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "adopting.md").read_text()
+    assert re.findall(r"\| (D\d+) \| (\w+): (.*) \|", guide) == [
+        (code, str(severity), text) for code, (severity, text) in CODES.items()
+    ]
 
 
 def test_the_real_catalogs_are_sound(real, bring):

@@ -19,6 +19,7 @@ from pyiceberg.io import FileIO
 from olympia_cli.catalog.replay import moved
 from olympia_cli.catalog.snapshot import ObjectDefinition
 from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.errors import InvalidName
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action
 from olympia_cli.format.pb.objects_pb2 import NamespaceDef, TableDef
@@ -91,7 +92,10 @@ class Adoption:
             # tables before the namespaces that they are in
             self._drop(key)
         for one in found:
-            self._namespace(one) if isinstance(one, Namespace) else self._table(one)
+            if isinstance(one, SourceTable):
+                self._table(one)
+            elif self.renaming.into is None:
+                self._namespace(one)
         waiting: list[Callable[[], bool]] = []
         while len(self._waiting) != len(waiting):
             waiting = self._waiting
@@ -109,18 +113,23 @@ class Adoption:
     # Namespaces
 
     def _namespace(self, found: Namespace) -> None:
-        if self.renaming.into is not None:
-            return
         named = as_found(Kind.NAMESPACE, found.name)
         key, name = (Kind.NAMESPACE, self.id_of(found.id)), cast(NamespaceName, self.renaming.name(named))
         revisions = self.source.index.revisions((found.id,), self._before)
         properties = notes.of_namespace(found, self.source.index.identity or "", revisions) | self._former(named)
         here = self.here.get(key)
-        if here is None:
+        if not name.namespace:
+            self._leave(key, f"namespace {found.id}", "it has no name")
+        elif here is None:
             if not self.transaction.draft.find(name):
                 self._create(NamespaceDef(id=key[1], properties=properties), name, named)
                 self.done.namespaces += 1
-            return
+        else:
+            self._follow_namespace(key, here, name, named, properties)
+
+    def _follow_namespace(
+        self, key: Key, here: ObjectName, name: NamespaceName, named: ObjectName, properties: dict[str, str]
+    ) -> None:
         present = self._present(here)
         before = self.renaming.name(as_found(Kind.NAMESPACE, present.properties.get(notes.NAMESPACE, "")))
         if here == name and all(present.properties.get(one) == value for one, value in properties.items()):
@@ -141,11 +150,15 @@ class Adoption:
             self._hold(key, table, held)
         except (Unreadable, Unfit) as error:
             self._leave(key, f"table {table.name}", str(error))
+        except InvalidName as error:
+            self._leave(key, f"table {table.name}", error.message)
 
     def _hold(self, key: Key, table: SourceTable, held: Contents) -> None:
         body = table.found.body
         assert isinstance(body, Table)
-        index, name = self.source.index, cast(TableName, self.renaming.name(table.name))
+        index, renamed = self.source.index, self.renaming.name(table.name)
+        # refused here if nothing can make it legal: it is empty
+        name = TableName(renamed.namespace, renamed.name)
         last = index.last_of(table.found.row.object, self._before)
         here = self.here.get(key)
         if here is not None and key not in self.mine:

@@ -68,6 +68,10 @@ class Index:
         self._database.executescript(_COMMITTED)
 
     def _add(self, file: FileInfo) -> None:
+        if not file.path.isprintable():
+            # no release writes such a name, and bytes that are no text could not be kept
+            self._insert("other", (ascii(file.path), ""))
+            return
         found = parse(file.path)
         if isinstance(found, Revision):
             folders = found.object + ("",) * (_LEVELS - len(found.object))
