@@ -451,6 +451,36 @@ def test_what_cannot_be_read_is_left_out_and_found(made, bring, rows):
     } | {one for one in codes if one[0] == "D301"}
 
 
+def test_damage_at_the_source_takes_nothing_away_here(made, bring, rows):
+    """A file, a delta or a whole transaction that is lost there later: what came before stays, and it is told."""
+    with made.transaction() as txn:
+        ns = txn.namespace("n")
+        partitions = {name: txn.partition(txn.table(ns, name, SCHEMA)) for name in ("file", "delta", "torn")}
+        paths = {name: txn.delta(partition, 1, data(1)) for name, partition in partitions.items()}
+    with made.transaction() as lost:
+        lost.delta(lost.partition(lost.table(ns, "lost", SCHEMA)), 1, data(1))
+    bring().ok()
+    (made.folder / paths["file"]).unlink()
+    [log] = made.folder.glob(f"txn/success/*/*/*/*/*/{lost.id}/*")
+    log.unlink()
+    with made.transaction() as txn:
+        for partition in partitions.values():
+            second = txn.delta(partition, 2, data(2))
+    (made.folder / second).unlink()
+    [torn] = made.folder.joinpath(*partitions["torn"], "1", "rev").rglob("*.mpk")
+    torn.write_bytes(b"torn")
+    done = bring()
+    told = problems(done)
+    assert told.pop("table n.lost") == "it is not at the source, and was not dropped there"
+    assert told == {
+        f"delta {partitions['torn'][-1]}/1 of table n.torn": "it cannot be read: 3 bytes follow its end",
+        f"{second} of table n.torn": "it is missing",
+    }
+    assert tables(done) == [("n.delta", 2, 2), ("n.file", 2, 2)]
+    assert skipped(done, "n.file") == {paths["file"]: "it is missing"}
+    assert (rows("n.delta"), rows("n.torn"), rows("n.lost")) == ([(1, "n1"), (2, "n2")], [(1, "n1")], [(1, "n1")])
+
+
 def codes(ran):
     check(ran.json, "deltacat-check")
     assert ran.exit_code == (50 if ran.json["damaged"] else 0)

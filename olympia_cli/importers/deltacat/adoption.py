@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -101,6 +101,18 @@ class Adoption:
             waiting = self._waiting
             self._waiting = [attempt for attempt in waiting if not attempt()]
 
+    def dropped(self, before: int) -> list[Key]:
+        """What was dropped at the source. What is not there, and was not dropped, was lost: it stays, and is told."""
+        lost, dropped = set(self.mine), []
+        for folders, lives in self.source.index.roots(before):
+            key = (Kind.NAMESPACE if len(folders) == 1 else Kind.TABLE), self.id_of(folders[-1])
+            lost.discard(key)
+            if not lives and key in self.mine:
+                dropped.append(key)
+        for key in lost:
+            self._leave(key, f"{key[0].word} {self.here[key]}", "it is not at the source, and was not dropped there")
+        return dropped
+
     def id_of(self, id: str) -> str:
         """The id that an object has here: its own where it is one, else always the same other one."""
         return id if _UUID.fullmatch(id) else str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.source.index.identity}/{id}"))
@@ -180,6 +192,10 @@ class Adoption:
             return
         if here not in (name, self._former_name(known_as)) or not _is_as_made(present):
             self._leave(key, f"table {table.name}", _CHANGED_HERE)
+            return
+        if held.is_torn:
+            # what is here may be more than what can be read there by now
+            self._tell_skipped(key, table.name, held.skipped)
             return
         planned = self._plan(here, held)
         if not self.dry_run:
@@ -324,9 +340,3 @@ def _is_as_made(definition: ObjectDefinition) -> bool:
     """Whether a table is as an import has left it."""
     assert isinstance(definition, TableDef)
     return definition.properties.get(notes.METADATA) == definition.iceberg_metadata_location
-
-
-def living_keys(adoption: Adoption, before: int) -> Iterator[Key]:
-    """The objects that live at the source, by their ids here."""
-    for folders in adoption.source.index.living_ids(before):
-        yield (Kind.NAMESPACE if len(folders) == 1 else Kind.TABLE), adoption.id_of(folders[-1])

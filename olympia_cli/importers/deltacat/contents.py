@@ -37,21 +37,22 @@ class Unreadable(Exception):
 @dataclass(frozen=True, slots=True)
 class SourceFile:
     """A Parquet file of a table: where it is in the catalog, how large, how many rows it should have, and the values of
-    its partition; None where they are not those of the present partition scheme."""
+    its partition; None where they are not those of the present partition scheme. One without a size is missing."""
 
     path: str
-    size: int
+    size: int | None
     rows: int | None
     values: tuple[Any, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a table is made of, and what of it cannot be taken."""
+    """What a table is made of, and what of it cannot be taken. `is_torn` says that some of it cannot be read."""
 
     version: TableVersion
     files: tuple[SourceFile, ...]
     skipped: tuple[LeftOut, ...]
+    is_torn: bool
 
 
 def contents(source: Source, table: SourceTable) -> Contents:
@@ -71,11 +72,11 @@ def contents(source: Source, table: SourceTable) -> Contents:
     for found in [] if stream is None else table.below(stream):
         partition = found.body
         if isinstance(partition, str):
-            skipped.add(f"partition {found.row.object[-1]}", f"it cannot be read: {partition}")
+            skipped.tear(f"partition {found.row.object[-1]}", partition)
         elif isinstance(partition, Partition) and partition.state == COMMITTED:
             values = partition.values if partition.scheme == version.scheme else None
             files += _files(source, table, found, values, skipped)
-    return Contents(version, tuple(files), skipped.told())
+    return Contents(version, tuple(files), skipped.told(), skipped.is_torn)
 
 
 def _stream(table: SourceTable, version: tuple[str, ...], skipped: _Skipped) -> tuple[str, ...] | None:
@@ -100,7 +101,7 @@ def _files(
     files = []
     for one in deltas:
         if not isinstance(one.body, Delta):
-            skipped.add(f"delta {_name(one)}", f"it cannot be read: {one.body}")
+            skipped.tear(f"delta {_name(one)}", str(one.body))
         elif one.body.merges:
             skipped.add(f"delta {_name(one)}", f"it is {_merge(one.body)}, which plain files cannot say")
         elif last is not None and (one.body.previous is None or _position(one) < last):
@@ -108,14 +109,14 @@ def _files(
         else:
             for entry in one.body.entries:
                 path = place(source, entry, one.row.transaction)
-                size = None if path is None else source.index.size(path)
                 if entry.content_type != PARQUET or entry.encoding != "identity":
                     skipped.add(entry.url, f"it is {entry.content_type or 'of no type'!a}, and not plain Parquet")
                 elif path is None:
                     skipped.add(entry.url, "it lies outside of the catalog")
-                elif size is None:
-                    skipped.add(path, "it is missing")
                 else:
+                    size = source.index.size(path)
+                    if size is None:
+                        skipped.add(path, "it is missing")
                     files.append(SourceFile(path, size, entry.rows, values))
     return files
 
@@ -162,6 +163,12 @@ class _Skipped:
 
     def __init__(self) -> None:
         self._by_reason: dict[str, list[str]] = defaultdict(list)
+        self.is_torn = False
+
+    def tear(self, what: str, why: str) -> None:
+        """Something that cannot be read."""
+        self.is_torn = True
+        self.add(what, f"it cannot be read: {why}")
 
     def add(self, what: str, why: str) -> None:
         self._by_reason[why].append(what)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from olympia_cli.errors import InvalidOption
-from olympia_cli.importers.deltacat.adoption import Adoption, Key, living_keys
+from olympia_cli.importers.deltacat.adoption import Adoption, Key
 from olympia_cli.importers.deltacat.bodies import Namespace, Table, TransactionLog
 from olympia_cli.importers.deltacat.index import Ended
 from olympia_cli.importers.deltacat.layout import KINDS
@@ -25,8 +25,7 @@ def import_at(adoption: Adoption, before: int, message: str) -> tuple[Imported, 
     left_out: list[LeftOut] = []
     adoption.begin(before)
     _check_note(adoption, before)
-    gone = adoption.mine - set(living_keys(adoption, before))
-    adoption.take(_readable(adoption.source, before, left_out), gone)
+    adoption.take(_readable(adoption.source, before, left_out), adoption.dropped(before))
     version = _commit(adoption, before, message)
     return _told(adoption, left_out), version
 

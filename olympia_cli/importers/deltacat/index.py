@@ -140,28 +140,33 @@ class Index:
         )
         return str(next(self.ask(query, *table, before))[0])
 
-    def living_ids(self, before: int) -> Iterator[tuple[str, ...]]:
-        """The folders of the namespaces and tables that live."""
-        return (row.object for row in self._living(before, 2))
+    def roots(self, before: int) -> Iterator[tuple[tuple[str, ...], bool]]:
+        """The folders of all namespaces and tables, and whether each lives. One that does not was dropped, or lies in
+        one that was."""
+        dropped: set[str] = set()
+        for row in self._latest(before, 2):
+            gone = row.operation == "delete" or row.object[0] in dropped
+            if gone and len(row.object) == 1:
+                dropped.add(row.object[0])
+            yield row.object, not gone
 
     def living(self, before: int) -> Iterator[Row]:
         """The latest revision of each object that lives, from the root down, each after what it lies in. What lies in
         one that is gone looks alive, and is not."""
-        return self._living(before, _LEVELS)
+        above: tuple[str, ...] = ()
+        for row in self._latest(before, _LEVELS):
+            if row.operation == "delete" or row.object[:-1] != above[: len(row.object) - 1]:
+                continue
+            above = row.object
+            yield row
 
-    def _living(self, before: int, depth: int) -> Iterator[Row]:
+    def _latest(self, before: int, depth: int) -> Iterator[Row]:
         query = (
             f"SELECT {_OBJECT}, depth, MAX(number), operation, txn, ended, revision.path, size FROM revision"
             " JOIN committed ON committed.id = txn WHERE ended < ? AND depth <= ?"
             f" GROUP BY {_OBJECT} ORDER BY {_OBJECT}"
         )
-        above: tuple[str, ...] = ()
-        for found in self.ask(query, before, depth):
-            row = _row(found)
-            if row.operation == "delete" or row.object[:-1] != above[: len(row.object) - 1]:
-                continue
-            above = row.object
-            yield row
+        return map(_row, self.ask(query, before, depth))
 
     def of_transaction(self, transaction: str) -> Iterator[Row]:
         """What one transaction wrote, objects before what lies in them, and revisions in their order."""

@@ -54,9 +54,9 @@ def _table(source: Source, table: SourceTable, renaming: Renaming, done: Importe
         done.left_out.append(LeftOut(f"table {table.name}", str(error)))
         return
     name = cast(TableName, renaming.name(table.name))
-    rows = [file.rows for file in held.files]
+    rows = [file.rows for file in held.files if file.size is not None]
     total = None if None in rows else sum(count or 0 for count in rows)
-    done.created.append(FoundTable(name, str(table.name), "", frozenset(), len(held.files), total, held.skipped))
+    done.created.append(FoundTable(name, str(table.name), "", frozenset(), len(rows), total, held.skipped))
     _rename(done, renaming, table.name)
 
 

@@ -74,10 +74,12 @@ def plan(
         at = ()
     files: dict[str, tuple[SourceFile, pq.FileMetaData | None, Record]] = {}
     skipped = list(contents.skipped)
-    new = [file for file in contents.files if f"{base}/{file.path}" not in known]
-    ends = LocalFooters(base, io).read([ParquetFile(file.path, file.size, {}) for file in new])
+    # one that is missing is told already, and stays in a table that has it
+    present = [file for file in contents.files if file.size is not None or f"{base}/{file.path}" in known]
+    new = [file for file in present if f"{base}/{file.path}" not in known]
+    ends = LocalFooters(base, io).read([ParquetFile(file.path, file.size or 0, {}) for file in new])
     footers = {file.path: end if isinstance(end, str) else end.metadata for file, end in zip(new, ends, strict=True)}
-    for file in contents.files:
+    for file in present:
         footer = footers.get(file.path)
         try:
             if isinstance(footer, str):
@@ -184,6 +186,7 @@ def known_files(table: Table) -> dict[str, DataFile]:
 def _data_file(table: Table, path: str, plan: TablePlan) -> DataFile:
     file, footer, values = plan.files[path]
     assert footer is not None
+    assert file.size is not None
     told = {"record_count": footer.num_rows}
     with suppress(KeyError):
         # a column that the table no longer has is in no statistics, and then none is told
