@@ -35,10 +35,14 @@ def real(tmp_path_factory):
 
 def bring(source, store, run=import_at, dry_run=False):
     """Import into the catalog at a store."""
+    return run(adopting(source, store, dry_run), FOREVER, "")
+
+
+def adopting(source, store, dry_run=False, of=Adoption):
     catalog = OlympiaCatalog.of(Catalog(store))
     base = f"file://{source.store.uri}"
     renaming = Renaming(catalog.store_catalog.snapshot().sizes)
-    return run(Adoption(source, base, open_io(base, {}), catalog, renaming, dry_run), FOREVER, "")
+    return of(source, base, open_io(base, {}), catalog, renaming, dry_run)
 
 
 def new_store(folder):
@@ -112,6 +116,24 @@ def test_a_history_that_is_cut_goes_on_where_it_was(real, tmp_path):
     assert 0 < cut_at < version
     assert bring(source, store, import_history)[1] == version
     assert held(store) == held(whole.inner)
+    check_catalog(store)
+
+
+def test_others_may_commit_in_the_middle_of_a_history(real, tmp_path):
+    """Somebody drops a table between two commits of the import: it comes back with the next transaction of its own."""
+    store = new_store(tmp_path / "c")
+
+    class Interrupted(Adoption):
+        def commit(self, message):
+            version = super().commit(message)
+            if version == 5:
+                OlympiaCatalog.of(Catalog(store)).drop_table("sales.orders")
+            return version
+
+    _, version = import_history(adopting(Source(LocalStore(str(real[SMALL]))), store, of=Interrupted), FOREVER, "")
+    assert version == 19
+    table = OlympiaCatalog.of(Catalog(store)).load_table("sales.customer_orders")
+    assert table.scan().to_arrow().num_rows == 22
     check_catalog(store)
 
 

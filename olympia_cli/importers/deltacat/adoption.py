@@ -17,7 +17,7 @@ from typing import cast
 from pyiceberg.io import FileIO
 
 from olympia_cli.catalog.replay import moved
-from olympia_cli.catalog.snapshot import ObjectDefinition
+from olympia_cli.catalog.snapshot import ObjectDefinition, Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import InvalidName
 from olympia_cli.format import definitions
@@ -65,16 +65,9 @@ class Adoption:
     moved_on: dict[Key, FoundTable] = field(default_factory=dict)
     _moves: list[tuple[NamespaceName, NamespaceName]] = field(init=False)
     staged: CatalogTransaction = field(init=False)
+    _version: int | None = None
     _before: int = field(init=False)
     _waiting: list[Callable[[], bool]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        snapshot = self.catalog.store_catalog.snapshot()
-        for kind in (Kind.NAMESPACE, Kind.TABLE):
-            for found in snapshot.objects(kind):
-                self.here[kind, found.id] = found.name
-                if found.definition.properties.get(notes.CATALOG) == self.source.index.identity:
-                    self.mine.add((kind, found.id))
 
     @property
     def transaction(self) -> Transaction:
@@ -84,7 +77,23 @@ class Adoption:
         """A commit that brings what the source holds before a time."""
         self.staged, self._before, self._waiting = CatalogTransaction.begin(self.catalog), before, []
         self._moves = []
+        if self.staged.version != self._version:
+            self._look(self.transaction.base)
         return self.staged
+
+    def commit(self, message: str) -> int:
+        """Commit what is staged; the version."""
+        self._version = self.staged.commit(message).version
+        return self._version
+
+    def _look(self, snapshot: Snapshot) -> None:
+        """What is here before the import, or by now, when somebody else has committed meanwhile."""
+        self.here, self.mine, self._version = {}, set(), snapshot.version
+        for kind in (Kind.NAMESPACE, Kind.TABLE):
+            for found in snapshot.objects(kind):
+                self.here[kind, found.id] = found.name
+                if found.definition.properties.get(notes.CATALOG) == self.source.index.identity:
+                    self.mine.add((kind, found.id))
 
     def take(self, found: Iterable[Namespace | SourceTable], gone: Iterable[Key]) -> None:
         """Stage what goes and what comes. A name may be free only when another object has moved on from it."""

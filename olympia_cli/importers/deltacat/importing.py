@@ -160,7 +160,7 @@ def _commit(adoption: Adoption, before: int, message: str) -> int:
         transaction.note_import(index.identity, note.encode())
     if adoption.dry_run or not transaction.has_writes:
         return transaction.base.version
-    return adoption.staged.commit(message).version
+    return adoption.commit(message)
 
 
 def _told(adoption: Adoption, left_out: list[LeftOut]) -> Imported:
