@@ -320,6 +320,41 @@ def test_columns_are_found_by_their_ids(made, bring, rows):
     }
 
 
+def test_a_value_for_older_files_is_not_lost_in_silence(made, bring, rows):
+    """Iceberg would show no value where DeltaCAT shows one."""
+    new = SCHEMA.append(pa.field("n", pa.int64(), metadata={"PARQUET:field_id": "2", "DELTACAT:past_default": b"\x07"}))
+    with made.transaction() as txn:
+        stream = txn.table(txn.namespace("n"), "t", SCHEMA)
+        partition = txn.partition(stream)
+        old = txn.delta(partition, 1, data(1))
+    bring().ok()
+    with made.transaction() as txn:
+        txn.version(stream[:2], "1", new, operation="update")
+        txn.delta(partition, 2, pa.table({"id": [2], "name": ["n2"], "n": [5]}, schema=new))
+    assert skipped(bring(), "n.t") == {old: "it lacks the column 'n', which has a value of its own there"}
+    assert rows("n.t") == [(2, "n2", 5)]
+
+
+def test_files_that_are_not_what_their_manifest_says(made, bring, rows):
+    plain = {"content_type": "application/parquet"}
+    with made.transaction() as txn:
+        partition = txn.partition(txn.table(txn.namespace("n"), "t", SCHEMA))
+        txn.delta(partition, 1, data(1), meta=plain)
+        short = txn.delta(partition, 2, data(2), meta={**plain, "record_count": 9})
+        junk = txn.delta(partition, 3, b"PAR1 junk PAR1", meta=plain)
+        packed = txn.delta(partition, 4, data(4), meta={**plain, "content_encoding": "gzip"})
+        half = numbered(("id", pa.int64())).append(pa.field("name", pa.string()))
+        some = txn.delta(partition, 5, pa.table({"id": [5], "name": ["x"]}, schema=half))
+    told = skipped(bring(), "n.t")
+    assert told == {
+        short: "it has 1 of the 9 rows that its manifest says",
+        junk: "it is no Parquet file, or was not written to its end",
+        packed: "it is 'application/parquet' in 'gzip', and not plain Parquet",
+        some: "some of its columns have ids, and some have none",
+    }
+    assert rows("n.t") == [(1, "n1")]
+
+
 def test_versions_streams_and_partitions_that_do_not_count(made, bring, rows):
     with made.transaction() as txn:
         ns = txn.namespace("n")

@@ -110,7 +110,8 @@ def _files(
             for entry in one.body.entries:
                 path = place(source, entry, one.row.transaction)
                 if entry.content_type != PARQUET or entry.encoding != "identity":
-                    skipped.add(entry.url, f"it is {entry.content_type or 'of no type'!a}, and not plain Parquet")
+                    packed = "" if entry.encoding == "identity" else f" in {entry.encoding!a}"
+                    skipped.add(entry.url, f"it is {entry.content_type!a}{packed}, and not plain Parquet")
                 elif path is None:
                     skipped.add(entry.url, "it lies outside of the catalog")
                 else:

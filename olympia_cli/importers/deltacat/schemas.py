@@ -23,6 +23,7 @@ from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, Lon
 from olympia_cli.importers.deltacat.bodies import PartitionKey, TableVersion
 
 _ID = b"PARQUET:field_id"
+_DEFAULT = b"DELTACAT:past_default"
 _EPOCH = datetime.date(1970, 1, 1)
 _VALUES: dict[type, type] = {BooleanType: bool, IntegerType: int, LongType: int, StringType: str, DateType: str}
 
@@ -56,6 +57,12 @@ def former_names(version: TableVersion) -> set[tuple[int, str]]:
         for field in _arrow(schema)
         if (id := (field.metadata or {}).get(_ID)) is not None
     }
+
+
+def with_default(version: TableVersion) -> set[str]:
+    """The columns that have a value in files which lack them."""
+    arrow = [] if version.schema is None else _arrow(version.schema)
+    return {field.name for field in arrow if _DEFAULT in (field.metadata or {})}
 
 
 def _arrow(data: bytes) -> pa.Schema:
@@ -94,8 +101,9 @@ def _ids(fields: Iterable[pa.Field]) -> Iterator[bool]:
             yield from _ids(field.type.field(at) for at in range(field.type.num_fields))
 
 
-def check_file(metadata: pq.FileMetaData, schema: Schema, names: set[tuple[int, str]]) -> None:
-    """Refuse a file in which readers would find other columns, or columns of other types."""
+def check_file(metadata: pq.FileMetaData, schema: Schema, names: set[tuple[int, str]], defaults: set[str]) -> None:
+    """Refuse a file in which readers would find other columns, or columns of other types, or no value where there is
+    one for files that lack the column."""
     arrow = metadata.schema.to_arrow_schema()
     have = list(_ids(arrow))
     if any(have) and not all(have):
@@ -111,6 +119,9 @@ def check_file(metadata: pq.FileMetaData, schema: Schema, names: set[tuple[int, 
         if strange:
             raise Unfit(f"its columns have no ids, and {strange[0]!a} is none of the table's")
         known = {field.field_id: schema.find_field(field.name) for field in columns.fields}
+    there = {known[column.field_id].name for column in columns.fields if column.field_id in known}
+    for name in sorted(defaults - there):
+        raise Unfit(f"it lacks the column {name!a}, which has a value of its own there")
     for column in columns.fields:
         field = known.get(column.field_id)
         if field is None:

@@ -36,6 +36,7 @@ from olympia_cli.importers.deltacat.schemas import (
     partition_spec,
     partition_values,
     table_schema,
+    with_default,
 )
 from olympia_cli.importers.iceberg import LeftOut
 from olympia_cli.importers.parquet import ParquetFile
@@ -64,7 +65,7 @@ def plan(
     """What a table is to be. `known` are the files that it has already, whose footers are not read again, and `spec` is
     how it is partitioned. Unfit when Iceberg cannot have it."""
     version = contents.version
-    schema, names = table_schema(version), former_names(version)
+    schema, names, defaults = table_schema(version), former_names(version), with_default(version)
     wanted, at = partition_spec(version, schema)
     if spec is None:
         # what is partitioned in several ways is found as well without any
@@ -76,7 +77,8 @@ def plan(
     skipped = list(contents.skipped)
     # one that is missing is told already, and stays in a table that has it
     present = [file for file in contents.files if file.size is not None or f"{base}/{file.path}" in known]
-    new = [file for file in present if f"{base}/{file.path}" not in known]
+    # a column may have come with a value for files that are known
+    new = [file for file in present if file.size is not None and (defaults or f"{base}/{file.path}" not in known)]
     ends = LocalFooters(base, io).read([ParquetFile(file.path, file.size or 0, {}) for file in new])
     footers = {file.path: end if isinstance(end, str) else end.metadata for file, end in zip(new, ends, strict=True)}
     for file in present:
@@ -86,7 +88,8 @@ def plan(
                 raise Unfit(footer)
             values = partition_values(file.values, spec, at, schema) if at or not spec.fields else _other_way()
             if footer is not None:
-                _check(file, footer, schema, names, spec, values)
+                check_file(footer, schema, names, defaults)
+                _check(file, footer, spec, values)
         except Unfit as error:
             skipped.append(LeftOut(file.path, str(error)))
             continue
@@ -98,17 +101,10 @@ def _other_way() -> list[object]:
     raise Unfit("its table is partitioned in another way by now")
 
 
-def _check(
-    file: SourceFile,
-    footer: pq.FileMetaData,
-    schema: Schema,
-    names: set[tuple[int, str]],
-    spec: PartitionSpec,
-    values: Sequence[object],
-) -> None:
+def _check(file: SourceFile, footer: pq.FileMetaData, spec: PartitionSpec, values: Sequence[object]) -> None:
+    """Refuse a file that does not hold what its manifest and its partition say."""
     if file.rows is not None and footer.num_rows != file.rows:
-        raise Unfit(f"it has {footer.num_rows:,} rows, and its manifest says {file.rows:,}")
-    check_file(footer, schema, names)
+        raise Unfit(f"it has {footer.num_rows:,} of the {file.rows:,} rows that its manifest says")
     for field, value in zip(spec.fields, values, strict=True):
         for bound in _bounds(footer, field.name):
             if isinstance(bound, type(value)) and bound != value:
