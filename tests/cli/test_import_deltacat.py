@@ -406,6 +406,42 @@ def test_a_name_that_is_taken_here(made, bring, run, empty):
     assert problems(bring()) == {"table n.t": "another table has the name n.t here"}
 
 
+def test_a_rename_waits_until_the_name_is_free(made, bring, run, empty, rows):
+    with made.transaction() as txn:
+        stream = txn.table(txn.namespace("n"), "a", SCHEMA)
+        txn.delta(txn.partition(stream), 1, data(1))
+    bring().ok()
+    run("-c", empty, "table", "register", "n.b", "--metadata-location", "s3://b/m.json").ok()
+    with made.transaction() as txn:
+        txn.put(stream[:2], table_body(stream[:2], "b"), "update")
+    for _ in range(2):
+        assert problems(bring()) == {"table n.b": "another table has the name n.b here"}
+        assert rows("n.a") == [(1, "n1")]
+    run("-c", empty, "table", "drop", "n.b").ok()
+    assert tables(bring().ok()) == [("n.b", 1, 1)]
+    assert rows("n.b") == [(1, "n1")]
+
+
+def test_what_was_left_out_comes_when_the_reason_is_gone(made, bring, rows):
+    with made.transaction() as txn:
+        partition = txn.partition(txn.table(txn.namespace("n"), "t", SCHEMA))
+        txn.delta(partition, 1, data(1))
+        lost = txn.delta(partition, 2, data(2))
+    file = made.folder / lost
+    content = file.read_bytes()
+    for broken, why in ((None, "it is missing"), (b"PAR1", "it is no Parquet file, or was not written to its end")):
+        file.unlink() if broken is None else file.write_bytes(broken)
+        done = bring()
+        assert done.exit_code == 3
+        assert [
+            one["why"] for one in [*done.json["problems"], *(one for t in done.json["tables"] for one in t["skipped"])]
+        ] == [why]
+    file.write_bytes(content)
+    assert tables(bring().ok()) == [("n.t", 2, 2)]
+    assert rows("n.t") == [(1, "n1"), (2, "n2")]
+    assert bring().ok().json["tables"] == []
+
+
 # What is wrong
 
 

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from olympia_cli.errors import InvalidOption
-from olympia_cli.importers.deltacat.adoption import Adoption, Key
+from olympia_cli.importers.deltacat.adoption import Adoption
 from olympia_cli.importers.deltacat.bodies import Namespace, Table, TransactionLog
 from olympia_cli.importers.deltacat.index import Ended
 from olympia_cli.importers.deltacat.layout import KINDS
 from olympia_cli.importers.deltacat.source import Found, Source, SourceTable
+from olympia_cli.importers.deltacat.staging import Key
 from olympia_cli.importers.iceberg import Imported, LeftOut
 from olympia_cli.importers.olympia import ImportNote, check_into, read_note
 from olympia_cli.names import Kind, time_text

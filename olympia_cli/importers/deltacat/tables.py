@@ -27,7 +27,6 @@ from pyiceberg.typedef import Record
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.identifiers import identifier_of
 from olympia_cli.iceberg.table_changes import TableState
-from olympia_cli.importers.deltacat.bodies import TableVersion
 from olympia_cli.importers.deltacat.contents import Contents, SourceFile
 from olympia_cli.importers.deltacat.schemas import (
     Unfit,
@@ -148,7 +147,7 @@ def make(staged: OlympiaCatalog, name: TableName, id: str, plan: TablePlan) -> T
     return TableState(transaction.table_metadata, location)
 
 
-def bring(staged: OlympiaCatalog, name: TableName, version: TableVersion, plan: TablePlan) -> None:
+def bring(staged: OlympiaCatalog, name: TableName, plan: TablePlan) -> None:
     """Bring a table to where its source is: new columns, files that came, files that went."""
     table = staged.load_table(identifier_of(name))
     known = known_files(table)
