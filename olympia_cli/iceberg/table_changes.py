@@ -61,10 +61,10 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A metadata file that is to be written."""
+    """A metadata file that is to be written, and the properties of its table, which say how."""
 
     content: bytes
-    io: FileIO
+    properties: Properties
 
 
 class TableChanges:
@@ -129,7 +129,7 @@ class TableChanges:
 
     def add_file(self, location: str, content: bytes, properties: Properties) -> None:
         """A file that is to be written before the commit, and removed again when that fails."""
-        self._files[location] = NewFile(content, self._open_io(properties, location))
+        self._files[location] = NewFile(content, properties)
 
     def staged_file(self, location: str) -> bytes | None:
         """What will be at a location, if this transaction writes it."""
@@ -186,7 +186,7 @@ class TableChanges:
         left = []
         for location in self._written:
             try:
-                self._files[location].io.delete(location)
+                self._io(location).delete(location)
             except FileNotFoundError:
                 continue
             except Exception:
@@ -207,7 +207,7 @@ class TableChanges:
             # noted first: a write that fails may leave something all the same
             self._written.append(location)
             try:
-                _create(location, self._files[location])
+                _create(location, self._files[location].content, self._io(location))
             except (PathTaken, FileExistsError):
                 # what is there is somebody else's
                 self._written.remove(location)
@@ -229,6 +229,10 @@ class TableChanges:
         self.add_file(location, encode_metadata(metadata, location), metadata.properties)
         return TableState(metadata, location)
 
+    def _io(self, location: str) -> FileIO:
+        """Opened when it is needed: a transaction may have very many tables."""
+        return self._open_io(self._files[location].properties, location)
+
     def _kept(self) -> str:
         shown = ", ".join(self._written)
         return f"; if the log does not have it, nothing needs these files: {shown}" if shown else ""
@@ -245,18 +249,18 @@ def _save(running: DistributedTransaction) -> None:
         raise CommitUnknown(f"saved, and then it failed: {error.message}", hint="load the transaction again") from error
 
 
-def _create(location: str, file: NewFile) -> None:
+def _create(location: str, content: bytes, io: FileIO) -> None:
     """Write the file through PyIceberg; on this machine, where that leaves it to the cache of the disk, through a store
     of ours: it survives a power cut like the root that leads to it."""
     place = None
-    if PY_IO_IMPL not in file.io.properties:
+    if PY_IO_IMPL not in io.properties:
         with contextlib.suppress(InvalidLocation):
             place = place_of(location)
     if place is not None and place.store == LOCAL:
-        open_store(LOCAL).create(place.path, file.content)
+        open_store(LOCAL).create(place.path, content)
         return
-    with file.io.new_output(location).create() as stream:
-        stream.write(file.content)
+    with io.new_output(location).create() as stream:
+        stream.write(content)
 
 
 def encode_metadata(metadata: TableMetadata, location: str) -> bytes:
