@@ -39,18 +39,28 @@ def print_imported(
         render.line(session, f"v{version}  {', '.join(words)}{would}")
     for former, name in done.renamed[:SHOWN]:
         session.say(f"renamed {former} to {name}")
-    for one in done.left_out[:SHOWN]:
-        session.say(f"warning: left out {one.what}: {one.why}")
-    if done.left_out:
+    skipped = [
+        (f"of {table.name} {one.what}", one.why) for table in (*done.created, *done.moved_on) for one in table.skipped
+    ]
+    left_out = [*((one.what, one.why) for one in done.left_out), *skipped]
+    for what, why in left_out[:SHOWN]:
+        session.say(f"warning: left out {what}: {why}")
+    if left_out:
         raise PartlyDone(
-            f"{plural(len(done.left_out), noun)} left out",
+            f"{plural(len(left_out), noun)} left out",
             hint="see the reasons, and run it again when they are gone",
         )
 
 
 def _describe(done: Imported, version: int) -> dict[str, Any]:
     tables: list[dict[str, Any]] = [
-        {"name": str(one.name), "source": one.source, "files": one.files, "rows": one.rows, "skipped": []}
+        {
+            "name": str(one.name),
+            "source": one.source,
+            "files": one.files,
+            "rows": one.rows,
+            "skipped": [{"what": left.what, "why": left.why} for left in one.skipped],
+        }
         for one in (*done.created, *done.moved_on)
     ]
     return {

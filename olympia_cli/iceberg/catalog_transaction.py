@@ -43,6 +43,15 @@ class CatalogTransaction(OlympiaCatalog):
         """The version that the transaction is on."""
         return self._changes.transaction.base.version
 
+    @property
+    def staged(self) -> Transaction:
+        """What is staged, to stage more beside it."""
+        return self._changes.transaction
+
+    def stage(self, state: TableState) -> str:
+        """Metadata that is to be written, of a table that is made beside PyIceberg; where it will be."""
+        return self._changes.stage(state.metadata, state.location).location
+
     def commit(self, message: str = "") -> Committed:
         """Commit what is staged."""
         with translated():

@@ -111,7 +111,7 @@ class TableChanges:
     def create(self, name: TableName, metadata: TableMetadata, location: str) -> TableState:
         """A new table whose metadata is to be written."""
         self.transaction.create_table(name, location)
-        return self._stage(metadata, location)
+        return self.stage(metadata, location)
 
     def update(
         self,
@@ -154,7 +154,7 @@ class TableChanges:
             )
             # the first action moves the table, and the others say more of it
             expected = None
-        return self._stage(metadata, location)
+        return self.stage(metadata, location)
 
     def add_file(self, location: str, content: bytes, properties: Properties) -> None:
         """A file that is to be written before the commit, and removed again when that fails."""
@@ -249,7 +249,8 @@ class TableChanges:
             for _ in pool.map(write, self._files):
                 pass
 
-    def _stage(self, metadata: TableMetadata, location: str) -> TableState:
+    def stage(self, metadata: TableMetadata, location: str) -> TableState:
+        """Metadata that is to be written, for a definition that names it."""
         if len(self._staged) >= _KEPT:
             # as an object it takes many times the bytes that it is written as
             self._staged.pop(next(iter(self._staged)))

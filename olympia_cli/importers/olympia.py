@@ -40,10 +40,10 @@ class ImportNote:
         return json.dumps({"version": self.version, "into": self.into}, sort_keys=True)
 
 
-def read_note(transaction: Transaction, source: Snapshot) -> ImportNote | None:
+def read_note(transaction: Transaction, source_id: str) -> ImportNote | None:
     """The note of an earlier import; none that cannot be read: then everything is compared by what it is."""
     try:
-        fields = json.loads(transaction.base.definition.properties.get(IMPORTED + source.definition.id, ""))
+        fields = json.loads(transaction.base.definition.properties.get(IMPORTED + source_id, ""))
         version, into = fields["version"], fields["into"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
@@ -63,7 +63,7 @@ def import_catalog(
     Each commit holds the note of its version, so one that is interrupted goes on where it was.
     """
     done, version = Imported(), 0
-    note = read_note(here.begin(), wanted) if history else None
+    note = read_note(here.begin(), wanted.definition.id) if history else None
     for step in _history(source, wanted, note) if history else [wanted]:
         if isinstance(step, LeftOut):
             done.left_out.append(step)
@@ -96,7 +96,7 @@ def _sum(before: Imported, step: Imported, is_last: bool) -> Imported:
 
 def _bring(source: Catalog, wanted: Snapshot, into: str | None, is_last: bool, transaction: Transaction) -> Imported:
     """Stage what a version of the source holds, and with it the note."""
-    done, note = Imported(), read_note(transaction, wanted)
+    done, note = Imported(), read_note(transaction, wanted.definition.id)
     _check_note(note, wanted, into)
     bringing = Bringing(transaction, wanted, _renaming(wanted, transaction.base.sizes, into), done)
     taken: set[str] = set()
@@ -127,6 +127,11 @@ def _check_note(note: ImportNote | None, wanted: Snapshot, into: str | None) -> 
             f"version {note.version} of that catalog was imported already, and {wanted.version} is older",
             hint=f"leave out --at, or name a version from {note.version} on",
         )
+    check_into(note, into)
+
+
+def check_into(note: ImportNote | None, into: str | None) -> None:
+    """Refuse to bring a source to another place than before."""
     if note is not None and note.into != into:
         before = "without --into" if note.into is None else f"--into {note.into}"
         raise InvalidOption(f"that catalog was imported {before} before", hint="import it in the same way again")

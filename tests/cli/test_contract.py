@@ -19,6 +19,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.cli import shapes
 from olympia_cli.cli.app import COMMANDS
 from tests.cli.conftest import EMOJI, Run, Sample
+from tests.helpers.deltacat_catalog import DeltacatWriter
 from tests.helpers.json_schema import check
 
 PLAN = "the serialized plan"
@@ -70,6 +71,7 @@ SHAPES: dict[str, tuple[str, list[str]]] = {
     "table head": ("table-head", ["sales.real"]),
     "import iceberg": ("import", ["./other"]),
     "import olympia": ("import", ["./second"]),
+    "import deltacat": ("import", ["./deltacat"]),
     "import parquet": ("import", ["./files"]),
     "rebuild": ("import", ["./gone"]),
     "table register": ("changed", ["sales.n", "--metadata-location", "s3://n"]),
@@ -105,6 +107,9 @@ def on_sample(olympia: Run, sample: Sample, tmp_path: Path) -> Callable[..., Any
             shutil.copytree(tmp_path / "catalog" / "def" / "ns", tmp_path / "gone" / "def" / "ns")
         if command == "import olympia":
             Catalog.create(tmp_path / "second")
+        if command == "import deltacat":
+            with DeltacatWriter(tmp_path / "deltacat").transaction() as txn:
+                txn.namespace("n")
         if command == "import iceberg":
             olympia(
                 "table", "create", "sales.real", "--schema", "id int", "--location", str(tmp_path / "other" / "t")

@@ -77,7 +77,7 @@ def test_what_options_print(name, olympia):
 
 def test_every_shape_is_checked_against_a_run():
     """So that no schema describes what nobody prints."""
-    elsewhere = {"init", "staged", "error", "log-line", "log-html", "serve", "status-unseen"}
+    elsewhere = {"init", "staged", "error", "log-line", "log-html", "serve", "status-unseen", "deltacat-check"}
     assert set(NAMES) == {name for name, _ in RUNS.values()} | (set(OTHERS) - {"status-full"}) | elsewhere
 
 

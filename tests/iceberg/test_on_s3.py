@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,12 +14,18 @@ from pyiceberg.exceptions import CommitFailedException
 from olympia_cli import Catalog
 from olympia_cli.iceberg import OlympiaCatalog
 from olympia_cli.iceberg.settings import io_properties, store_options
+from olympia_cli.importers.deltacat.adoption import Adoption
+from olympia_cli.importers.deltacat.importing import import_at
+from olympia_cli.importers.deltacat.index import FOREVER
+from olympia_cli.importers.deltacat.source import Source
 from olympia_cli.importers.iceberg import Imported
 from olympia_cli.importers.parquet import find_folders
-from olympia_cli.importers.parquet_tables import ParquetImport, open_io
+from olympia_cli.importers.parquet_footers import LocalFooters, open_io
+from olympia_cli.importers.parquet_tables import ParquetImport
 from olympia_cli.importers.renaming import Renaming
 from olympia_cli.storage.open import open_store
 from tests.helpers.check import replay
+from tests.helpers.deltacat_catalog import LEGACY, unpack
 from tests.helpers.places import BUCKET, quiet_environment, s3_options
 from tests.helpers.servers.s3 import StrictS3
 
@@ -96,7 +103,23 @@ def test_parquet_files_in_a_bucket_become_a_table(settings: dict[str, str]) -> N
     catalog, done = OlympiaCatalog("lake", **settings), Imported()
     folders, _ = find_folders(store.list())
     sizes = catalog.store_catalog.snapshot().sizes
-    importing = ParquetImport(prefix, open_io(prefix, settings), Renaming(sizes), catalog)
+    importing = ParquetImport(prefix, LocalFooters(prefix, open_io(prefix, settings)), Renaming(sizes), catalog)
     importing.run(folders, done, "", dry_run=False)
     assert [(str(one.name), one.files, one.rows) for one in done.created] == [("raw.events", 2, 6)]
     assert catalog.load_table("raw.events").scan(row_filter="day = 2").to_arrow().num_rows == 3
+
+
+def test_deltacat_in_a_bucket(settings: dict[str, str], tmp_path: Path) -> None:
+    folder, _ = unpack(LEGACY, tmp_path)
+    options = store_options(URI, settings)
+    uri = f"s3://{BUCKET}/deltacat"
+    store = open_store(uri, options)
+    store.create_many(
+        {one.relative_to(folder).as_posix(): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+    )
+    catalog = OlympiaCatalog("lake", **settings)
+    io = open_io(uri, settings)
+    renaming = Renaming(catalog.store_catalog.snapshot().sizes)
+    done, _ = import_at(Adoption(Source(store), uri, io, catalog, renaming, False), FOREVER, "")
+    assert (len(done.created), done.left_out) == (2, [])
+    assert catalog.load_table("ops.jobs").scan().to_arrow().num_rows == 6

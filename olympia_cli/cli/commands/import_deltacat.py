@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import DryRun, Message, RetryFor
+
+if TYPE_CHECKING:
+    from olympia_cli.importers.deltacat.source import Source
+
+EXAMPLES = [
+    "olympia import deltacat s3://lake/deltacat --inspect",
+    "olympia import deltacat s3://lake/deltacat --check",
+    "olympia import deltacat s3://lake/deltacat --dry-run",
+    "olympia import deltacat ./deltacat --history",
+    "olympia import deltacat ./deltacat --at 2026-11-15T20:00Z --into old",
+]
+
+
+def run(
+    ctx: typer.Context,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A DeltaCAT catalog: the folder that txn/ is in.")],
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="TIME", help="As it was at a time, or after the transaction of an id."),
+    ] = None,
+    history: Annotated[bool, typer.Option("--history", help="Each transaction of it as a commit of its own.")] = False,
+    into: Annotated[str | None, typer.Option("--into", metavar="NS", help="One namespace for all its tables.")] = None,
+    inspect: Annotated[
+        bool, typer.Option("--inspect", help="Show its tables and its transactions, and import nothing.")
+    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Look for what is wrong with it, and import nothing.")] = False,
+    dry_run: DryRun = False,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Bring a DeltaCAT catalog in: its namespaces, and its tables as Iceberg tables.
+
+    Objects keep their ids and columns theirs, and Parquet files stay where they are. Of each table the latest active
+    version comes. Data that is not Parquet is left out, and so are upserts and deletes, with the rows before them that
+    they may change: no row shows that DeltaCAT would not show. All is one commit, or with --history one for each
+    transaction. Running it again brings what is new; what was changed here since is left as it is.
+
+    A name that the format forbids is renamed: a space or control character becomes % and two hex digits, and one that
+    is too long is cut and ends in ~ and a digest. What is left out is told, and the exit code is 3; with --check it is
+    50 where something is damaged.
+    """
+    from olympia_cli.cli.iceberg_tables import need_pyiceberg
+    from olympia_cli.errors import InvalidOption
+    from olympia_cli.names import check_name
+    from olympia_cli.storage.open import open_store
+
+    given = [option for option, value in (("--inspect", inspect), ("--check", check), ("--dry-run", dry_run)) if value]
+    if len(given) > 1:
+        raise InvalidOption(f"{given[0]} and {given[1]} do not go together", hint="give one of them")
+    if into is not None:
+        check_name(into, "namespace")
+    need_pyiceberg()
+    from olympia_cli.catalog.clock import SystemClock
+    from olympia_cli.importers.deltacat.source import Source
+
+    session = Session(ctx)
+    with session.progress() as progress:
+        progress.phase("listing files")
+        found = Source(open_store(source, session.options_for(source) or None))
+    before = found.before(at, SystemClock().now_millis())
+    if check:
+        _check(session, found, before)
+    elif inspect:
+        _inspect(session, found, before, into)
+    else:
+        _import(session, found, source, before, into, history and not dry_run, dry_run, message, retry_for)
+
+
+def _import(
+    session: Session,
+    found: Source,
+    source: str,
+    before: int,
+    into: str | None,
+    history: bool,
+    dry_run: bool,
+    message: str,
+    retry_for: str,
+) -> None:
+    from olympia_cli.cli.iceberg_tables import iceberg_catalog
+    from olympia_cli.cli.import_render import print_imported
+    from olympia_cli.iceberg.settings import io_properties
+    from olympia_cli.importers.deltacat.adoption import Adoption
+    from olympia_cli.importers.deltacat.importing import import_at, import_history
+    from olympia_cli.importers.parquet_footers import open_io
+    from olympia_cli.importers.renaming import Renaming
+    from olympia_cli.storage.open import scheme_of
+
+    base = f"file://{found.store.uri}" if scheme_of(source) == "file" else source.rstrip("/")
+    io = open_io(base, io_properties(source, session.options_for(source)))
+    with (
+        session.progress() as progress,
+        iceberg_catalog(session, message=message, retry_for=retry_for) as catalog,
+    ):
+        progress.phase("reading tables")
+        renaming = Renaming(session.snapshot().sizes, into)
+        adoption = Adoption(found, base, io, catalog, renaming, dry_run)
+        done, version = (import_history if history else import_at)(adoption, before, message)
+    print_imported(session, done, version, dry_run, "object")
+
+
+def _inspect(session: Session, found: Source, before: int, into: str | None) -> None:
+    from olympia_cli.cli.deltacat_render import print_inspected
+    from olympia_cli.format.node import Sizes
+    from olympia_cli.importers.deltacat.inspecting import look
+    from olympia_cli.importers.renaming import Renaming
+
+    print_inspected(session, *look(found, before, Renaming(Sizes(128, 100, 100, 100), into)))
+
+
+def _check(session: Session, found: Source, before: int) -> NoReturn:
+    from olympia_cli.cli.deltacat_render import print_checked
+    from olympia_cli.importers.deltacat.checking import check
+
+    with session.progress() as progress:
+        progress.phase("reading the catalog")
+        findings = list(check(found, before))
+    raise typer.Exit(print_checked(session, found.store.uri, found.index.counts, findings))

@@ -1,0 +1,191 @@
+"""A DeltaCAT catalog brought into this one: as it is at a time, or transaction by transaction.
+
+Objects keep their ids, and remember in properties where they came from. The next import goes by those: what moved on at
+the source, and not here, moves on here, and what was dropped there is dropped. What was changed here stays as it is,
+and is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import cast
+
+from olympia_cli.errors import InvalidName
+from olympia_cli.format.pb.objects_pb2 import NamespaceDef, TableDef
+from olympia_cli.iceberg.identifiers import identifier_of
+from olympia_cli.importers.deltacat import notes
+from olympia_cli.importers.deltacat.bodies import Namespace, Table
+from olympia_cli.importers.deltacat.contents import Contents, Unreadable, contents
+from olympia_cli.importers.deltacat.schemas import Unfit
+from olympia_cli.importers.deltacat.source import SourceTable
+from olympia_cli.importers.deltacat.staging import Key, Staging, is_as_made
+from olympia_cli.importers.deltacat.tables import TablePlan, bring, known_files, make, plan
+from olympia_cli.importers.iceberg import FoundTable, LeftOut
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, as_found
+
+_CHANGED_HERE = "it was changed here"
+_NOT_MADE = "not made"
+
+
+class Adoption(Staging):
+    """Brings what a source holds."""
+
+    __slots__ = ()
+
+    def take(self, found: Iterable[Namespace | SourceTable], gone: Iterable[Key]) -> None:
+        """Stage what goes and what comes. A name may be free only when another object has moved on from it."""
+        for key in sorted(gone, reverse=True):
+            # tables before the namespaces that they are in
+            self._drop(key)
+        for one in found:
+            if isinstance(one, SourceTable):
+                self._table(one)
+            elif self.renaming.into is None:
+                self._namespace(one)
+        waiting: list[Callable[[], bool]] = []
+        while len(self._waiting) != len(waiting):
+            waiting = self._waiting
+            self._waiting = [attempt for attempt in waiting if not attempt()]
+
+    def has_told(self, table: SourceTable) -> bool:
+        """Whether the table came or moved on in this import."""
+        key = (Kind.TABLE, self.id_of(table.id))
+        return key in self.created or key in self.moved_on
+
+    # Namespaces
+
+    def _namespace(self, found: Namespace) -> None:
+        named = as_found(Kind.NAMESPACE, found.name)
+        key, name = (Kind.NAMESPACE, self.id_of(found.id)), cast(NamespaceName, self.renaming.name(named))
+        revisions = self.source.index.revisions((found.id,), self._before)
+        properties = notes.of_namespace(found, self.source.index.identity or "", revisions) | self._former(named)
+        here = self.here.get(key)
+        if not name.namespace:
+            self._leave(key, f"namespace {found.id}", "it has no name")
+        elif here is None:
+            if not self.transaction.draft.find(name):
+                self._create(NamespaceDef(id=key[1], properties=properties), name, named)
+                self.done.namespaces += 1
+        else:
+            self._follow_namespace(key, here, name, named, properties)
+
+    def _follow_namespace(
+        self, key: Key, here: ObjectName, name: NamespaceName, named: ObjectName, properties: dict[str, str]
+    ) -> None:
+        present = self._present(here)
+        before = self.renaming.name(as_found(Kind.NAMESPACE, present.properties.get(notes.NAMESPACE, "")))
+        if here == name and all(present.properties.get(one) == value for one, value in properties.items()):
+            self.done.unchanged += 1
+        elif here != before and here != name:
+            self._leave(key, f"namespace {named}", _CHANGED_HERE)
+        else:
+            self._change(key, name, properties, f"namespace {named}")
+
+    # Tables
+
+    def _table(self, table: SourceTable) -> None:
+        key = (Kind.TABLE, self.id_of(table.id))
+        self.told.pop(key, None)
+        try:
+            held = contents(self.source, table)
+            self._hold(key, table, held)
+        except (Unreadable, Unfit) as error:
+            self._leave(key, f"table {table.name}", str(error))
+        except InvalidName as error:
+            self._leave(key, f"table {table.name}", error.message)
+
+    def _hold(self, key: Key, table: SourceTable, held: Contents) -> None:
+        body = table.found.body
+        assert isinstance(body, Table)
+        index, renamed = self.source.index, self.renaming.name(table.name)
+        # refused here if nothing can make it legal: it is empty
+        name = TableName(renamed.namespace, renamed.name)
+        last = index.last_of(table.found.row.object, self._before)
+        here = self.here.get(key)
+        if here is not None and key not in self.mine:
+            self._leave(key, f"table {table.name}", "another import has brought it")
+            return
+        revisions = index.revisions(table.found.row.object, self._before)
+        properties = notes.of_table(body, table.namespace, index.identity or "", last, revisions, held)
+        properties |= self._former(table.name)
+        if here is None:
+            new = plan(self.base, self.io, held)
+            self._try(key, lambda: self._make(key, table.name, name, new, properties), name, f"table {table.name}")
+            return
+        assert isinstance(here, TableName)
+        present = self._present(here)
+        known_as = TableName.known_legal(*(present.properties.get(one, "") for one in (notes.NAMESPACE, notes.TABLE)))
+        is_new = here != name or known_as != table.name or present.properties.get(notes.TRANSACTION) != last
+        planned: TablePlan | None = None
+        if is_new or held.skipped or present.properties.get(notes.LEFT_OUT) != "0":
+            planned, known = self._plan(here, held)
+            # what was left out before may be there by now
+            is_new = is_new or not planned.files.keys() <= known
+        if not is_new:
+            self.done.unchanged += 1
+            self._tell_skipped(key, table.name, planned)
+        elif here not in (name, self._former_name(known_as)) or not is_as_made(present):
+            self._leave(key, f"table {table.name}", _CHANGED_HERE)
+        elif held.is_torn:
+            # what is here may be more than what can be read there by now
+            self._tell_skipped(key, table.name, planned)
+        else:
+            assert planned is not None
+            self._follow(key, here, name, table.name, planned, properties)
+
+    def _follow(
+        self,
+        key: Key,
+        here: TableName,
+        name: TableName,
+        named: TableName,
+        planned: TablePlan,
+        properties: dict[str, str],
+    ) -> None:
+        if not self.dry_run:
+            bring(self.staged, here, planned)
+        made = cast(TableDef, self._present(here)).iceberg_metadata_location
+        left_out = str(len(planned.skipped))
+        self._note(key, here, named, made, planned, self.moved_on)
+        self._change(key, name, properties | {notes.METADATA: made, notes.LEFT_OUT: left_out}, f"table {named}")
+
+    def _make(
+        self, key: Key, named: TableName, name: TableName, planned: TablePlan, properties: dict[str, str]
+    ) -> None:
+        namespace = NamespaceName(name.namespace)
+        if not self.transaction.draft.find(namespace):
+            if self.renaming.into is None:
+                self._leave(key, f"table {named}", "its namespace is not here")
+                return
+            self.transaction.create_namespace(namespace)
+            self.done.namespaces += 1
+        location = _NOT_MADE
+        if not self.dry_run:
+            location = self.staged.stage(make(self.staged, name, key[1], planned))
+        properties |= {notes.METADATA: location, notes.LEFT_OUT: str(len(planned.skipped))}
+        definition = TableDef(id=key[1], properties=properties, iceberg_metadata_location=location)
+        self._create(definition, name, named)
+        self._note(key, name, named, location, planned, self.created)
+
+    def _note(
+        self,
+        key: Key,
+        name: TableName,
+        named: TableName,
+        location: str,
+        planned: TablePlan,
+        into: dict[Key, FoundTable],
+    ) -> None:
+        """Tell of a table that comes or moves on; one that came in this import has only come."""
+        found = FoundTable(name, str(named), location, frozenset(), len(planned.files), planned.rows, planned.skipped)
+        (self.created if key in self.created else into)[key] = found
+
+    def _plan(self, here: TableName, held: Contents) -> tuple[TablePlan, frozenset[str]]:
+        """What a table is to be, and the files that it has."""
+        table = self.staged.load_table(identifier_of(here))
+        known = frozenset(known_files(table))
+        return plan(self.base, self.io, held, table.spec(), known), known
+
+    def _tell_skipped(self, key: Key, name: TableName, planned: TablePlan | None) -> None:
+        if planned is not None and planned.skipped:
+            self.told[key] = [LeftOut(f"{one.what} of table {name}", one.why) for one in planned.skipped]

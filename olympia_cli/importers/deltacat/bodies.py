@@ -1,0 +1,285 @@
+"""The content of metadata files: MessagePack or JSON on one side, values on the other. No I/O.
+
+Below the namespace, the names of ancestors inside a body are placeholders, so none is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from olympia_cli.importers.deltacat.layout import KINDS
+from olympia_cli.importers.deltacat.msgpack import Malformed, decode
+
+T = TypeVar("T")
+_LOCATORS = {
+    "namespace": "namespaceLocator",
+    "table": "tableLocator",
+    "table version": "tableVersionLocator",
+    "stream": "streamLocator",
+    "partition": "partitionLocator",
+    "delta": "deltaLocator",
+}
+PARQUET = "application/parquet"
+COMMITTED = "committed"
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    id: str
+    name: str
+    properties: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`active` is the version that readers get."""
+
+    id: str
+    name: str
+    description: str | None
+    properties: Mapping[str, Any]
+    active: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionKey:
+    """One part of how a table is partitioned: the column, where it is one, and what is made of its values."""
+
+    column: str | int | None
+    transform: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """`schema` is an Arrow schema as IPC writes it; None for a table that has none; `schemas` are all that it had.
+    `scheme` is the id of the present
+    partition scheme; partitions that were made by another one have values of another kind."""
+
+    version: str
+    state: str
+    description: str | None
+    schema: bytes | None
+    schemas: tuple[bytes, ...]
+    keys: tuple[PartitionKey, ...]
+    scheme: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    format: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    values: tuple[Any, ...]
+    state: str
+    scheme: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file of a delta. `rows` and `size` are what the manifest says, where it does."""
+
+    url: str
+    rows: int | None
+    size: int | None
+    content_type: str
+    encoding: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """`previous` is None for one that is in no order with others."""
+
+    position: int
+    type: str
+    previous: int | None
+    entries: tuple[Entry, ...]
+
+    @property
+    def merges(self) -> bool:
+        """Whether it changes rows of deltas before it."""
+        return self.type not in ("add", "append") or any(entry.type != "data" for entry in self.entries)
+
+
+Body = Namespace | Table | TableVersion | Stream | Partition | Delta
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Something that a transaction wrote: `create`, `update`, `replace` or `delete` of an object."""
+
+    type: str
+    id: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLog:
+    """What a transaction says of itself. `root` is where its catalog was then."""
+
+    id: str
+    began_at: int | None
+    ended_at: int | None
+    message: str | None
+    root: str | None
+    operations: tuple[Operation, ...]
+
+
+def read_map(data: bytes, path: str) -> dict[str, Any]:
+    """The one map that a metadata file is."""
+    if not data:
+        raise Malformed("it is empty")
+    if path.endswith(".json"):
+        try:
+            found = json.loads(data)
+        except (ValueError, RecursionError):
+            raise Malformed("it is not JSON") from None
+    else:
+        found = decode(data)
+    if not isinstance(found, dict):
+        raise Malformed("it is not a map")
+    return found
+
+
+def read_body(data: bytes, path: str, depth: int) -> Body:
+    """The object in a file; `depth` folders lead to it, and say what it must be."""
+    body = read_map(data, path)
+    kind = KINDS[depth - 1]
+    if _LOCATORS[kind] not in body:
+        others = [other for other, key in _LOCATORS.items() if key in body]
+        raise Malformed(f"it is of a {others[0] if others else 'foreign thing'}, and its folder is that of a {kind}")
+    return _READERS[kind](body, _take(body, _LOCATORS[kind], dict))
+
+
+def read_log(data: bytes, path: str) -> TransactionLog:
+    """What a transaction says of itself; what it has only read is left out."""
+    body = read_map(data, path)
+    return TransactionLog(
+        _take(body, "id", str),
+        _maybe(body, "start_time", int),
+        _maybe(body, "end_time", int),
+        _maybe(body, "commit_message", str),
+        _maybe(body, "catalog_root_normalized", str),
+        tuple(_operations(_maybe(body, "operations", list) or [])),
+    )
+
+
+def _operations(found: list[Any]) -> list[Operation]:
+    operations = []
+    for one in found:
+        if not isinstance(one, dict):
+            raise Malformed("an operation in it is no map")
+        type = _take(one, "type", str)
+        if not type.startswith("read_"):
+            files = [_text(path) for path in _maybe(one, "metafile_write_paths", list) or []]
+            id = _maybe(_maybe(one, "dest_metafile", dict) or {}, "id", str) or ""
+            operations.append(Operation(type, id, tuple(files)))
+    return operations
+
+
+def _namespace(body: dict[str, Any], locator: dict[str, Any]) -> Namespace:
+    return Namespace(_take(body, "id", str), _take(locator, "namespace", str), _maybe(body, "properties", dict) or {})
+
+
+def _table(body: dict[str, Any], locator: dict[str, Any]) -> Table:
+    return Table(
+        _take(body, "id", str),
+        _take(locator, "tableName", str),
+        _maybe(body, "description", str),
+        _maybe(body, "properties", dict) or {},
+        _maybe(body, "latest_active_table_version", str),
+    )
+
+
+def _table_version(body: dict[str, Any], locator: dict[str, Any]) -> TableVersion:
+    scheme = _maybe(body, "partitionScheme", dict) or {}
+    return TableVersion(
+        _take(locator, "tableVersion", str),
+        _maybe(body, "state", str) or "",
+        _maybe(body, "description", str),
+        _maybe(body, "schema", bytes),
+        tuple(one for one in _maybe(body, "schemas", list) or [] if isinstance(one, bytes)),
+        tuple(_key(one) for one in _maybe(scheme, "keys", list) or []),
+        _maybe(scheme, "id", str),
+    )
+
+
+def _key(found: Any) -> PartitionKey:
+    if not isinstance(found, dict):
+        raise Malformed("a key of its partition scheme is no map")
+    columns = found.get("key")
+    column = columns[0] if isinstance(columns, list) and len(columns) == 1 else columns
+    transform = _maybe(_maybe(found, "transform", dict) or {}, "name", str) or "identity"
+    return PartitionKey(column if isinstance(column, str | int) else None, transform)
+
+
+def _stream(body: dict[str, Any], locator: dict[str, Any]) -> Stream:
+    return Stream(_maybe(locator, "format", str) or "", _maybe(body, "state", str) or "")
+
+
+def _partition(body: dict[str, Any], locator: dict[str, Any]) -> Partition:
+    return Partition(
+        tuple(_maybe(locator, "partitionValues", list) or []),
+        _maybe(body, "state", str) or "",
+        _maybe(body, "partitionSchemeId", str),
+    )
+
+
+def _delta(body: dict[str, Any], locator: dict[str, Any]) -> Delta:
+    entries = _maybe(_maybe(body, "manifest", dict) or {}, "entries", list) or []
+    return Delta(
+        _take(locator, "streamPosition", int),
+        _take(body, "type", str),
+        _maybe(body, "previousStreamPosition", int),
+        tuple(_entry(one) for one in entries),
+    )
+
+
+def _entry(found: Any) -> Entry:
+    if not isinstance(found, dict):
+        raise Malformed("a file in its manifest is no map")
+    meta = _maybe(found, "meta", dict) or {}
+    return Entry(
+        _maybe(found, "url", str) or _take(found, "uri", str),
+        _maybe(meta, "record_count", int),
+        _maybe(meta, "content_length", int),
+        _maybe(meta, "content_type", str) or "",
+        _maybe(meta, "content_encoding", str) or "identity",
+        _maybe(meta, "entry_type", str) or "data",
+    )
+
+
+_READERS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Body]] = {
+    "namespace": _namespace,
+    "table": _table,
+    "table version": _table_version,
+    "stream": _stream,
+    "partition": _partition,
+    "delta": _delta,
+}
+
+
+def _take(body: Mapping[str, Any], key: str, type: type[T]) -> T:
+    found = _maybe(body, key, type)
+    if found is None:
+        raise Malformed(f"it does not say its {key}")
+    return found
+
+
+def _maybe(body: Mapping[str, Any], key: str, type: type[T]) -> T | None:
+    found = body.get(key)
+    if found is not None and not isinstance(found, type):
+        raise Malformed(f"its {key} is no {type.__name__}")
+    return found
+
+
+def _text(found: Any) -> str:
+    if not isinstance(found, str):
+        raise Malformed("a path in it is no text")
+    return found

@@ -1,0 +1,183 @@
+"""Which files make a table: those of the committed partitions of its active version.
+
+Plain files say which rows there are. An upsert or a delete changes rows of the files before it, which they cannot say:
+of a partition that has one, only what was appended after the last of them counts, so that no row is there that DeltaCAT
+would not show. What is in no order with it does not count either.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from olympia_cli.errors import PathOutside
+from olympia_cli.importers.deltacat.bodies import (
+    COMMITTED,
+    PARQUET,
+    Delta,
+    Entry,
+    Partition,
+    Stream,
+    Table,
+    TableVersion,
+)
+from olympia_cli.importers.deltacat.source import Found, Source, SourceTable
+from olympia_cli.importers.iceberg import LeftOut
+from olympia_cli.storage.protocol import check_path
+
+T = TypeVar("T")
+_NOT_EXPRESSED = "an upsert or delete changes its rows, which plain files cannot say"
+
+
+class Unreadable(Exception):
+    """What a table holds cannot be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A Parquet file of a table: where it is in the catalog, how large, how many rows it should have, and the values of
+    its partition; None where they are not those of the present partition scheme. One without a size is missing."""
+
+    path: str
+    size: int | None
+    rows: int | None
+    values: tuple[Any, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a table is made of, and what of it cannot be taken. `is_torn` says that some of it cannot be read."""
+
+    version: TableVersion
+    files: tuple[SourceFile, ...]
+    skipped: tuple[LeftOut, ...]
+    is_torn: bool
+
+
+def contents(source: Source, table: SourceTable) -> Contents:
+    """The files of a table; Unreadable with the reason when they cannot be told."""
+    body = table.found.body
+    assert isinstance(body, Table)
+    if body.active is None:
+        raise Unreadable("none of its versions is active")
+    folders = (*table.found.row.object, body.active)
+    version = _need(table.at(folders), TableVersion, f"its active version {body.active!a}")
+    skipped = _Skipped()
+    for found in table.below(table.found.row.object):
+        if found.row.object != folders and isinstance(found.body, TableVersion) and found.body.state == "active":
+            skipped.add(f"version {found.row.object[-1]}", f"version {body.active} is the latest active one")
+    files: list[SourceFile] = []
+    stream = _stream(table, folders, skipped)
+    for found in [] if stream is None else table.below(stream):
+        partition = found.body
+        if isinstance(partition, str):
+            skipped.tear(f"partition {found.row.object[-1]}", partition)
+        elif isinstance(partition, Partition) and partition.state == COMMITTED:
+            values = partition.values if partition.scheme == version.scheme else None
+            files += _files(source, table, found, values, skipped)
+    return Contents(version, tuple(files), skipped.told(), skipped.is_torn)
+
+
+def _stream(table: SourceTable, version: tuple[str, ...], skipped: _Skipped) -> tuple[str, ...] | None:
+    streams = []
+    for found in table.below(version):
+        stream = _need(found, Stream, f"its stream {found.row.object[-1]}")
+        if stream.state == COMMITTED and stream.format == "deltacat":
+            streams.append(found.row.object)
+        elif stream.state == COMMITTED:
+            skipped.add(f"stream {found.row.object[-1]}", f"its format is {stream.format!a}")
+    if len(streams) > 1:
+        raise Unreadable(f"{len(streams)} of its streams are committed")
+    return streams[0] if streams else None
+
+
+def _files(
+    source: Source, table: SourceTable, found: Found, values: tuple[Any, ...] | None, skipped: _Skipped
+) -> list[SourceFile]:
+    deltas = sorted(table.below(found.row.object), key=_position)
+    merging = [one for one in deltas if not isinstance(one.body, Delta) or one.body.merges]
+    last = _position(merging[-1]) if merging else None
+    files = []
+    for one in deltas:
+        if not isinstance(one.body, Delta):
+            skipped.tear(f"delta {_name(one)}", str(one.body))
+        elif one.body.merges:
+            skipped.add(f"delta {_name(one)}", f"it is {_merge(one.body)}, which plain files cannot say")
+        elif last is not None and (one.body.previous is None or _position(one) < last):
+            skipped.add(f"delta {_name(one)}", _NOT_EXPRESSED)
+        else:
+            for entry in one.body.entries:
+                path = place(source, entry, one.row.transaction)
+                if entry.content_type != PARQUET or entry.encoding != "identity":
+                    packed = "" if entry.encoding == "identity" else f" in {entry.encoding!a}"
+                    skipped.add(entry.url, f"it is {entry.content_type!a}{packed}, and not plain Parquet")
+                elif path is None:
+                    skipped.add(entry.url, "it lies outside of the catalog")
+                else:
+                    size = source.index.size(path)
+                    if size is None:
+                        skipped.add(path, "it is missing")
+                    files.append(SourceFile(path, size, entry.rows, values))
+    return files
+
+
+def _merge(delta: Delta) -> str:
+    return "an upsert" if delta.type == "upsert" else "a delete"
+
+
+def _position(found: Found) -> int:
+    """Where a delta is in its partition; its folder says so even when it cannot be read."""
+    text = found.row.object[-1]
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
+
+
+def _name(found: Found) -> str:
+    return "/".join(found.row.object[-2:])
+
+
+def place(source: Source, entry: Entry, transaction: str) -> str | None:
+    """Where a file is, from the root; None for one that is elsewhere. A url may be absolute, and of a place where the
+    catalog was before."""
+    url = entry.url
+    if source.index.size(url) is None:
+        root = source.root_of(transaction)
+        if root and url.startswith(root.rstrip("/") + "/"):
+            url = url[len(root.rstrip("/")) + 1 :]
+    try:
+        check_path(url)
+    except PathOutside:
+        return None
+    return None if "://" in url else url
+
+
+def _need(found: Found | None, type: type[T], what: str) -> T:
+    if found is None:
+        raise Unreadable(f"{what} is not there")
+    if not isinstance(found.body, type):
+        raise Unreadable(f"{what} cannot be read: {found.body}")
+    return found.body
+
+
+class _Skipped:
+    """What is left out, by the reason: a table may have a million files."""
+
+    def __init__(self) -> None:
+        self._by_reason: dict[str, list[str]] = defaultdict(list)
+        self.is_torn = False
+
+    def tear(self, what: str, why: str) -> None:
+        """Something that cannot be read."""
+        self.is_torn = True
+        self.add(what, f"it cannot be read: {why}")
+
+    def add(self, what: str, why: str) -> None:
+        self._by_reason[why].append(what)
+
+    def told(self) -> tuple[LeftOut, ...]:
+        return tuple(LeftOut(told_as_one(what), why) for why, what in self._by_reason.items())
+
+
+def told_as_one(things: list[str]) -> str:
+    """Several things in few words."""
+    return things[0] if len(things) == 1 else f"{things[0]} and {len(things) - 1:,} more"

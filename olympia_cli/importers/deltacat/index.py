@@ -1,0 +1,233 @@
+"""Which files a DeltaCAT catalog has, from one listing, kept on disk: a catalog may have millions of them.
+
+A transaction counts when its folder of success holds exactly one file, whose name is when it ended. What other
+transactions left is there all the same, and is nobody's.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from olympia_cli.importers.deltacat.layout import Elsewhere, NameEntry, Revision, TransactionFile, began_at, parse
+from olympia_cli.storage.protocol import FileInfo
+
+_LEVELS = 6
+_TABLES = """
+CREATE TABLE txn (id TEXT, state TEXT, began INTEGER, ended INTEGER, path TEXT);
+CREATE TABLE revision (o1 TEXT, o2 TEXT, o3 TEXT, o4 TEXT, o5 TEXT, o6 TEXT, depth INTEGER,
+                       number INTEGER, operation TEXT, txn TEXT, path TEXT, size INTEGER);
+CREATE TABLE mapping (parent TEXT, digest TEXT, number INTEGER, operation TEXT, txn TEXT, id TEXT, path TEXT);
+CREATE TABLE data (path TEXT PRIMARY KEY, size INTEGER) WITHOUT ROWID;
+CREATE TABLE other (path TEXT, part TEXT);
+"""
+_COMMITTED = """
+CREATE INDEX by_object ON revision (o1, o2, o3, o4, o5, o6, number);
+CREATE INDEX by_transaction ON revision (txn);
+CREATE TABLE committed (id TEXT PRIMARY KEY, ended INTEGER, path TEXT) WITHOUT ROWID;
+INSERT INTO committed SELECT id, ended, path FROM txn WHERE state = 'success' GROUP BY id HAVING COUNT(*) = 1;
+CREATE INDEX by_end ON committed (ended);
+"""
+_OBJECT = "o1, o2, o3, o4, o5, o6"
+FOREVER = 2**63 - 1
+"""A time that everything is before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A revision that counts: of which object, by which transaction, and when that ended."""
+
+    object: tuple[str, ...]
+    number: int
+    operation: str
+    transaction: str
+    ended_at: int
+    path: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A transaction that counts."""
+
+    id: str
+    ended_at: int
+    path: str
+
+
+class Index:
+    """The files of one catalog, to be asked in order."""
+
+    def __init__(self, files: Iterable[FileInfo]) -> None:
+        self._database = sqlite3.connect("")
+        self._database.executescript(_TABLES)
+        for file in files:
+            self._add(file)
+        self._database.executescript(_COMMITTED)
+
+    def _add(self, file: FileInfo) -> None:
+        if not file.path.isprintable():
+            # no release writes such a name, and bytes that are no text could not be kept
+            self._insert("other", (ascii(file.path), ""))
+            return
+        found = parse(file.path)
+        if isinstance(found, Revision):
+            folders = found.object + ("",) * (_LEVELS - len(found.object))
+            row = (*folders, len(found.object), found.number, found.operation, found.transaction, file.path, file.size)
+            self._insert("revision", row)
+        elif isinstance(found, NameEntry):
+            parent = "/".join(found.parent)
+            row = (parent, found.digest, found.number, found.operation, found.transaction, found.id, file.path)
+            self._insert("mapping", row)
+        elif isinstance(found, TransactionFile):
+            self._insert("txn", (found.id, found.state, began_at(found.id), found.ended_at, file.path))
+        elif isinstance(found, Elsewhere) and found.part == "data":
+            self._insert("data", (file.path, file.size))
+        else:
+            self._insert("other", (file.path, found.part if isinstance(found, Elsewhere) else ""))
+
+    def _insert(self, table: str, row: tuple[Any, ...]) -> None:
+        self._database.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+
+    def ask(self, query: str, *values: Any) -> Iterator[Any]:
+        return self._database.execute(query, values)
+
+    @property
+    def is_catalog(self) -> bool:
+        """Whether any file is one that DeltaCAT writes."""
+        queries = ("revision", "mapping", "txn", "other WHERE part = 'version'")
+        return any(next(self.ask(f"SELECT 1 FROM {query} LIMIT 1"), None) for query in queries)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many files there are of each sort."""
+        sorts = {"transactions": "txn", "revisions": "revision", "names": "mapping", "data_files": "data"}
+        return {noun: next(self.ask(f"SELECT COUNT(*) FROM {table}"))[0] for noun, table in sorts.items()}
+
+    @property
+    def identity(self) -> str | None:
+        """What tells this catalog from others, wherever it is copied to: its first transaction."""
+        found = next(self.ask("SELECT id FROM committed ORDER BY ended, id LIMIT 1"), None)
+        return None if found is None else str(found[0]).partition("_")[2]
+
+    def size(self, path: str) -> int | None:
+        """How large a data file is; None if there is none."""
+        found = next(self.ask("SELECT size FROM data WHERE path = ?", path), None)
+        return None if found is None else int(found[0])
+
+    def ended(self, after: int, before: int) -> Iterator[Ended]:
+        """The transactions that count, in the order in which they ended."""
+        query = "SELECT id, ended, path FROM committed WHERE ended > ? AND ended < ? ORDER BY ended, id"
+        return (Ended(*row) for row in self.ask(query, after, before))
+
+    def end_of(self, transaction: str) -> int | None:
+        """When a transaction ended; None for one that does not count."""
+        found = next(self.ask("SELECT ended FROM committed WHERE id = ?", transaction), None)
+        return None if found is None else int(found[0])
+
+    def last_end(self, before: int) -> int:
+        """When the last transaction ended; 0 if none did."""
+        found = next(self.ask("SELECT MAX(ended) FROM committed WHERE ended < ?", before))
+        return int(found[0] or 0)
+
+    def last_of(self, table: tuple[str, ...], before: int) -> str:
+        """The transaction that wrote last in a table."""
+        query = (
+            "SELECT txn, MAX(ended) FROM revision JOIN committed ON committed.id = txn"
+            " WHERE o1 = ? AND o2 = ? AND ended < ?"
+        )
+        return str(next(self.ask(query, *table, before))[0])
+
+    def roots(self, before: int) -> Iterator[tuple[tuple[str, ...], bool]]:
+        """The folders of all namespaces and tables, and whether each lives. One that does not was dropped, or lies in
+        one that was."""
+        dropped: set[str] = set()
+        for row in self._latest(before, 2):
+            gone = row.operation == "delete" or row.object[0] in dropped
+            if gone and len(row.object) == 1:
+                dropped.add(row.object[0])
+            yield row.object, not gone
+
+    def living(self, before: int) -> Iterator[Row]:
+        """The latest revision of each object that lives, from the root down, each after what it lies in. What lies in
+        one that is gone looks alive, and is not."""
+        above: tuple[str, ...] = ()
+        for row in self._latest(before, _LEVELS):
+            if row.operation == "delete" or row.object[:-1] != above[: len(row.object) - 1]:
+                continue
+            above = row.object
+            yield row
+
+    def _latest(self, before: int, depth: int) -> Iterator[Row]:
+        query = (
+            f"SELECT {_OBJECT}, depth, MAX(number), operation, txn, ended, revision.path, size FROM revision"
+            " JOIN committed ON committed.id = txn WHERE ended < ? AND depth <= ?"
+            f" GROUP BY {_OBJECT} ORDER BY {_OBJECT}"
+        )
+        return map(_row, self.ask(query, before, depth))
+
+    def of_transaction(self, transaction: str) -> Iterator[Row]:
+        """What one transaction wrote, objects before what lies in them, and revisions in their order."""
+        query = (
+            f"SELECT {_OBJECT}, depth, number, operation, txn, ended, revision.path, size FROM revision"
+            " JOIN committed ON committed.id = txn WHERE txn = ? ORDER BY depth, number"
+        )
+        return map(_row, self.ask(query, transaction))
+
+    def revisions(self, object: tuple[str, ...], before: int) -> Iterator[Row]:
+        """The revisions of one object that count."""
+        where = " AND ".join(f"o{level + 1} = ?" for level in range(_LEVELS))
+        query = (
+            f"SELECT {_OBJECT}, depth, number, operation, txn, ended, revision.path, size FROM revision"
+            f" JOIN committed ON committed.id = txn WHERE {where} AND ended < ? ORDER BY number"
+        )
+        folders = object + ("",) * (_LEVELS - len(object))
+        return map(_row, self.ask(query, *folders, before))
+
+    # What a check asks
+
+    def prepare_check(self, before: int) -> None:
+        """Note what lives at a time, and make room for the data files that are named."""
+        self._database.executescript(
+            "CREATE INDEX by_path ON revision (path);"
+            "CREATE INDEX by_name ON mapping (parent, digest);"
+            "CREATE INDEX by_id ON mapping (id);"
+            "CREATE TABLE live (path TEXT PRIMARY KEY) WITHOUT ROWID;"
+            "CREATE TABLE named (path TEXT PRIMARY KEY) WITHOUT ROWID;"
+        )
+        self._database.executemany("INSERT INTO live VALUES (?)", ((row.path,) for row in self.living(before)))
+
+    def everything(self, before: int) -> Iterator[tuple[Row, bool]]:
+        """All revisions that count, from the root down, and whether each is the present state of what lives."""
+        query = (
+            f"SELECT {_OBJECT}, depth, number, operation, txn, ended, revision.path, size, live.path IS NOT NULL"
+            " FROM revision JOIN committed ON committed.id = txn LEFT JOIN live ON live.path = revision.path"
+            f" WHERE ended < ? AND operation != 'delete' ORDER BY {_OBJECT}, number"
+        )
+        return ((_row(found[:-1]), bool(found[-1])) for found in self.ask(query, before))
+
+    def has_revision(self, path: str) -> bool:
+        return next(self.ask("SELECT 1 FROM revision WHERE path = ?", path), None) is not None
+
+    def named(self, parent: str, digest: str) -> str | None:
+        """The object that a name leads to."""
+        query = (
+            "SELECT mapping.id, operation, MAX(number) FROM mapping JOIN committed ON committed.id = txn"
+            " WHERE parent = ? AND digest = ?"
+        )
+        id, operation, _ = next(self.ask(query, parent, digest))
+        return None if operation == "delete" else id
+
+    def name_data(self, path: str) -> None:
+        self._database.execute("INSERT OR IGNORE INTO named VALUES (?)", (path,))
+
+    def unnamed_data(self) -> Iterator[tuple[str, int]]:
+        query = "SELECT data.path, size FROM data LEFT JOIN named USING (path) WHERE named.path IS NULL ORDER BY 1"
+        return iter(self.ask(query))
+
+
+def _row(found: tuple[Any, ...]) -> Row:
+    depth = found[_LEVELS]
+    return Row(tuple(found[:depth]), *found[_LEVELS + 1 :])

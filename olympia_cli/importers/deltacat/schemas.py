@@ -1,0 +1,187 @@
+"""The columns of a DeltaCAT table in Iceberg's terms, and whether a file of it can be read by them.
+
+DeltaCAT numbers columns from 0, and its files hold the numbers: the table keeps them, so that readers find each column
+whatever it is called.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.exceptions import ResolveError
+from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, pyarrow_to_schema
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids, promote
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, LongType, NestedField, StringType
+
+from olympia_cli.importers.deltacat.bodies import PartitionKey, TableVersion
+
+_ID = b"PARQUET:field_id"
+_DEFAULT = b"DELTACAT:past_default"
+_EPOCH = datetime.date(1970, 1, 1)
+_VALUES: dict[type, type] = {BooleanType: bool, IntegerType: int, LongType: int, StringType: str, DateType: str}
+
+
+class Unfit(Exception):
+    """A table or a file that Iceberg cannot have so."""
+
+
+def table_schema(version: TableVersion) -> Schema:
+    """The columns of a table, under the ids that they have. All are optional: an older file may not have them."""
+    if version.schema is None:
+        raise Unfit("it has no schema")
+    arrow = _arrow(version.schema)
+    for type in _leaves(arrow):
+        if pa.types.is_unsigned_integer(type) and type.bit_width >= 32:
+            raise Unfit(f"it has a column of the type {type}, which Iceberg does not have")
+    try:
+        schema = pyarrow_to_schema(arrow) if all(_ids(arrow)) else _fresh(arrow)
+    except Exception as error:
+        raise Unfit(f"Iceberg does not have its columns: {' '.join(str(error).split())[:200]}") from None
+    if len(set(schema.field_ids)) != len(list(_leaves(arrow, inner=True))):
+        raise Unfit("two of its columns have one id")
+    return Schema(*(_optional(field) for field in schema.fields), schema_id=0)
+
+
+def former_names(version: TableVersion) -> set[tuple[int, str]]:
+    """Which names the columns have, or had once."""
+    return {
+        (int(id), field.name)
+        for schema in (*version.schemas, *([version.schema] if version.schema else []))
+        for field in _arrow(schema)
+        if (id := (field.metadata or {}).get(_ID)) is not None
+    }
+
+
+def with_default(version: TableVersion) -> set[str]:
+    """The columns that have a value in files which lack them."""
+    arrow = [] if version.schema is None else _arrow(version.schema)
+    return {field.name for field in arrow if _DEFAULT in (field.metadata or {})}
+
+
+def _arrow(data: bytes) -> pa.Schema:
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(data))
+    except (pa.ArrowException, ValueError, OSError) as error:
+        raise Unfit(f"its schema cannot be read: {' '.join(str(error).split())[:200]}") from None
+
+
+def _fresh(arrow: pa.Schema) -> Schema:
+    return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(arrow))
+
+
+def _optional(field: NestedField) -> NestedField:
+    return field.model_copy(update={"required": False})
+
+
+def _leaves(fields: Iterable[pa.Field], inner: bool = False) -> Iterator[pa.DataType]:
+    """The types of the columns; `inner` gives those of structs and lists too."""
+    for field in fields:
+        below = [field.type.field(at) for at in range(field.type.num_fields)]
+        if pa.types.is_map(field.type):
+            below = [field.type.key_field, field.type.item_field]
+        if inner or not below:
+            yield field.type
+        yield from _leaves(below, inner)
+
+
+def _ids(fields: Iterable[pa.Field]) -> Iterator[bool]:
+    """For each column, and each within one, whether it has an id."""
+    for field in fields:
+        yield _ID in (field.metadata or {})
+        if pa.types.is_map(field.type):
+            yield from _ids([field.type.key_field, field.type.item_field])
+        else:
+            yield from _ids(field.type.field(at) for at in range(field.type.num_fields))
+
+
+def check_file(metadata: pq.FileMetaData, schema: Schema, names: set[tuple[int, str]], defaults: set[str]) -> None:
+    """Refuse a file in which readers would find other columns, or columns of other types, or no value where there is
+    one for files that lack the column."""
+    arrow = metadata.schema.to_arrow_schema()
+    have = list(_ids(arrow))
+    if any(have) and not all(have):
+        raise Unfit("some of its columns have ids, and some have none")
+    try:
+        columns = pyarrow_to_schema(arrow) if have and all(have) else _fresh(arrow)
+    except Exception as error:
+        raise Unfit(f"Iceberg does not have its columns: {' '.join(str(error).split())[:200]}") from None
+    known = {field.field_id: field for field in schema.fields}
+    if not any(have):
+        # readers go by the names, and some of them want to know all
+        strange = [field.name for field in columns.fields if field.name not in _top(schema)]
+        if strange:
+            raise Unfit(f"its columns have no ids, and {strange[0]!a} is none of the table's")
+        known = {field.field_id: schema.find_field(field.name) for field in columns.fields}
+    there = {known[column.field_id].name for column in columns.fields if column.field_id in known}
+    for name in sorted(defaults - there):
+        raise Unfit(f"it lacks the column {name!a}, which has a value of its own there")
+    for column in columns.fields:
+        field = known.get(column.field_id)
+        if field is None:
+            continue
+        if any(have) and (column.field_id, column.name) not in names:
+            raise Unfit(f"its column {column.name!a} has the id of {field.name!a}")
+        if not _reads_as(column.field_type, field.field_type):
+            raise Unfit(f"its column {column.name!a} is {column.field_type}, and the table's is {field.field_type}")
+
+
+def _reads_as(one: IcebergType, other: IcebergType) -> bool:
+    """Whether a column of one type is read as another: as what is wider, or of what others are made as it is."""
+    if not (one.is_primitive and other.is_primitive):
+        return re.sub(r"\d+: ", "", str(one)) == re.sub(r"\d+: ", "", str(other))
+    try:
+        return one == other or promote(one, other) == other
+    except ResolveError:
+        return False
+
+
+def _top(schema: Schema) -> set[str]:
+    return {field.name for field in schema.fields}
+
+
+def partition_spec(version: TableVersion, schema: Schema) -> tuple[PartitionSpec, tuple[int, ...]]:
+    """How the table is partitioned, and which of the values of a partition that takes. What Iceberg reckons in another
+    way (buckets, parts of times) is left out: without it all rows are found as well."""
+    fields: list[PartitionField] = []
+    at: list[int] = []
+    for number, key in enumerate(version.keys):
+        column = _column(key, schema)
+        if key.transform == "identity" and column is not None and type(column.field_type) in _VALUES:
+            id = PARTITION_FIELD_ID_START + len(fields)
+            fields.append(PartitionField(column.field_id, id, IdentityTransform(), column.name))
+            at.append(number)
+    return PartitionSpec(*fields), tuple(at)
+
+
+def _column(key: PartitionKey, schema: Schema) -> NestedField | None:
+    return next((field for field in schema.fields if key.column in (field.name, field.field_id)), None)
+
+
+def partition_values(
+    values: tuple[Any, ...] | None, spec: PartitionSpec, at: tuple[int, ...], schema: Schema
+) -> list[Any]:
+    """The values of a file as manifests hold them."""
+    if spec.is_unpartitioned():
+        return []
+    if values is None or len(values) <= max(at):
+        raise Unfit("it is partitioned in another way than its table")
+    found = []
+    for number, field in zip(at, spec.fields, strict=True):
+        type, wanted = schema.find_type(field.source_id), _VALUES[schema.find_type(field.source_id).__class__]
+        value: Any = values[number]
+        if value is not None and (not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool)):
+            raise Unfit(f"its partition has the value {value!a}, and the column {field.name!a} is {type}")
+        if value is not None and isinstance(type, DateType):
+            try:
+                value = (datetime.date.fromisoformat(str(value)) - _EPOCH).days
+            except ValueError:
+                raise Unfit(f"its partition has the value {value!a}, and the column {field.name!a} is date") from None
+        found.append(value)
+    return found

@@ -1,0 +1,196 @@
+"""Changes of objects that came from a DeltaCAT catalog, staged in one commit after the other: what is here under which
+id, and what cannot be done.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+
+from pyiceberg.io import FileIO
+
+from olympia_cli.catalog.replay import moved
+from olympia_cli.catalog.snapshot import ObjectDefinition, Snapshot
+from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.format import definitions
+from olympia_cli.format.actions import Action
+from olympia_cli.format.pb.objects_pb2 import NamespaceDef, TableDef
+from olympia_cli.iceberg.catalog import OlympiaCatalog
+from olympia_cli.iceberg.catalog_transaction import CatalogTransaction
+from olympia_cli.importers.deltacat import notes
+from olympia_cli.importers.deltacat.source import Source
+from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut
+from olympia_cli.importers.renaming import FORMER_NAME, Renaming
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName
+from olympia_cli.ops.look.diff import changed_fields
+from olympia_cli.ops.look.told import TYPES, alter_payload
+
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_NAMES = (notes.NAMESPACE, notes.TABLE, FORMER_NAME)
+
+Key = tuple[Kind, str]
+"""An object by its id."""
+
+
+@dataclass(slots=True)
+class Staging:
+    """One import. The files of the source are at `base`, and `io` reads them. `here` are the objects of this catalog by
+    their ids, `mine` those that came from the source before; `told` is what was left out, by the object that it is
+    of."""
+
+    source: Source
+    base: str
+    io: FileIO
+    catalog: OlympiaCatalog
+    renaming: Renaming
+    dry_run: bool
+    done: Imported = field(default_factory=Imported)
+    here: dict[Key, ObjectName] = field(default_factory=dict)
+    mine: set[Key] = field(default_factory=set)
+    told: dict[Key, list[LeftOut]] = field(default_factory=dict)
+    created: dict[Key, FoundTable] = field(default_factory=dict)
+    moved_on: dict[Key, FoundTable] = field(default_factory=dict)
+    staged: CatalogTransaction = field(init=False)
+    _version: int | None = None
+    _before: int = field(init=False)
+    _moves: list[tuple[NamespaceName, NamespaceName]] = field(init=False)
+    _waiting: list[Callable[[], bool]] = field(init=False)
+
+    @property
+    def transaction(self) -> Transaction:
+        return self.staged.staged
+
+    def begin(self, before: int) -> CatalogTransaction:
+        """A commit that brings what the source holds before a time."""
+        self.staged, self._before, self._waiting = CatalogTransaction.begin(self.catalog), before, []
+        self._moves = []
+        if self.staged.version != self._version:
+            self._look(self.transaction.base)
+        return self.staged
+
+    def commit(self, message: str) -> int:
+        """Commit what is staged; the version."""
+        self._version = self.staged.commit(message).version
+        return self._version
+
+    def _look(self, snapshot: Snapshot) -> None:
+        """What is here before the import, or by now, when somebody else has committed meanwhile."""
+        self.here, self.mine, self._version = {}, set(), snapshot.version
+        for kind in (Kind.NAMESPACE, Kind.TABLE):
+            for found in snapshot.objects(kind):
+                self.here[kind, found.id] = found.name
+                if found.definition.properties.get(notes.CATALOG) == self.source.index.identity:
+                    self.mine.add((kind, found.id))
+
+    def dropped(self, before: int) -> list[Key]:
+        """What was dropped at the source. What is not there, and was not dropped, was lost: it stays, and is told."""
+        lost, dropped = set(self.mine), []
+        for folders, lives in self.source.index.roots(before):
+            key = (Kind.NAMESPACE if len(folders) == 1 else Kind.TABLE), self.id_of(folders[-1])
+            lost.discard(key)
+            if not lives and key in self.mine:
+                dropped.append(key)
+        for key in lost:
+            self._leave(key, f"{key[0].word} {self.here[key]}", "it is not at the source, and was not dropped there")
+        return dropped
+
+    def id_of(self, id: str) -> str:
+        """The id that an object has here: its own where it is one, else always the same other one."""
+        return id if _UUID.fullmatch(id) else str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.source.index.identity}/{id}"))
+
+    def _drop(self, key: Key) -> None:
+        name = self.here.get(key)
+        if name is None or key not in self.mine:
+            return
+        what = f"{name.kind.word} {name}"
+        if isinstance(name, NamespaceName) and not self.transaction.draft.is_empty(name.namespace):
+            self._leave(key, what, "it was dropped at the source, and is not empty here")
+        elif isinstance(name, TableName) and not is_as_made(self._present(name)):
+            self._leave(key, what, "it was dropped at the source, and changed here")
+        else:
+            self.transaction.do(Action(TYPES[name.kind][2], name, definitions.body(self._present(name))))
+            del self.here[key]
+            self.created.pop(key, None)
+            self.moved_on.pop(key, None)
+            self.done.dropped += 1
+
+    def _create(self, definition: NamespaceDef | TableDef, name: ObjectName, named: ObjectName) -> None:
+        self.transaction.do(Action(TYPES[name.kind][0], name, definitions.body(definition)))
+        self.here[name.kind, definition.id] = name
+        self.mine.add((name.kind, definition.id))
+        if (former := self.renaming.former(named)) is not None:
+            self.done.renamed.append((former, str(name)))
+
+    def _change(self, key: Key, name: ObjectName, properties: dict[str, str], what: str) -> None:
+        """Set properties, and rename as soon as nobody has the name; what it is called there is noted then."""
+        names = {one: properties.pop(one) for one in _NAMES if one in properties}
+        self._set(self.here[key], properties)
+        if self.here[key] == name:
+            self._set(name, names)
+        else:
+            self._try(key, lambda: self._renamed(key, name, names), name, what)
+
+    def _set(self, name: ObjectName, properties: dict[str, str]) -> None:
+        """Set properties; those that were set here stay."""
+        former = self._present(name)
+        new = deepcopy(former)
+        new.properties.update(properties)
+        if fields := changed_fields(former, new):
+            action = Action(TYPES[name.kind][1], name, definitions.body(new), alter_payload(fields))
+            self.transaction.do(action, is_merged=True)
+
+    def _renamed(self, key: Key, name: ObjectName, names: dict[str, str]) -> None:
+        old = self.here[key]
+        if isinstance(old, NamespaceName) and isinstance(name, NamespaceName):
+            self.transaction.rename_namespace(old, name)
+            self._moves.append((old, name))
+            self.here = {one: moved(present, old, name) for one, present in self.here.items()}
+        elif isinstance(old, TableName) and isinstance(name, TableName):
+            self.transaction.rename_table(old, name)
+            self.here[key] = name
+            for told in (self.created, self.moved_on):
+                if key in told:
+                    told[key] = replace(told[key], name=name)
+        self._set(name, names)
+
+    def _try(self, key: Key, do: Callable[[], None], name: ObjectName, what: str) -> None:
+        """Do what needs a name as soon as nobody has it."""
+
+        def attempt() -> bool:
+            if self.transaction.draft.find(name):
+                self._leave(key, what, f"another {name.kind.word} has the name {name} here")
+                return False
+            self.told.pop(key, None)
+            do()
+            return True
+
+        if not attempt():
+            self._waiting.append(attempt)
+
+    def _former(self, named: ObjectName) -> dict[str, str]:
+        former = self.renaming.former(named)
+        return {} if former is None else {FORMER_NAME: notes.text(former)}
+
+    def _present(self, name: ObjectName) -> ObjectDefinition:
+        found = self.transaction.draft.get(name)
+        assert found is not None
+        return found
+
+    def _leave(self, key: Key, what: str, why: str) -> None:
+        self.told[key] = [LeftOut(what, why)]
+
+    def _former_name(self, named: ObjectName) -> ObjectName:
+        """What an import called it here; its namespace may have moved on already."""
+        name = self.renaming.name(named)
+        for old, new in self._moves:
+            name = moved(name, old, new)
+        return name
+
+
+def is_as_made(definition: ObjectDefinition) -> bool:
+    """Whether a table is as an import has left it."""
+    assert isinstance(definition, TableDef)
+    return definition.properties.get(notes.METADATA) == definition.iceberg_metadata_location

@@ -1,0 +1,211 @@
+"""A table of DeltaCAT as an Iceberg table: made, or brought to where its source is by now. Its data files stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadataV2
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate
+from pyiceberg.typedef import Record
+
+from olympia_cli.iceberg.catalog import OlympiaCatalog
+from olympia_cli.iceberg.identifiers import identifier_of
+from olympia_cli.iceberg.table_changes import TableState
+from olympia_cli.importers.deltacat.contents import Contents, SourceFile
+from olympia_cli.importers.deltacat.schemas import (
+    Unfit,
+    check_file,
+    former_names,
+    partition_spec,
+    partition_values,
+    table_schema,
+    with_default,
+)
+from olympia_cli.importers.iceberg import LeftOut
+from olympia_cli.importers.parquet import ParquetFile
+from olympia_cli.importers.parquet_footers import LocalFooters
+from olympia_cli.names import TableName
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """What a table is to be: its columns, its files with what they say of themselves, and what is left out of it."""
+
+    schema: Schema
+    spec: PartitionSpec
+    files: dict[str, tuple[SourceFile, pq.FileMetaData | None, Record]]
+    skipped: tuple[LeftOut, ...]
+
+    @property
+    def rows(self) -> int | None:
+        counts = [file.rows if footer is None else footer.num_rows for file, footer, _ in self.files.values()]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+
+def plan(
+    base: str, io: FileIO, contents: Contents, spec: PartitionSpec | None = None, known: frozenset[str] = frozenset()
+) -> TablePlan:
+    """What a table is to be. `known` are the files that it has already, whose footers are not read again, and `spec` is
+    how it is partitioned. Unfit when Iceberg cannot have it."""
+    version = contents.version
+    schema, names, defaults = table_schema(version), former_names(version), with_default(version)
+    wanted, at = partition_spec(version, schema)
+    if spec is None:
+        # what is partitioned in several ways is found as well without any
+        one_way = all(file.values is not None and len(file.values) == len(version.keys) for file in contents.files)
+        spec = wanted if one_way else UNPARTITIONED_PARTITION_SPEC
+    elif [field.source_id for field in spec.fields] != [field.source_id for field in wanted.fields]:
+        at = ()
+    files: dict[str, tuple[SourceFile, pq.FileMetaData | None, Record]] = {}
+    skipped = list(contents.skipped)
+    # one that is missing is told already, and stays in a table that has it
+    present = [file for file in contents.files if file.size is not None or f"{base}/{file.path}" in known]
+    # a column may have come with a value for files that are known
+    new = [file for file in present if file.size is not None and (defaults or f"{base}/{file.path}" not in known)]
+    ends = LocalFooters(base, io).read([ParquetFile(file.path, file.size or 0, {}) for file in new])
+    footers = {file.path: end if isinstance(end, str) else end.metadata for file, end in zip(new, ends, strict=True)}
+    for file in present:
+        footer = footers.get(file.path)
+        try:
+            if isinstance(footer, str):
+                raise Unfit(footer)
+            values = partition_values(file.values, spec, at, schema) if at or not spec.fields else _other_way()
+            if footer is not None:
+                check_file(footer, schema, names, defaults)
+                _check(file, footer, spec, values)
+        except Unfit as error:
+            skipped.append(LeftOut(file.path, str(error)))
+            continue
+        files[f"{base}/{file.path}"] = (file, footer, Record(*values))
+    return TablePlan(schema, spec, files, tuple(skipped))
+
+
+def _other_way() -> list[object]:
+    raise Unfit("its table is partitioned in another way by now")
+
+
+def _check(file: SourceFile, footer: pq.FileMetaData, spec: PartitionSpec, values: Sequence[object]) -> None:
+    """Refuse a file that does not hold what its manifest and its partition say."""
+    if file.rows is not None and footer.num_rows != file.rows:
+        raise Unfit(f"it has {footer.num_rows:,} of the {file.rows:,} rows that its manifest says")
+    for field, value in zip(spec.fields, values, strict=True):
+        for bound in _bounds(footer, field.name):
+            if isinstance(bound, type(value)) and bound != value:
+                raise Unfit(f"its column {field.name!a} does not hold the value of its partition throughout")
+
+
+def _bounds(footer: pq.FileMetaData, name: str) -> Iterator[object]:
+    """The least and the greatest value of a column, group by group, where the file says so."""
+    at = next((at for at in range(footer.num_columns) if footer.schema.column(at).path == name), None)
+    for group in range(footer.num_row_groups if at is not None else 0):
+        statistics = footer.row_group(group).column(at).statistics
+        if statistics is not None and statistics.has_min_max:
+            yield from (statistics.min, statistics.max)
+
+
+def make(staged: OlympiaCatalog, name: TableName, id: str, plan: TablePlan) -> TableState:
+    """The metadata of a new table, its manifests being written; it counts when a definition names it."""
+    place = staged._resolve_table_location(None, name.namespace, name.name)
+    metadata = TableMetadataV2.model_validate(
+        {
+            "location": place,
+            "table-uuid": _uuid(id),
+            "schemas": [plan.schema],
+            "current-schema-id": plan.schema.schema_id,
+            "last-column-id": plan.schema.highest_field_id,
+            "partition-specs": [plan.spec],
+            "default-spec-id": plan.spec.spec_id,
+            "last-partition-id": plan.spec.last_assigned_field_id,
+            "sort-orders": [UNSORTED_SORT_ORDER],
+            "default-sort-order-id": UNSORTED_SORT_ORDER.order_id,
+            "properties": {TableProperties.DEFAULT_NAME_MAPPING: plan.schema.name_mapping.model_dump_json()},
+        }
+    )
+    location = load_location_provider(place, metadata.properties).new_table_metadata_file_location()
+    table = staged._table(name, TableState(metadata, location))
+    transaction = Transaction(table)
+    if plan.files:
+        with transaction.update_snapshot().fast_append() as append:
+            for path in plan.files:
+                append.append_data_file(_data_file(table, path, plan))
+    return TableState(transaction.table_metadata, location)
+
+
+def bring(staged: OlympiaCatalog, name: TableName, plan: TablePlan) -> None:
+    """Bring a table to where its source is: new columns, files that came, files that went."""
+    table = staged.load_table(identifier_of(name))
+    known = known_files(table)
+    come = [path for path in plan.files if path not in known]
+    gone = [file for path, file in known.items() if path not in plan.files]
+    transaction = table.transaction()
+    if plan.schema.fields != table.schema().fields:
+        next_id = max(schema.schema_id for schema in table.metadata.schemas) + 1
+        schema = Schema(*plan.schema.fields, schema_id=next_id)
+        names = {TableProperties.DEFAULT_NAME_MAPPING: schema.name_mapping.model_dump_json()}
+        current = SetCurrentSchemaUpdate.model_validate({"schema-id": -1})
+        transaction._apply((AddSchemaUpdate(schema=schema), current, SetPropertiesUpdate(updates=names)))
+    if come or gone:
+        update = transaction.update_snapshot()
+        with update.overwrite() if gone else update.fast_append() as change:
+            for file in gone:
+                change.delete_data_file(file)
+            for path in come:
+                change.append_data_file(_data_file(table, path, plan))
+    transaction.commit_transaction()
+
+
+def known_files(table: Table) -> dict[str, DataFile]:
+    """The data files of a table now."""
+    snapshot = table.current_snapshot()
+    manifests = [] if snapshot is None else snapshot.manifests(table.io)
+    entries = (entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io))
+    return {entry.data_file.file_path: entry.data_file for entry in entries}
+
+
+def _data_file(table: Table, path: str, plan: TablePlan) -> DataFile:
+    file, footer, values = plan.files[path]
+    assert footer is not None
+    assert file.size is not None
+    told = {"record_count": footer.num_rows}
+    with suppress(KeyError):
+        # a column that the table no longer has is in no statistics, and then none is told
+        told = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=footer,
+            stats_columns=compute_statistics_plan(plan.schema, table.properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(plan.schema),
+        ).to_serialized_dict()
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=values,
+        file_size_in_bytes=file.size,
+        sort_order_id=None,
+        spec_id=plan.spec.spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **told,
+    )
+
+
+def _uuid(id: str) -> UUID:
+    try:
+        return UUID(id)
+    except ValueError:
+        return uuid4()
