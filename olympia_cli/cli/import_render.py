@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.escape import plural
+from olympia_cli.cli.fsck_render import write_finding
 from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
     from olympia_cli.importers.iceberg import Imported
+    from olympia_cli.importers.iox.checks import Checked
 
 SHOWN = 20
 """So many names of one sort are shown; JSON has all of them."""
@@ -39,18 +41,28 @@ def print_imported(
         render.line(session, f"v{version}  {', '.join(words)}{would}")
     for former, name in done.renamed[:SHOWN]:
         session.say(f"renamed {former} to {name}")
-    for one in done.left_out[:SHOWN]:
-        session.say(f"warning: left out {one.what}: {one.why}")
-    if done.left_out:
+    skipped = [
+        (f"of {table.name} {one.what}", one.why) for table in (*done.created, *done.moved_on) for one in table.skipped
+    ]
+    left_out = [*((one.what, one.why) for one in done.left_out), *skipped]
+    for what, why in left_out[:SHOWN]:
+        session.say(f"warning: left out {what}: {why}")
+    if left_out:
         raise PartlyDone(
-            f"{plural(len(done.left_out), noun)} left out",
+            f"{plural(len(left_out), noun)} left out",
             hint="see the reasons, and run it again when they are gone",
         )
 
 
 def _describe(done: Imported, version: int) -> dict[str, Any]:
     tables: list[dict[str, Any]] = [
-        {"name": str(one.name), "source": one.source, "files": one.files, "rows": one.rows, "skipped": []}
+        {
+            "name": str(one.name),
+            "source": one.source,
+            "files": one.files,
+            "rows": one.rows,
+            "skipped": [{"what": left.what, "why": left.why} for left in one.skipped],
+        }
         for one in (*done.created, *done.moved_on)
     ]
     return {
@@ -63,3 +75,23 @@ def _describe(done: Imported, version: int) -> dict[str, Any]:
         "dropped": done.dropped,
         "renamed": [{"from": former, "to": name} for former, name in done.renamed],
     }
+
+
+def print_checked(session: Session, found: Checked) -> int:
+    """Print what is wrong with a source; the exit code."""
+    from olympia_cli.ops.fsck.findings import describe_finding
+
+    checked = {"transactions": found.transactions, "checkpoints": found.checkpoints, "files": found.files}
+    if session.output is Output.JSON:
+        findings = [describe_finding(one) for one in found.findings]
+        versions = {"oldest": found.revisions[0], "latest": found.revisions[1]}
+        document = {"source_versions": versions, "checked": checked, "findings": findings, "damaged": found.is_damaged}
+        render.document(session, document)
+    else:
+        with session.out(paged=True) as out:
+            for one in found.findings:
+                write_finding(session, out, one)
+            words = ", ".join(plural(count, noun.removesuffix("s")) for noun, count in checked.items())
+            verdict = "DAMAGED" if found.is_damaged else "SOUND"
+            out.write(f"{verdict}  {words}; {plural(len(found.findings), 'finding')}\n")
+    return 50 if found.is_damaged else 0

@@ -62,6 +62,7 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "export resume": ("export-create",),
     "export drop": ("export-drop",),
     "import olympia": ("import", "fsck"),
+    "import iox": ("import", "import-check"),
     "import parquet": ("import",),
     "import iceberg": ("import",),
     "rebuild": ("import",),

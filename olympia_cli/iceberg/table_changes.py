@@ -199,7 +199,7 @@ class TableChanges:
             # noted first: a write that fails may leave something all the same
             self._written.append(location)
             try:
-                _create(location, self._files[location])
+                write_file(location, self._files[location].content, self._files[location].io)
             except (PathTaken, FileExistsError):
                 # what is there is somebody else's
                 self._written.remove(location)
@@ -233,18 +233,18 @@ def _save(running: DistributedTransaction) -> None:
         raise CommitUnknown(f"saved, and then it failed: {error.message}", hint="load the transaction again") from error
 
 
-def _create(location: str, file: NewFile) -> None:
+def write_file(location: str, content: bytes, io: FileIO) -> None:
     """Write the file through PyIceberg; on this machine, where that leaves it to the cache of the disk, through a store
     of ours: it survives a power cut like the root that leads to it."""
     place = None
-    if PY_IO_IMPL not in file.io.properties:
+    if PY_IO_IMPL not in io.properties:
         with contextlib.suppress(InvalidLocation):
             place = place_of(location)
     if place is not None and place.store == LOCAL:
-        open_store(LOCAL).create(place.path, file.content)
+        open_store(LOCAL).create(place.path, content)
         return
-    with file.io.new_output(location).create() as stream:
-        stream.write(file.content)
+    with io.new_output(location).create() as stream:
+        stream.write(content)
 
 
 def encode_metadata(metadata: TableMetadata, location: str) -> bytes:

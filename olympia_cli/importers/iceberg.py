@@ -26,9 +26,17 @@ _EMPTY = {"total-data-files": "0", "total-records": "0"}
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What was not imported, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class FoundTable:
     """A table at the source. `past` are the metadata files that it had before; `files` and `rows` are what its current
-    snapshot says, where it says so."""
+    snapshot says, where it says so; `skipped` is what of it is left out."""
 
     name: TableName
     source: str
@@ -36,14 +44,7 @@ class FoundTable:
     past: frozenset[str] = frozenset()
     files: int | None = None
     rows: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """What was not imported, and why."""
-
-    what: str
-    why: str
+    skipped: tuple[LeftOut, ...] = ()
 
 
 @dataclass(slots=True)

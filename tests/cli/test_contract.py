@@ -19,6 +19,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.cli import shapes
 from olympia_cli.cli.app import COMMANDS
 from tests.cli.conftest import EMOJI, Run, Sample
+from tests.helpers.iox_catalog import IoxCatalog
 from tests.helpers.json_schema import check
 
 PLAN = "the serialized plan"
@@ -70,6 +71,7 @@ SHAPES: dict[str, tuple[str, list[str]]] = {
     "table head": ("table-head", ["sales.real"]),
     "import iceberg": ("import", ["./other"]),
     "import olympia": ("import", ["./second"]),
+    "import iox": ("import", ["./metrics"]),
     "import parquet": ("import", ["./files"]),
     "rebuild": ("import", ["./gone"]),
     "table register": ("changed", ["sales.n", "--metadata-location", "s3://n"]),
@@ -101,6 +103,8 @@ def on_sample(olympia: Run, sample: Sample, tmp_path: Path) -> Callable[..., Any
         if command == "import parquet":
             (tmp_path / "files").mkdir()
             pq.write_table(pa.table({"id": [1]}), tmp_path / "files" / "a.parquet")
+        if command == "import iox":
+            IoxCatalog(tmp_path / "metrics").commit()
         if command == "rebuild":
             shutil.copytree(tmp_path / "catalog" / "def" / "ns", tmp_path / "gone" / "def" / "ns")
         if command == "import olympia":
