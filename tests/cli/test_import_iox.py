@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pyarrow as pa
 import pytest
 
 from olympia_cli.iceberg import OlympiaCatalog
-from tests.helpers.iox_catalog import IoxCatalog, rows
+from tests.helpers.iox_catalog import IoxCatalog, encode, message, rows, text
 
 
 @pytest.fixture
@@ -306,3 +308,202 @@ def test_nothing_is_done_where_that_is_asked(bring, look, iox, empty):
     assert (tables(done), done.json["dry_run"], done.json["version"]) == ([("metrics.cpu", 1, 1)], True, 0)
     assert not (empty / "data").exists()
     look("--dry-run", "--inspect").failed(2, "do not go together")
+
+
+class TestCheck:
+    """Each thing that goes wrong in the wild, and what is said of it."""
+
+    @pytest.fixture
+    def check(self, run, iox):
+        def check(code):
+            found = run("import", "iox", iox.folder, "--check", "--json")
+            assert found.exit_code == code, found.stdout + found.stderr
+            return [
+                (one["code"], one["path"].rpartition("/")[2], one["version_ranges"]) for one in found.json["findings"]
+            ]
+
+        return check
+
+    @pytest.fixture
+    def filled(self, iox):
+        """Revisions 1 to 4 add a file each, and 3 has a checkpoint."""
+        made = []
+        for at in (1, 2, 3, 4):
+            made.append(iox.commit(iox.add(iox.data("cpu", rows([at], v=[at]), f"2022-01-0{at}"))))
+            if at == 3:
+                iox.checkpoint()
+        return made
+
+    def test_a_sound_one(self, check, look, filled):
+        assert check(0) == []
+        assert look("--check").ok().lines == ["SOUND  5 transactions, 1 checkpoint, 4 files; 0 findings"]
+
+    def test_a_fork(self, check, bring, look, iox, filled, read):
+        iox.write(2, UUID(int=7), UUID(int=1001), [])
+        assert check(50) == [("I101", f"{2:020}", [[2, 2]])]
+        # after the checkpoint there is one line, and that there was another is told
+        assert list(told(bring())) == ["revision 2"]
+        assert len(read("metrics.cpu")) == 4
+        iox.write(4, UUID(int=8), UUID(int=1003), [])
+        # what one of its lines adds is named, and in no state that is known
+        assert [code for code, _, _ in check(50)] == ["I101", "I101", "I903"]
+        look().failed(40, "a fork", f"import iox --check {iox.folder}")
+        look("--at", "3").failed(2, "revision 4 of that catalog was imported already")
+
+    def test_a_gap(self, check, bring, look, filled):
+        filled[1].unlink()
+        assert check(50) == [("I102", f"{2:020}", [[2, 2]])]
+        look("--inspect", "--at", "2").failed(40, "a gap")
+        assert told(bring()) == {}
+
+    def test_a_gap_after_the_last_checkpoint(self, check, bring, look, iox, filled):
+        iox.commit()
+        filled[3].unlink()
+        look().failed(40, "a gap")
+        assert check(50)[0] == ("I102", f"{4:020}", [[4, 4]])
+        assert told(bring("--at", "3")) == {}
+
+    def test_a_broken_link(self, check, look, iox, filled):
+        path = iox.write(4, UUID(int=1004), UUID(int=9), [])
+        assert check(50)[0] == ("I103", path.name, [[4, 4]])
+        look().failed(40, "it follows")
+
+    def test_another_transaction_than_the_path_says(self, check, look, iox, filled):
+        path = iox.write(4, UUID(int=1004), UUID(int=1003), [], said=(5, UUID(int=1004)))
+        assert check(50)[0] == ("I104", path.name, [[4, 4]])
+        look().failed(40, "it holds another transaction than its path says: revision 5")
+
+    def test_a_checkpoint_that_is_none(self, check, look, iox, filled):
+        path = iox.write(4, UUID(int=1004), UUID(int=1003), [], encoding=2)
+        assert check(50)[0] == ("I105", path.name, [[4, 4]])
+        iox.write(4, UUID(int=1004), UUID(int=1003), [], encoding=0)
+        look().failed(40, "disagree whether it is a checkpoint")
+
+    @pytest.mark.parametrize(
+        ("cut", "reason"), [(0, "it is empty"), (30, "it is cut short"), (-1, "it is cut short")], ids=str
+    )
+    def test_half_a_transaction(self, check, look, filled, cut, reason):
+        filled[3].write_bytes(filled[3].read_bytes()[:cut])
+        assert check(50)[0] == ("I106", filled[3].name, [[4, 4]])
+        look().failed(40, reason)
+
+    def test_something_else(self, check, look, filled):
+        filled[3].write_bytes(b"PAR1" * 100)
+        assert check(50)[0][:2] == ("I106", filled[3].name)
+        look().failed(40, "it is no transaction")
+
+    def test_a_path_that_leads_elsewhere(self, check, look, iox, filled):
+        file = iox.data("cpu", rows([9], v=[9]), chunk=99)
+        for path in ("data/cpu/../../../x.parquet", "data/../etc/passwd", "other/cpu/x/y.parquet", "data/x.parquet"):
+            file.path = path
+            written = iox.write(4, UUID(int=1004), UUID(int=1003), [iox.add(file)])
+            assert ("I106", written.name, [[4, 4]]) in check(50)
+            look().failed(40, "file")
+
+    def test_a_file_that_comes_twice_or_goes_unknown(self, check, look, iox, filled):
+        file = iox.data("cpu", rows([9], v=[9]), chunk=99)
+        path = iox.write(4, UUID(int=1004), UUID(int=1003), [iox.add(file), iox.add(file)])
+        assert check(50)[0] == ("I107", path.name, [[4, 4]])
+        look().failed(40, "it adds a file that is there already")
+        iox.write(4, UUID(int=1004), UUID(int=1003), [iox.remove(file)])
+        assert check(50)[0] == ("I107", path.name, [[4, 4]])
+        look().failed(40, "it removes a file that is not there")
+
+    @pytest.mark.parametrize("version", [0, 13, 20])
+    def test_versions_that_are_not_known(self, check, look, iox, filled, version):
+        path = iox.write(4, UUID(int=1004), UUID(int=1003), [], version=version)
+        assert check(50)[0] == ("I108", path.name, [[4, 4]])
+        look().failed(41, f"it is of version {version}")
+
+    def test_an_upgrade(self, check, look, iox, filled):
+        path = iox.write(4, UUID(int=1004), UUID(int=1003), [message(1, text(1, "delta"))])
+        assert check(50)[0] == ("I108", path.name, [[4, 4]])
+        look().failed(41, "of another format: 'delta'")
+
+    def test_a_checkpoint_that_differs(self, check, iox, filled):
+        path = iox.write(3, UUID(int=1003), None, [], is_full=True)
+        assert check(50)[0] == ("I109", path.name, [[3, 3]])
+
+    def test_footers(self, check, iox):
+        junk = iox.data("cpu", rows([1], v=[1]), chunk=1)
+        junk.footer = b"(\xb5/\xfd junk"
+        plain = iox.data("cpu", rows([1], v=[1]), chunk=2, compressed=False)
+        plain.footer = b"\x15" * 50
+        other = iox.data("cpu", rows([1], v=[1]), chunk=3, says="disk")
+        iox.commit(*map(iox.add, [junk, plain, other]))
+        assert [code for code, _, _ in check(50)] == ["I201", "I201", "I202"]
+
+    def test_data_files(self, check, bring, iox, filled):
+        """What the catalog needs, what only its history needs, and what nothing needs are three things."""
+        first, second, third, fourth = iox.live.values()
+        iox.commit(iox.remove(first), iox.remove(second))
+        (iox.folder / second.path).unlink()
+        (iox.folder / third.path).unlink()
+        (iox.folder / fourth.path).write_bytes(b"short")
+        orphan = iox.data("cpu", rows([1], v=[1]), chunk=99)
+        (iox.folder / "transactions-old").mkdir()
+        (iox.folder / "transactions-old" / "x.txn").touch()
+        (iox.folder / "transactions" / "notes.txt").touch()
+        names = [file.path.rpartition("/")[2] for file in (first, second, third, fourth, orphan)]
+        assert check(50) == [
+            ("I301", names[2], []),
+            ("I302", names[3], []),
+            ("I303", names[1], []),
+            ("I901", names[4], []),
+            ("I902", "x.txn", []),
+            ("I902", "notes.txt", []),
+            ("I903", names[0], []),
+        ]
+
+    def test_what_damage_hides_is_no_orphan_for_sure(self, run, iox, filled):
+        """Somebody once wiped a catalog that did not load, and then collected its 'orphans'."""
+        filled[3].write_bytes(b"")
+        found = run("import", "iox", iox.folder, "--check", "--json").json["findings"]
+        assert found[-1]["message"] == "nothing that can be read names it; what cannot be may"
+        # what a line of a fork names is named
+        filled[3].write_bytes(encode(19, 4, UUID(int=1004), UUID(int=1003), 0, [], 1))
+        extra = iox.data("cpu", rows([9], v=[9]), chunk=98)
+        iox.write(4, UUID(int=77), UUID(int=1003), [iox.add(extra)])
+        found = run("import", "iox", iox.folder, "--check", "--json").json["findings"]
+        assert extra.path not in [one["path"] for one in found if one["code"] == "I901"]
+
+    def test_a_pruned_catalog_is_sound(self, check, bring, look, iox, filled, read):
+        for path in filled[:3]:
+            path.unlink()
+        iox.path(0, UUID(int=1000)).unlink()
+        assert check(0) == []
+        look("--inspect", "--at", "2").failed(10, "there are those from 3 to 4")
+        assert told(bring("--history")) == {}
+        assert len(read("metrics.cpu")) == 4
+
+    def test_deletes_in_unknown_chunks(self, check, iox, filled):
+        iox.commit(iox.delete([iox.data("cpu", rows([1], v=[1]), chunk=99, write=False)], 0, 1))
+        assert check(0) == [("I904", "", [])]
+
+    def test_all_at_once_is_told_for_people(self, look, filled):
+        filled[3].unlink()
+        filled[0].write_bytes(b"")
+        lines = look("--check").lines
+        assert lines[0].startswith("error\tI106\ttransactions/")
+        assert lines[-1].startswith("DAMAGED  4 transactions, 1 checkpoint, 3 files; 2 findings")
+
+
+def test_places_without_a_catalog(run, empty, tmp_path):
+    (tmp_path / "none").mkdir()
+    run("-c", empty, "import", "iox", "none").failed(10, "holds no preserved catalog of IOx", "holds transactions/")
+    IoxCatalog(tmp_path / "server" / "1" / "metrics").commit()
+    run("-c", empty, "import", "iox", "server").failed(10, "name one of those below it: 1/metrics")
+    run("-c", empty, "import", "iox", "missing").failed(10, "holds no preserved catalog")
+
+
+def test_a_catalog_that_was_wiped_and_made_anew_is_followed(bring, iox, read):
+    kept = iox.data("cpu", rows([1], v=[1]))
+    iox.commit(iox.add(kept))
+    iox.commit()
+    bring().ok()
+    for path in sorted((iox.folder / "transactions").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    iox.head = None
+    iox.commit(iox.add(kept), iox.add(iox.data("cpu", rows([2], v=[2]), "2022-01-02", chunk=55)), uuid=5)
+    done = bring()
+    assert (told(done), [row["time"] for row in read("metrics.cpu")]) == ({}, [1, 2])

@@ -26,14 +26,15 @@ CODES: dict[str, str] = {
     "I202": "the footer of a data file names another table or partition than its path",
     "I301": "a data file is missing",
     "I302": "a data file has another size than the catalog says",
-    "I303": "a data file that only history names is missing",
+    "I303": "a data file is missing that the last state does not have, and history names",
     "I901": "an orphan: no transaction that is left names the data file",
     "I902": "a file that is not of the catalog",
-    "I903": "a removed file that history still names",
+    "I903": "a data file that the last state does not have, and history names",
     "I904": "a delete of rows in a chunk that is not known",
 }
 """What each code means. A code never changes its meaning."""
 _WARNINGS = frozenset({"I202", "I303"})
+_NOT_LIVE = "the last state does not have it, and transactions that are left name it"
 _SHOWN = 1000
 
 
@@ -168,12 +169,12 @@ class _Check:
             chunks |= self._footer(file)
             is_live = path in self.state.files
             if path not in sizes:
-                why = "it is missing" if is_live else "it is missing, and a state before the last one needs it"
+                why = "it is missing" if is_live else f"it is missing; {_NOT_LIVE}"
                 self.find("I301" if is_live else "I303", path, why)
             elif file.size not in (0, sizes[path]):
                 self.find("I302", path, f"it has {sizes[path]:,} bytes, and the catalog says {file.size:,}")
             elif not is_live:
-                self.find("I903", path, "it is removed, and states before the last one need it")
+                self.find("I903", path, _NOT_LIVE)
         is_whole = not any(one.is_damage and one.code.startswith("I1") for one in self.findings)
         orphan = "nothing names it" if is_whole else "nothing that can be read names it; what cannot be may"
         for path in sorted(sizes.keys() - self.named.keys()):
