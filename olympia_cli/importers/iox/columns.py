@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
-import pyarrow as pa
 from pyiceberg.conversions import to_bytes
 from pyiceberg.types import (
     BooleanType,
@@ -20,15 +18,15 @@ from pyiceberg.utils.truncate import truncate_upper_bound_text_string
 
 from olympia_cli.importers.iox.footers import Footer
 
-_TYPES: dict[pa.DataType, PrimitiveType] = {
-    pa.string(): StringType(),
-    pa.large_string(): StringType(),
-    pa.int64(): LongType(),
-    pa.float64(): DoubleType(),
-    pa.bool_(): BooleanType(),
-    pa.timestamp("ns"): TimestampNanoType(),
+_TYPES: dict[str, PrimitiveType | None] = {
+    "string": StringType(),
+    "long": LongType(),
+    "uint64": None,
+    "double": DoubleType(),
+    "boolean": BooleanType(),
+    "timestamp_ns": TimestampNanoType(),
 }
-"""What IOx writes: tags and text, numbers, truth values, and times."""
+"""What IOx writes: tags and text, numbers, truth values, and times. None is what Iceberg does not have."""
 _SHOWN = 16
 
 
@@ -39,19 +37,12 @@ class Conflict(Exception):
 def columns_of(footer: Footer) -> dict[str, PrimitiveType | None]:
     """The columns of a file; None for one that Iceberg has no type for. Conflict for what IOx does not write."""
     found: dict[str, PrimitiveType | None] = {}
-    for column in footer.schema:
-        type = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    for column in footer.columns:
         if column.name in found:
             raise Conflict("two of its columns have one name")
-        if b"PARQUET:field_id" in (column.metadata or {}):
-            # readers would go by them, and find other columns
-            raise Conflict("its columns have ids, which are those of another table")
-        if type == pa.uint64():
-            found[column.name] = None
-        elif type not in _TYPES:
-            raise Conflict(f"its column {column.name!a} is of the type {type}, which IOx does not write")
-        else:
-            found[column.name] = _TYPES[type]
+        if column.type not in _TYPES:
+            raise Conflict(f"its column {column.name!a} is of a type that IOx does not write: {column.type}")
+        found[column.name] = _TYPES[column.type]
     return found
 
 
@@ -70,52 +61,28 @@ def _shown(type: PrimitiveType | None) -> str:
 
 
 def statistics(footer: Footer, ids: Mapping[str, tuple[int, PrimitiveType]]) -> dict[str, dict[int, Any]]:
-    """What a file says of its columns, as manifests hold it."""
-    sizes: dict[int, int] = {}
-    values: dict[int, int] = {}
-    nulls: dict[int, int] = {}
-    lower: dict[int, bytes] = {}
-    upper: dict[int, bytes] = {}
-    for name in footer.schema.names:
-        if name not in ids:
-            continue
-        id, type = ids[name]
-        groups = list(footer.statistics(name))
-        sizes[id] = sum(chunk.total_compressed_size for chunk, _ in groups)
-        values[id] = sum(chunk.num_values for chunk, _ in groups)
-        known = [found for _, found in groups if found is not None]
-        if len(known) < len(groups):
-            continue
-        if all(found.has_null_count for found in known):
-            nulls[id] = sum(found.null_count for found in known)
-        # a group of nothing but nulls has no bounds, and needs none
-        bounded = [found for found in known if found.num_values]
-        if bounded and all(found.has_min_max for found in bounded):
-            with suppress(UnicodeDecodeError):
-                least = min(_value(type, found.min_raw) for found in bounded)
-                most = max(_value(type, found.max_raw) for found in bounded)
-                _bound(id, type, least, most, lower, upper)
-    return {
-        "column_sizes": sizes,
-        "value_counts": values,
-        "null_value_counts": nulls,
-        "lower_bounds": lower,
-        "upper_bounds": upper,
+    """What a file says of its columns, as manifests hold it. Text is cut, as other writers of Iceberg do: the least one
+    downwards, the greatest upwards."""
+    found: dict[str, dict[int, Any]] = {
+        name: {} for name in ("column_sizes", "value_counts", "null_value_counts", "lower_bounds", "upper_bounds")
     }
+    for column in footer.columns:
+        if column.name not in ids:
+            continue
+        id, type = ids[column.name]
+        found["column_sizes"][id] = sum(chunk.size for chunk in column.chunks)
+        found["value_counts"][id] = sum(chunk.values for chunk in column.chunks)
+        nulls = [chunk.nulls for chunk in column.chunks if chunk.nulls is not None]
+        if len(nulls) == len(column.chunks):
+            found["null_value_counts"][id] = sum(nulls)
+        if (bounds := column.bounds) is not None:
+            least, most = bounds
+            found["lower_bounds"][id] = to_bytes(type, least[:_SHOWN] if isinstance(least, str) else least)
+            greatest = _cut_upwards(most) if isinstance(most, str) else most
+            if greatest is not None:
+                found["upper_bounds"][id] = to_bytes(type, greatest)
+    return found
 
 
-def _value(type: PrimitiveType, raw: Any) -> Any:
-    return raw.decode() if isinstance(type, StringType) and isinstance(raw, bytes) else raw
-
-
-def _bound(
-    id: int, type: PrimitiveType, least: Any, most: Any, lower: dict[int, bytes], upper: dict[int, bytes]
-) -> None:
-    """Text is cut, as other writers of Iceberg do: the least one downwards, the greatest upwards."""
-    if isinstance(type, StringType):
-        lower[id] = to_bytes(type, least[:_SHOWN])
-        greatest = most if len(most) <= _SHOWN else truncate_upper_bound_text_string(most, _SHOWN)
-        if greatest is not None:
-            upper[id] = to_bytes(type, greatest)
-    elif not (isinstance(type, DoubleType) and (least != least or most != most)):
-        lower[id], upper[id] = to_bytes(type, least), to_bytes(type, most)
+def _cut_upwards(text: str) -> str | None:
+    return text if len(text) <= _SHOWN else truncate_upper_bound_text_string(text, _SHOWN)

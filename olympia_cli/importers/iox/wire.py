@@ -30,7 +30,7 @@ def fields(data: memoryview) -> Iterator[Field]:
     """The fields of a message, in the order in which they are written."""
     at = 0
     while at < len(data):
-        tag, at = _varint(data, at)
+        tag, at = varint(data, at)
         number = tag >> 3
         try:
             wire = Wire(tag & 7)
@@ -39,21 +39,22 @@ def fields(data: memoryview) -> Iterator[Field]:
         if not number:
             raise Garbled("a field has the number 0")
         if wire is Wire.VARINT:
-            value, at = _varint(data, at)
+            value, at = varint(data, at)
             yield number, wire, value
             continue
         length = 8
         if wire is Wire.FIXED32:
             length = 4
         elif wire is Wire.BYTES:
-            length, at = _varint(data, at)
+            length, at = varint(data, at)
         if at + length > len(data):
             raise Garbled("it is cut short")
         yield number, wire, data[at : at + length]
         at += length
 
 
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
+def varint(data: memoryview, at: int) -> tuple[int, int]:
+    """A number of seven bits a byte, and where it ends."""
     value = 0
     for index in range(_DEEPEST):
         if at + index >= len(data):
