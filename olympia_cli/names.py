@@ -111,6 +111,12 @@ def as_found(kind: Kind, namespace: str, name: str = "") -> ObjectName:
     return found
 
 
+def checked(name: ObjectName) -> ObjectName:
+    """The same name; InvalidName where the format forbids it."""
+    name.__post_init__()
+    return name
+
+
 # patterns are compiled when they are first used: a program that only prints help starts faster
 _FORBIDDEN = r"[\x00-\x20\x7f]"
 

@@ -12,6 +12,7 @@ from olympia_cli.catalog.changes import tree_changes
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.conflicts import Clash, settle
 from olympia_cli.catalog.draft import Draft
+from olympia_cli.catalog.references import check_no_gap
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.catalog.versions import RootFile, read_hints, write_latest
@@ -141,6 +142,7 @@ def rebase(transaction: Transaction) -> Committed | None:
         # a version of another program says nothing of itself, so what it changed is what it did
         commits.append(actions or tuple(tree_changes(before, snapshot)))
         newest = before = snapshot
+    check_no_gap(newest)
     if newest is transaction.base:
         return None
     settled = settle(transaction.actions, commits, transaction.isolation)

@@ -48,6 +48,14 @@ class Draft:
         unchanged = self.tree is self.base and definition == definitions.body(self.base.definition)
         self._catalog = None if unchanged else definition
 
+    def copy(self) -> Draft:
+        """The same, to be changed apart."""
+        made = Draft(self.base)
+        made.tree, made.node, made._catalog = self.tree, self.node, self._catalog
+        made.staged, made._moves = dict(self.staged), list(self._moves)
+        made._inside = {where: dict(names) for where, names in self._inside.items()}
+        return made
+
     def take_tree(self, snapshot: Snapshot) -> None:
         """Go on from another version's tree; what was staged before is gone."""
         self.tree, self.node = snapshot, snapshot.root.node

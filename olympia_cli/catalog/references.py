@@ -22,16 +22,21 @@ def open_head(
     """The latest version, to commit on; Damaged where the next one would close the gap to a root that is no part of
     history, which readers would take for the latest from then on. That it is not there is seen on the way."""
     latest = open_snapshot(store, Latest(), now_millis, names, near, beyond=2)
-    version, width = latest.version, latest.file.width
+    check_no_gap(latest)
+    return latest
+
+
+def check_no_gap(latest: Snapshot) -> None:
+    """Raise Damaged where the version after the latest would close the gap to a root that stands behind it."""
+    store, version, width = latest.store, latest.version, latest.file.width
     if version + 2 > MAX_VERSION:
-        return latest
+        return
     path = root_path(version + 2, width)
     seen = latest.file.beside.get(path)
     there = store.exists(path) if seen is None else not isinstance(seen, PathMissing)
     # others may have committed both of them meanwhile
     if there and not store.exists(root_path(version + 1, width)):
         raise behind_gap(latest, version + 1, version + 2)
-    return latest
 
 
 def behind_gap(latest: Snapshot, missing: int, version: int) -> Damaged:

@@ -46,7 +46,7 @@ from olympia_cli.format.pb.actions_pb2 import (
     RollbackDef,
 )
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef, TableDef, ViewDef
-from olympia_cli.names import NamespaceName, ObjectName
+from olympia_cli.names import NamespaceName, ObjectName, as_found
 
 T = ActionType
 D = TypeVar("D", CatalogDef, NamespaceDef, TableDef, ViewDef)
@@ -90,7 +90,7 @@ def moved(name: ObjectName, old: ObjectName, new: ObjectName) -> ObjectName:
     if name == old:
         return new
     if isinstance(old, NamespaceName) and not isinstance(name, NamespaceName) and name.namespace == old.namespace:
-        return type(name)(new.namespace, name.name)
+        return as_found(name.kind, new.namespace, name.name)
     return name
 
 

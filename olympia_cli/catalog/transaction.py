@@ -71,6 +71,9 @@ _EXISTS = {Kind.NAMESPACE: T.NAMESPACE_EXISTS, Kind.TABLE: T.TABLE_EXISTS, Kind.
 _DESCRIBES = {Kind.NAMESPACE: T.NAMESPACE_DESCRIBE, Kind.TABLE: T.TABLE_DESCRIBE, Kind.VIEW: T.VIEW_DESCRIBE}
 _RESTORES = {Kind.NAMESPACE: T.NAMESPACE_RESTORE, Kind.TABLE: T.TABLE_RESTORE, Kind.VIEW: T.VIEW_RESTORE}
 
+Mark = tuple[Draft, list[Action], set[tuple[int, ObjectName | None]], int]
+"""What a transaction has staged and read up to a moment."""
+
 
 class Transaction:
     """Statements on one version, to be committed together."""
@@ -259,10 +262,13 @@ class Transaction:
         self.do(_action(T.VIEW_CREATE, name, _with_id(definition, str(uuid.uuid4()))))
 
     def replace_view(self, name: ViewName, definition: ViewDef) -> None:
-        """Put another definition in place of a view's; the id stays. What is as it was is nobody's change."""
+        """Put another definition in place of a view's; the id stays, and what an import noted. What is as it was is
+        nobody's change."""
         former = self._need(name)
         check_object_properties(dict(definition.properties.items() - former.properties.items()))
-        self.do(_action(T.VIEW_REPLACE, name, _with_id(definition, former.id)), is_merged=True)
+        new = _with_id(definition, former.id)
+        new.properties.update({key: value for key, value in former.properties.items() if key.startswith(IMPORTED)})
+        self.do(_action(T.VIEW_REPLACE, name, new), is_merged=True)
 
     def alter_view(
         self, name: ViewName, set_properties: Properties | None = None, unset_properties: Sequence[str] = ()
@@ -421,6 +427,14 @@ class Transaction:
                 what = f"{action.type_name} {action.name or 'the catalog'}"
                 raise CommitConflict(f"{what} no longer fits version {base.version}: {error.message}") from error
         self.draft, self.actions = draft, done
+
+    def mark(self) -> Mark:
+        """How far it is; see `go_back`."""
+        return self.draft.copy(), list(self.actions), set(self._reads), self.statements
+
+    def go_back(self, mark: Mark) -> None:
+        """Take back what was done since. Nothing is read for that, so it cannot fail."""
+        self.draft, self.actions, self._reads, self.statements = mark
 
     def take_actions(self, actions: Sequence[Action]) -> None:
         """Go on from actions that were saved."""

@@ -5,18 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from olympia_cli.cli.context import Session
+from olympia_cli.cli.profiles import Location
 from olympia_cli.cli.work import LocalWork, LongWork, SparkWork
 from olympia_cli.errors import InvalidOption, OlympiaError
 
 AUTO_OBJECTS = 3_000_000
 """Up to so many objects in the latest version, about, the work stays in this process unless Spark is asked for."""
 
+AUTO_FILES = 200_000
+"""The same for files of others that are opened one by one."""
+
 MAX_PARALLELISM = 100_000
+
+
+class Source(NamedTuple):
+    """Files of others that are to be read, and how many there are."""
+
+    place: Location
+    files: int
 
 
 class EngineWord(StrEnum):
@@ -30,6 +41,12 @@ Engine = Annotated[
     typer.Option(
         "--engine",
         help=f"Where the work runs: auto is local up to {AUTO_OBJECTS // 1_000_000} million objects, and Spark above.",
+    ),
+]
+EngineForFiles = Annotated[
+    EngineWord,
+    typer.Option(
+        "--engine", help=f"Where files are read: auto is local up to {AUTO_FILES:,} of them, and Spark above."
     ),
 ]
 Master = Annotated[
@@ -61,15 +78,17 @@ def engine(
     conf: list[str] | None,
     *,
     local_only: str | None = None,
+    source: Source | None = None,
 ) -> Iterator[LongWork]:
-    """Where the long work on the catalog of this run is done, to the end of the block.
+    """Where the long work on the catalog of this run is done, to the end of the block, or that on a source.
 
     `local_only` names an option that was given and that only the local engine has. A run() has an argument of each of
     the types above, and passes them on.
     """
     settings = parse_settings(conf or ())
     about = {"--master": master, "--remote": remote, "--parallelism": parallelism, "--conf": conf}
-    if not _wants_spark(session, word, [option for option, value in about.items() if value is not None], local_only):
+    given = [option for option, value in about.items() if value is not None]
+    if not _wants_spark(session, word, given, local_only, source):
         yield LocalWork()
         return
     from olympia_cli.spark.engine import spark_engine
@@ -79,9 +98,10 @@ def engine(
         _hush()
     run = Run(say=session.say, note=session.note)
     session.metrics = run.metrics
+    uri, options = (session.store.uri, session.location.options) if source is None else source.place
     with spark_engine(
-        session.store.uri,
-        session.location.options,
+        uri,
+        options,
         master=master,
         remote=remote,
         partitions=parallelism,
@@ -117,7 +137,9 @@ def _hush() -> None:
     warnings.filterwarnings("ignore", module=r"pyspark\.")
 
 
-def _wants_spark(session: Session, word: EngineWord, about: Sequence[str], local_only: str | None) -> bool:
+def _wants_spark(
+    session: Session, word: EngineWord, about: Sequence[str], local_only: str | None, source: Source | None
+) -> bool:
     """`about` are the options given that only Spark has; the first of them say where it is."""
     where = next((option for option in about if option in ("--master", "--remote")), None)
     if "--master" in about and "--remote" in about:
@@ -135,21 +157,23 @@ def _wants_spark(session: Session, word: EngineWord, about: Sequence[str], local
         return _told(session, True, "spark-submit runs this" if submitted() else "it was asked for")
     if local_only is not None:
         return _told(session, False, f"{local_only} is not for Spark")
-    return _auto(session)
-
-
-def _auto(session: Session) -> bool:
-    """Spark when the catalog is large and Spark is there."""
+    if source is not None:
+        return _auto(session, source.files, AUTO_FILES, "files")
     try:
         objects = _objects(session)
     except OlympiaError:
         # what is wrong with it, the command itself says better
         return _told(session, False, "the size of the catalog cannot be learnt")
-    if objects <= AUTO_OBJECTS:
-        return _told(session, False, f"about {objects:,} objects are no more than {AUTO_OBJECTS:,}")
+    return _auto(session, objects, AUTO_OBJECTS, "objects")
+
+
+def _auto(session: Session, number: int, most: int, what: str) -> bool:
+    """Spark when there is much to do and Spark is there."""
+    if number <= most:
+        return _told(session, False, f"about {number:,} {what} are no more than {most:,}")
     from olympia_cli.spark.session import need_spark
 
-    about = f"about {objects:,} objects are more than {AUTO_OBJECTS:,}"
+    about = f"about {number:,} {what} are more than {most:,}"
     try:
         need_spark()
     except OlympiaError as error:

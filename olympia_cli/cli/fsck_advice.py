@@ -49,15 +49,15 @@ def next_commands(session: Session, report: Report, looked: Sequence[str]) -> li
     return [NextCommand((*session.program, *each.words), each.loses, each.why) for each in advice]
 
 
-def with_commands(session: Session, report: Report, commands: Sequence[NextCommand]) -> Report:
+def with_commands(session: Session, report: Report, commands: Sequence[NextCommand] | None) -> Report:
     """The report with whole commands as hints, which repeat where the catalog is. What mends the latest version is the
-    best of the commands, so that no finding says another."""
+    best of the commands, so that no finding says another; where nobody asked for commands it is what it is."""
     from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE
 
-    best = next((each.line for each in commands if {"--repair", "--salvage"} & set(each.argv)), None)
+    best = next((each.line for each in commands or () if {"--repair", "--salvage"} & set(each.argv)), "")
 
     def whole(hint: str) -> str:
-        return best if best is not None and hint in (REPAIR, SALVAGE) else session.command(hint)
+        return best if commands is not None and hint in (REPAIR, SALVAGE) else session.command(hint)
 
     findings = (replace(one, hint=whole(one.hint)) if one.hint else one for one in report.findings)
     return replace(report, findings=tuple(findings))

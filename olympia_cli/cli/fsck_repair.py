@@ -32,10 +32,12 @@ def check_options(
         raise InvalidOption(f"{given[0]} and {given[1]} do not go together", hint="give one of them")
     if repair and past:
         raise InvalidOption("a repair is about the latest version", hint="leave out --at")
-    if not repair and (prefer is not None or yes):
-        raise InvalidOption("--prefer and --yes are about --repair", hint="add --repair")
-    if not given and dry_run:
-        raise InvalidOption("--dry-run is about --repair, --salvage and --acknowledge", hint="add one of them")
+    if not repair and prefer is not None:
+        raise InvalidOption("--prefer is about --repair", hint="add --repair")
+    if not given and (dry_run or yes):
+        # what does not ask takes --yes all the same: a script adds it to whatever comes next
+        option = "--dry-run" if dry_run else "--yes"
+        raise InvalidOption(f"{option} is about --repair, --salvage and --acknowledge", hint="add one of them")
 
 
 def exit_code(report: Report) -> int:
@@ -220,9 +222,11 @@ def acknowledge(session: Session, found: Report, *, dry_run: bool, message: str)
 
     from olympia_cli.ops.fsck.acknowledged import acknowledge, of_the_past, recognised
 
-    known = [finding for finding in found.findings if finding.is_damage and of_the_past(finding, found.latest)]
+    known = [
+        finding for finding in found.findings if finding.is_damage and of_the_past(finding, found.latest, found.oldest)
+    ]
     if not known:
-        session.say("there is nothing to acknowledge: damage can be that the latest version does not reach")
+        session.say("there is nothing to acknowledge: only damage that the latest version does not reach can be")
         return found
     if dry_run:
         session.say(f"{plural(len(known), 'finding')} would be acknowledged")
@@ -231,7 +235,7 @@ def acknowledge(session: Session, found: Report, *, dry_run: bool, message: str)
     definition = session.catalog.snapshot().definition
     assert found.latest is not None, "something was found in the past of it"
     session.say(f"v{version} acknowledges {plural(len(known), 'finding')}")
-    return replace(found, findings=tuple(recognised(found.findings, definition, found.latest)))
+    return replace(found, findings=tuple(recognised(found.findings, definition, found.latest, found.oldest)))
 
 
 def is_rows(session: Session) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from olympia_cli.errors import InvalidOption, quoted
-from olympia_cli.format.action_types import RENAMES, renamed
+from olympia_cli.format.action_types import RENAMES, new_name
 from olympia_cli.format.actions import Action
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.names import NamespaceName, ObjectName, TableName
@@ -58,7 +58,7 @@ class Filter:
             return True
         names = [] if action.name is None else [action.name]
         if action.type in RENAMES:
-            names.append(renamed(action))
+            names.append(new_name(action))
         return any(self._matches(name) for name in names)
 
     def _matches(self, name: ObjectName) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from olympia_cli.importers.parquet_footers import Footers
     from olympia_cli.ops.expire.survey import Surveyor
     from olympia_cli.ops.export.verify import ExportEngine
     from olympia_cli.ops.fsck.examined import Engine
@@ -35,6 +36,10 @@ class LongWork(Protocol):
         """Who goes through the files of an expire, to the end of a block."""
         ...
 
+    def footers(self, base: str, properties: Mapping[str, str]) -> Footers:
+        """Who reads the footers of the Parquet files below a base; `properties` are PyIceberg's for them."""
+        ...
+
 
 class LocalWork:
     spark = None
@@ -55,6 +60,11 @@ class LocalWork:
         from olympia_cli.ops.expire.survey import LOCAL
 
         yield LOCAL
+
+    def footers(self, base: str, properties: Mapping[str, str]) -> Footers:
+        from olympia_cli.importers.parquet_footers import LocalFooters, open_io
+
+        return LocalFooters(base, open_io(base, properties))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +96,8 @@ class SparkWork:
 
         with spark_surveyor(self.spark) as surveyor:
             yield surveyor
+
+    def footers(self, base: str, properties: Mapping[str, str]) -> Footers:
+        from olympia_cli.spark.pipelines.footers import SparkFooters
+
+        return SparkFooters(self.spark, base, properties)

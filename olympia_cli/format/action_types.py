@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from olympia_cli.format.actions import Action
 from olympia_cli.format.pb.actions_pb2 import ActionType, RenameDef
-from olympia_cli.names import ObjectName, as_found
+from olympia_cli.names import ObjectName, as_found, checked
 
 T = ActionType
 
@@ -44,7 +44,12 @@ ALTERS = frozenset(
 EXPIRES = frozenset({T.CATALOG_EXPIRE_MARK, T.CATALOG_EXPIRE_UNDO, T.CATALOG_EXPIRE_PURGE})
 
 
-def renamed(action: Action) -> ObjectName:
-    """The name that a rename gives its object."""
+def new_name(action: Action) -> ObjectName:
+    """The name that a rename says, for those who show it: what a catalog of the Java SDK holds need not be legal."""
     new = action.parse_payload(RenameDef)
     return as_found(action.kind, new.new_namespace_name, new.new_name)
+
+
+def renamed(action: Action) -> ObjectName:
+    """The name that a rename gives its object; InvalidName where the format forbids it, so that nobody writes it."""
+    return checked(new_name(action))

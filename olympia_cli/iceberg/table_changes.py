@@ -20,12 +20,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TypeVar
 
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError
 from pyiceberg.io import PY_IO_IMPL, FileIO
-from pyiceberg.serializers import Compressor, FromInputFile
+from pyiceberg.serializers import Compressor, FromByteStream, FromInputFile
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate, update_table_metadata
@@ -46,6 +47,7 @@ OpenIO = Callable[[Properties, str], FileIO]
 
 R = TypeVar("R")
 _WORKERS = 16
+_KEPT = 64
 _log = logging.getLogger(__name__)
 
 
@@ -74,14 +76,19 @@ class TableChanges:
         self._staged: dict[str, TableMetadata] = {}
         self._files: dict[str, NewFile] = {}
         self._written: list[str] = []
+        self.unwritten = False
+        """Whether a commit ended before it began, because a metadata file could not be written."""
 
     def state(self, name: TableName) -> TableState | None:
         """The table as this transaction sees it; None when there is none."""
         if not self.transaction.exists(name):
             return None
         location = self.transaction.table(name).definition.iceberg_metadata_location
-        staged = self._staged.get(location)
-        return TableState(read_metadata(self._open_io, location) if staged is None else staged, location)
+        return TableState(self._staged.get(location) or self._read(location), location)
+
+    def _read(self, location: str) -> TableMetadata:
+        file = self._files.get(location)
+        return read_metadata(self._open_io, location) if file is None else decode_metadata(file.content, location)
 
     def create(self, name: TableName, metadata: TableMetadata, location: str) -> TableState:
         """A new table whose metadata is to be written."""
@@ -132,11 +139,11 @@ class TableChanges:
     @contextmanager
     def whole(self) -> Iterator[None]:
         """Statements that are all done or not at all: what a block that fails has staged is taken back."""
-        actions, staged, files = list(self.transaction.actions), dict(self._staged), dict(self._files)
+        before, staged, files = self.transaction.mark(), dict(self._staged), dict(self._files)
         try:
             yield
         except Exception:
-            self.transaction.rebase(self.transaction.base, actions)
+            self.transaction.go_back(before)
             self._staged, self._files = staged, files
             raise
 
@@ -160,6 +167,7 @@ class TableChanges:
             self._write()
         except BaseException as error:
             self._discard_after(error)
+            self.unwritten = True
             raise
         try:
             return publish()
@@ -213,6 +221,9 @@ class TableChanges:
                 pass
 
     def _stage(self, metadata: TableMetadata, location: str) -> TableState:
+        if len(self._staged) >= _KEPT:
+            # as an object it takes many times the bytes that it is written as
+            self._staged.pop(next(iter(self._staged)))
         self._staged[location] = metadata
         self.add_file(location, encode_metadata(metadata, location), metadata.properties)
         return TableState(metadata, location)
@@ -251,6 +262,11 @@ def encode_metadata(metadata: TableMetadata, location: str) -> bytes:
     """The bytes of a metadata file; its name says whether they are compressed."""
     data = metadata.model_dump_json(exclude_none=True).encode()
     return Compressor.get_compressor(location).bytes_compressor()(data)
+
+
+def decode_metadata(data: bytes, location: str) -> TableMetadata:
+    """The metadata that these bytes of a file are."""
+    return FromByteStream.table_metadata(BytesIO(data), compression=Compressor.get_compressor(location))
 
 
 def read_metadata(open_io: OpenIO, location: str) -> TableMetadata:

@@ -130,7 +130,8 @@ class Bringing:
         before, former = self._old(change)
         here = self.here[name.kind, change.id]
         if here == name and self._content(here) == content:
-            return  # it is told as unchanged when all is compared
+            self.done.unchanged += 1
+            return
         if here != before or self._content(here) != former:
             self._leave(change, _CHANGED_HERE)
             return

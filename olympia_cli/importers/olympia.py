@@ -9,7 +9,7 @@ changed here is left as it is, and said.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -20,6 +20,7 @@ from olympia_cli.catalog.references import oldest_version
 from olympia_cli.catalog.snapshot import Snapshot, read_object
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import Damaged, InvalidOption, OlympiaError, VersionNotFound
+from olympia_cli.format.node import Sizes
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.importers.bringing import AT_ONCE, KINDS, Bringing, count
 from olympia_cli.importers.iceberg import Imported, LeftOut
@@ -97,21 +98,26 @@ def _bring(source: Catalog, wanted: Snapshot, into: str | None, is_last: bool, t
     """Stage what a version of the source holds, and with it the note."""
     done, note = Imported(), read_note(transaction, wanted)
     _check_note(note, wanted, into)
-    bringing = Bringing(transaction, wanted, Renaming(transaction.base.sizes, into), done)
+    bringing = Bringing(transaction, wanted, _renaming(wanted, transaction.base.sizes, into), done)
+    taken: set[str] = set()
     if note is not None and note.version != wanted.version:
         try:
-            bringing.take(diff(source.snapshot(AtVersion(note.version)), wanted))
+            bringing.take(_noted(diff(source.snapshot(AtVersion(note.version), near=wanted), wanted), taken))
         except (Damaged, VersionNotFound) as error:
             # what it held then is not known any more, so nothing that differs is touched
             done.left_out.append(LeftOut(f"v{note.version}", error.message))
             is_last = True
     if note is None or is_last:
-        bringing.take(present(wanted, done))
+        bringing.take(present(wanted, done, taken))
     new = ImportNote(wanted.version, into)
     if note != new:
         transaction.note_import(wanted.definition.id, new.encode())
     done.left_out = list(dict.fromkeys(done.left_out))
     return done
+
+
+def _renaming(source: Snapshot, sizes: Sizes, into: str | None) -> Renaming:
+    return Renaming(sizes, into, keeps_legal=not source.file.java)
 
 
 def _check_note(note: ImportNote | None, wanted: Snapshot, into: str | None) -> None:
@@ -139,16 +145,25 @@ def _history(source: Catalog, wanted: Snapshot, note: ImportNote | None) -> Iter
 def inspect(wanted: Snapshot, into: str | None) -> Imported:
     """What an import would find, and what it would call it in a catalog of the same sizes."""
     done = Imported()
-    renaming = Renaming(wanted.sizes, into)
+    renaming = _renaming(wanted, wanted.sizes, into)
     for change in present(wanted, done):
         count(done, renaming, change)
     return done
 
 
-def present(snapshot: Snapshot, done: Imported) -> Iterator[ObjectChange]:
-    """All objects of a version as if they had come just now, namespaces first. What cannot be read is left out."""
+def _noted(changes: Iterable[ObjectChange], taken: set[str]) -> Iterator[ObjectChange]:
+    """The same changes; the definitions that they were read from are not read once more."""
+    for change in changes:
+        if change.new is not None:
+            taken.add(change.new.path)
+        yield change
+
+
+def present(snapshot: Snapshot, done: Imported, taken: Container[str] = ()) -> Iterator[ObjectChange]:
+    """All objects of a version but those `taken` as if they had come just now, namespaces first. What cannot be read
+    is left out."""
     for kind in KINDS:
-        entries = snapshot.scan(kind)
+        entries = ((name, path) for name, path in snapshot.scan(kind) if path not in taken)
         while batch := list(islice(entries, AT_ONCE)):
             read = snapshot.definitions.read([check_pointer(path, snapshot.file.path) for _, path in batch])
             for (name, path), data in zip(batch, read, strict=True):

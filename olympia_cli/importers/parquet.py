@@ -15,6 +15,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.importers.iceberg import LeftOut
 from olympia_cli.importers.renaming import Renaming
 from olympia_cli.names import Kind, TableName, as_found
@@ -23,9 +24,12 @@ from olympia_cli.storage.protocol import FileInfo
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _PARTITION = re.compile("([^=/]+)=([^/]*)")
 _FORMATS = (
-    (re.compile(r"(.*)/metadata/[^/]*\.metadata\.json(?:\.gz)?"), "it is an Iceberg table: olympia import iceberg"),
-    (re.compile(r"(.*?)/?_delta_log/.*"), "it is a Delta table, whose log says which files count"),
-    (re.compile(r"(.*?)/?\.hoodie/.*"), "it is a Hudi table, whose log says which files count"),
+    (
+        re.compile(r"(?:(.*)/)?metadata/[^/]*\.metadata\.json(?:\.gz)?"),
+        "it is an Iceberg table: olympia import iceberg",
+    ),
+    (re.compile(r"(?:(.*)/)?_delta_log/.*"), "it is a Delta table, whose log says which files count"),
+    (re.compile(r"(?:(.*)/)?\.hoodie/.*"), "it is a Hudi table, whose log says which files count"),
 )
 
 
@@ -60,12 +64,12 @@ def find_folders(files: Iterable[FileInfo]) -> tuple[list[ParquetFolder], list[L
     for file in listed:
         for pattern, why in _FORMATS:
             if found := pattern.fullmatch(file.path):
-                others.setdefault(found[1], why)
+                others.setdefault(found[1] or "", why)
     for file in listed:
         if not file.path.endswith((".parquet", ".parq")) or _is_hidden(file.path):
             continue
         folder, partition = _split(file.path)
-        if any(folder == other or folder.startswith(f"{other}/") or not other for other in others):
+        if others and any(above in others for above in _and_above(folder)):
             continue
         columns = tuple(partition)
         table = folders.setdefault(folder, ParquetFolder(folder, columns))
@@ -77,11 +81,32 @@ def find_folders(files: Iterable[FileInfo]) -> tuple[list[ParquetFolder], list[L
         else:
             table.files.append(ParquetFile(file.path, file.size, partition))
     left_out += [LeftOut(folder or ".", why) for folder, why in sorted(others.items())]
+    if not folders and not left_out:
+        left_out.append(LeftOut(".", "there are no Parquet files"))
     return [table for table in folders.values() if table.files], left_out
+
+
+def not_of(catalog: str, prefix: str, files: Iterable[FileInfo]) -> Iterator[FileInfo]:
+    """The files below a prefix but for those of a catalog that lies there, or in it: the tables that an import made are
+    no source of the next one. Both are the URIs of stores."""
+    inside = f"{catalog.removeprefix(prefix).strip('/')}/"
+    for file in files:
+        if catalog == prefix and file_kind(file.path) is not FileKind.UNKNOWN:
+            continue
+        if catalog.startswith(f"{prefix.rstrip('/')}/") and file.path.startswith(inside):
+            continue
+        yield file
 
 
 def _is_hidden(path: str) -> bool:
     return any(part.startswith((".", "_")) and not _PARTITION.fullmatch(part) for part in path.split("/"))
+
+
+def _and_above(folder: str) -> Iterator[str]:
+    yield ""
+    for at, letter in enumerate(f"{folder}/"):
+        if letter == "/":
+            yield folder[:at]
 
 
 def _split(path: str) -> tuple[str, dict[str, str | None]]:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import (
     _pyarrow_to_schema_without_ids,
     compute_statistics_plan,
@@ -20,7 +17,8 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.table import Table, TableProperties
+from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
 from olympia_cli.iceberg.catalog import OlympiaCatalog
@@ -37,18 +35,18 @@ from olympia_cli.importers.parquet import (
     typed_partitions,
     unite,
 )
+from olympia_cli.importers.parquet_footers import Footers
 from olympia_cli.importers.renaming import Renaming
 from olympia_cli.names import TableName
 
 SOURCE = "olympia.import.parquet"
 """Of a table that was made from Parquet files: the folder that they are in."""
-_WORKERS = 16
 _EPOCH = datetime.date(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done for one table: it is made, or columns and files are added. `spec` is how it is partitioned."""
+    """What is to be done for one table: it is made, or columns and files are added. `columns` are its partitions."""
 
     name: TableName
     location: str
@@ -63,68 +61,101 @@ class Plan:
         return FoundTable(self.name, self.location, self.location, frozenset(), len(self.footers), rows)
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A folder, the files of it that are new, and the columns and partitions that its table has if it is there."""
+
+    name: TableName
+    location: str
+    folder: ParquetFolder
+    new: list[ParquetFile]
+    schema: pa.Schema | None
+    columns: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class ParquetImport:
-    """Folders of Parquet files against a catalog; None looks at the folders alone."""
+    """Folders of Parquet files against a catalog; None looks at the folders alone.
+
+    Of the footers no more are held than are read together, so memory does not grow with the files of all tables.
+    """
 
     base: str
-    io: FileIO
+    footers: Footers
     renaming: Renaming
     catalog: OlympiaCatalog | None
 
-    def run(self, folders: list[ParquetFolder], done: Imported, message: str, dry_run: bool) -> int:
+    def run(self, folders: Sequence[ParquetFolder], done: Imported, message: str, dry_run: bool) -> int:
         """Bring all of it in one transaction, or only tell what would be done; the version then."""
         assert self.catalog is not None
-        plans = self.plan(folders, done)
-        if dry_run or not plans:
-            for plan in plans:
-                (done.created if plan.is_new else done.moved_on).append(plan.found)
+        if dry_run:
+            self.inspect(folders, done)
             return self.catalog.version
+        # planned on what the transaction is on: what another import adds meanwhile is a conflict, and not there twice
         with self.catalog.transaction(message) as staged:
-            for plan in plans:
-                self.bring(plan, staged, done)
+            for plan in self._plans(folders, done, staged):
+                self._bring(plan, staged, done)
         assert staged.last_version is not None
         return staged.last_version
 
-    def plan(self, folders: list[ParquetFolder], done: Imported) -> list[Plan]:
-        """What is to be done. What cannot be is noted as left out, and a table with nothing new as unchanged."""
-        plans: list[Plan] = []
-        names: dict[TableName, str] = {}
-        for folder in folders:
-            name, location = name_of(self.base, folder.folder, self.renaming), self._location(folder.folder)
-            if name in names:
-                done.left_out.append(LeftOut(folder.folder, f"{names[name]} has the name {name} too"))
-                continue
-            names[name] = folder.folder
-            plan = self._plan(name, location, folder, done)
-            if plan is not None:
-                plans.append(plan)
-        return plans
+    def inspect(self, folders: Sequence[ParquetFolder], done: Imported) -> None:
+        """Tell what would be done."""
+        for plan in self._plans(folders, done, self.catalog):
+            (done.created if plan.is_new else done.moved_on).append(plan.found)
 
-    def _plan(self, name: TableName, location: str, folder: ParquetFolder, done: Imported) -> Plan | None:
-        table = self._table(name)
-        if table is not None and table.properties.get(SOURCE) != location:
+    def _plans(
+        self, folders: Sequence[ParquetFolder], done: Imported, catalog: OlympiaCatalog | None
+    ) -> Iterator[Plan]:
+        """What is to be done. What cannot be is noted as left out, and a table with nothing new as unchanged."""
+        names: dict[TableName, str] = {}
+        waiting: list[_Asked] = []
+        for folder in folders:
+            asked = self._ask(folder, names, done, catalog)
+            if asked is not None:
+                waiting.append(asked)
+            if sum(len(one.new) for one in waiting) >= self.footers.at_once:
+                yield from self._planned(waiting, done)
+                waiting = []
+        yield from self._planned(waiting, done)
+
+    def _ask(
+        self, folder: ParquetFolder, names: dict[TableName, str], done: Imported, catalog: OlympiaCatalog | None
+    ) -> _Asked | None:
+        name, location = name_of(self.base, folder.folder, self.renaming), self._location(folder.folder)
+        if name in names:
+            done.left_out.append(LeftOut(folder.folder, f"{names[name]} has the name {name} too"))
+            return None
+        names[name] = folder.folder
+        identifier = identifier_of(name)
+        if catalog is not None and catalog.view_exists(identifier):
+            done.left_out.append(LeftOut(folder.folder, f"a view has the name {name}"))
+            return None
+        if catalog is None or not catalog.table_exists(identifier):
+            return _Asked(name, location, folder, folder.files, None, folder.columns)
+        table = catalog.load_table(identifier)
+        if table.properties.get(SOURCE) != location:
             done.left_out.append(LeftOut(folder.folder, f"another table has the name {name}"))
             return None
-        known = {} if table is None else _known_files(table)
-        new = [file for file in folder.files if self._location(file.path) not in known]
+        known = _known_files(table)
         self._compare(folder, known, location, done)
-        if table is not None and not new:
+        new = [file for file in folder.files if self._location(file.path) not in known]
+        if not new:
             done.unchanged += 1
             return None
-        before = None if table is None else schema_to_pyarrow(table.schema(), include_field_ids=False)
-        footers = list(self._footers(new, done))
-        partitions = list(typed_partitions(replace(folder, files=new), before, footers))
-        known_columns = pa.schema([*(before or []), *(one for one in partitions if before is None)])
-        schema, fitting, left_out = unite(footers, known_columns)
-        done.left_out += left_out
-        fitting = [footer for footer in fitting if _fits(footer, schema, folder.columns, done)]
-        if table is not None and [field.name for field in table.spec().fields] != list(folder.columns):
-            done.left_out.append(LeftOut(folder.folder, "the table is partitioned in another way"))
-            return None
-        if not fitting:
-            return None
-        return Plan(name, location, schema, folder.columns, tuple(fitting), table is None)
+        schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+        return _Asked(name, location, folder, new, schema, tuple(field.name for field in table.spec().fields))
+
+    def _planned(self, waiting: Sequence[_Asked], done: Imported) -> Iterator[Plan]:
+        read = self.footers.read([file for one in waiting for file in one.new])
+        for one in waiting:
+            footers: list[Footer] = []
+            for file, footer in zip(one.new, read, strict=False):
+                if isinstance(footer, str):
+                    done.left_out.append(LeftOut(file.path, footer))
+                else:
+                    footers.append(footer)
+            if plan := _plan(one, footers, done):
+                yield plan
 
     def _compare(self, folder: ParquetFolder, known: Mapping[str, int], location: str, done: Imported) -> None:
         """Files of the table are never taken out: that they are gone, or other ones by now, is told."""
@@ -135,58 +166,55 @@ class ParquetImport:
             elif sizes.get(path, size) != size:
                 done.left_out.append(LeftOut(path, "it is part of the table, and another file by now"))
 
-    def _footers(self, files: list[ParquetFile], done: Imported) -> Iterator[Footer]:
-        with ThreadPoolExecutor(_WORKERS) as pool:
-            for file, footer in zip(files, pool.map(self._footer, files), strict=True):
-                if isinstance(footer, str):
-                    done.left_out.append(LeftOut(file.path, footer))
-                else:
-                    yield footer
-
-    def _footer(self, file: ParquetFile) -> Footer | str:
-        try:
-            with self.io.new_input(self._location(file.path)).open() as stream:
-                metadata = pq.read_metadata(stream)
-            schema = metadata.schema.to_arrow_schema()
-            _pyarrow_to_schema_without_ids(schema)
-            return Footer(file, metadata, schema)
-        except Exception as error:
-            # one file that cannot be read is no reason to leave the others
-            return "it cannot be read: " + (" ".join(str(error).split()) or type(error).__name__)[:200]
-
-    def _table(self, name: TableName) -> Table | None:
-        if self.catalog is None or not self.catalog.table_exists(identifier_of(name)):
-            return None
-        return self.catalog.load_table(identifier_of(name))
-
     def _location(self, path: str) -> str:
         return f"{self.base}/{path}".rstrip("/")
 
-    def bring(self, plan: Plan, staged: OlympiaCatalog, done: Imported) -> None:
-        """Stage it in a transaction."""
+    def _bring(self, plan: Plan, staged: OlympiaCatalog, done: Imported) -> None:
+        """Stage it in a transaction: one metadata file for each table."""
         namespace = (plan.name.namespace,)
         if not staged.namespace_exists(namespace):
             staged.create_namespace(namespace)
             done.namespaces += 1
-        table = self._make(plan, staged) if plan.is_new else self._widen(plan, staged)
-        with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
-            for footer in plan.footers:
-                append.append_data_file(_data_file(table, footer, self._location(footer.file.path), plan.columns))
+        with self._begin(plan, staged) as transaction:
+            metadata = transaction.table_metadata
+            with transaction.update_snapshot().fast_append() as append:
+                for footer in plan.footers:
+                    append.append_data_file(
+                        _data_file(metadata, footer, self._location(footer.file.path), plan.columns)
+                    )
         (done.created if plan.is_new else done.moved_on).append(plan.found)
 
-    def _make(self, plan: Plan, staged: OlympiaCatalog) -> Table:
-        schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(plan.schema))
-        spec = _spec(plan.columns, schema)
+    def _begin(self, plan: Plan, staged: OlympiaCatalog) -> Transaction:
+        """A table that is new, or wider where it must be, still to be committed."""
+        columns = _pyarrow_to_schema_without_ids(plan.schema)
+        if not plan.is_new:
+            transaction = staged.load_table(identifier_of(plan.name)).transaction()
+            with transaction.update_schema() as update:
+                update.union_by_name(columns)
+            return transaction
+        schema = assign_fresh_schema_ids(columns)
         # the files have no ids for their columns, so readers go by the names
         names = schema.name_mapping.model_dump_json()
         properties = {SOURCE: plan.location, TableProperties.DEFAULT_NAME_MAPPING: names}
-        return staged.create_table(identifier_of(plan.name), schema, partition_spec=spec, properties=properties)
+        return staged.create_table_transaction(
+            identifier_of(plan.name), schema, partition_spec=_spec(plan.columns, schema), properties=properties
+        )
 
-    def _widen(self, plan: Plan, staged: OlympiaCatalog) -> Table:
-        table = staged.load_table(identifier_of(plan.name))
-        with table.update_schema() as update:
-            update.union_by_name(_pyarrow_to_schema_without_ids(plan.schema))
-        return staged.load_table(identifier_of(plan.name))
+
+def _plan(asked: _Asked, footers: Sequence[Footer], done: Imported) -> Plan | None:
+    """What is to be done with these files; the one verdict, whoever read them."""
+    folder, before = asked.folder, asked.schema
+    if asked.columns != folder.columns:
+        done.left_out.append(LeftOut(folder.folder, "the table is partitioned in another way"))
+        return None
+    partitions = list(typed_partitions(replace(folder, files=asked.new), before, footers))
+    known = pa.schema([*(before or []), *(one for one in partitions if before is None)])
+    schema, fitting, left_out = unite(footers, known)
+    done.left_out += left_out
+    fitting = [footer for footer in fitting if _fits(footer, schema, folder.columns, done)]
+    if not fitting:
+        return None
+    return Plan(asked.name, asked.location, schema, folder.columns, tuple(fitting), before is None)
 
 
 def _spec(columns: tuple[str, ...], schema: Schema) -> PartitionSpec:
@@ -227,7 +255,7 @@ def _known_files(table: Table) -> dict[str, int]:
     return {entry.data_file.file_path: entry.data_file.file_size_in_bytes for entry in entries}
 
 
-def _data_file(table: Table, footer: Footer, location: str, columns: tuple[str, ...]) -> DataFile:
+def _data_file(table: TableMetadata, footer: Footer, location: str, columns: tuple[str, ...]) -> DataFile:
     schema = table.schema()
     statistics = data_file_statistics_from_parquet_metadata(
         parquet_metadata=footer.metadata,
@@ -243,7 +271,7 @@ def _data_file(table: Table, footer: Footer, location: str, columns: tuple[str, 
         partition=Record(*values),
         file_size_in_bytes=footer.file.size,
         sort_order_id=None,
-        spec_id=table.spec().spec_id,
+        spec_id=table.default_spec_id,
         equality_ids=None,
         key_metadata=None,
         **statistics.to_serialized_dict(),
@@ -253,8 +281,3 @@ def _data_file(table: Table, footer: Footer, location: str, columns: tuple[str, 
 def _stored(value: object) -> object:
     """A partition value as manifests hold it: a date is the days since 1970."""
     return (value - _EPOCH).days if isinstance(value, datetime.date) else value
-
-
-def open_io(location: str, properties: Mapping[str, str]) -> FileIO:
-    """PyIceberg's way to the files."""
-    return load_file_io(dict(properties), location)

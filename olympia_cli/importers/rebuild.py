@@ -135,9 +135,11 @@ def _name(left: _Left, namespaces: set[str]) -> ObjectName | str:
 def _follow(
     name: ObjectName, table: TableDef, options: Callable[[str], Mapping[str, object] | None], done: Imported
 ) -> None:
-    """Let a table go on to the newest metadata that follows the one it names."""
+    """Let a table go on to the newest metadata that follows the one it names, if that is numbered as Iceberg does."""
     location = table.iceberg_metadata_location
     folder = location.rpartition("/")[0]
+    if _number(location) < 0:
+        return
     try:
         store = open_store(folder, options(folder))
         numbers = {file.path: _number(file.path) for file in store.list() if "/" not in file.path}

@@ -15,7 +15,8 @@ from olympia_cli.format.node import Sizes
 from olympia_cli.names import Kind, ObjectName, as_found, full_name
 
 FORMER_NAME = "olympia.import.name"
-_FORBIDDEN = re.compile("[\x00-\x20\x7f\ud800-\udfff]|%(?=[0-9A-Fa-f]{2})")
+_ILLEGAL = re.compile("[\x00-\x20\x7f\ud800-\udfff]")
+_FORBIDDEN = re.compile(f"{_ILLEGAL.pattern}|%(?=[0-9A-Fa-f]{{2}})")
 _ESCAPED = re.compile("(?:%[0-9A-F]{2})+")
 _DIGITS = 16
 
@@ -43,19 +44,26 @@ def _bytes(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Renaming:
-    """Names of a source as a catalog of these sizes has them; `into` is one namespace for all."""
+    """Names of a source as a catalog of these sizes has them; `into` is one namespace for all. Where the source is a
+    catalog of ours, whose names were legal, `keeps_legal` leaves a `%` in them as it is: an earlier import may have
+    put it there."""
 
     sizes: Sizes
     into: str | None = None
+    keeps_legal: bool = False
 
     def namespace(self, name: str) -> str:
-        return legal_name(name, self.sizes.namespace) if self.into is None else self.into
+        return self._legal(name, self.sizes.namespace) if self.into is None else self.into
+
+    def _legal(self, name: str, size: int) -> str:
+        kept = self.keeps_legal and not _ILLEGAL.search(name) and len(_bytes(name)) <= size
+        return name if kept else legal_name(name, size)
 
     def name(self, name: ObjectName) -> ObjectName:
         if name.kind is Kind.NAMESPACE:
             return as_found(Kind.NAMESPACE, self.namespace(name.namespace))
         size = self.sizes.table if name.kind is Kind.TABLE else self.sizes.view
-        return as_found(name.kind, self.namespace(name.namespace), legal_name(name.name, size))
+        return as_found(name.kind, self.namespace(name.namespace), self._legal(name.name, size))
 
     def former(self, name: ObjectName) -> str | None:
         """What an object that is renamed was called; None for one whose own name stays."""

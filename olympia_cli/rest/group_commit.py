@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.clock import moment
 from olympia_cli.catalog.commit import Author, check_writable
+from olympia_cli.catalog.references import check_no_gap
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.errors import CommitConflict
+from olympia_cli.errors import CommitConflict, InvalidOption, StorageFailed, TransactionTooLarge
 from olympia_cli.iceberg.table_changes import OpenIO, TableChanges
 from olympia_cli.rest.latest import Latest
 
@@ -82,7 +83,8 @@ class GroupCommit:
             for job in group:
                 if not job.finished:
                     job.end(error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
-            raise
+            if not isinstance(error, Exception):
+                raise
         finally:
             with self._lock:
                 if self._waiting:
@@ -94,12 +96,15 @@ class GroupCommit:
 
     def _commit(self, group: Sequence[_Job]) -> None:
         """Commit what can be done of a group. What does not go together with another process's commit is done anew on
-        what that one left, each change by itself, and succeeds there or says why not."""
+        what that one left, each change by itself, and succeeds there or says why not; so is what was refused for what
+        then was not committed."""
         alone = len(group) == 1
         for attempt in range(ATTEMPTS if alone else 1):
             changes = self._begin()
-            staged = [job for job in group if _stage(job, changes)]
+            refused = {job: error for job in group if (error := _stage(job, changes)) is not None}
+            staged = [job for job in group if job not in refused]
             if not staged:
+                _end_all(refused)
                 return
             by, message = _signature(staged)
             try:
@@ -109,13 +114,21 @@ class GroupCommit:
                     staged[0].end(error)
                 continue
             except Exception as error:
+                # what one of them cannot have written, or is too large together, the others need not bear
+                if changes.unwritten or isinstance(error, InvalidOption | TransactionTooLarge):
+                    if not alone:
+                        break
+                    if isinstance(error, OSError):
+                        error = StorageFailed(f"the metadata of a table cannot be written: {error}")
                 for job in staged:
                     job.end(error)
-                return
+                break
             self.groups += 1
             self.changes += len(staged)
             for job in staged:
                 job.end()
+            # what they were refused for stands now
+            _end_all(refused)
             return
         if not alone:
             for job in group:
@@ -126,18 +139,23 @@ class GroupCommit:
         opened_at = moment(self._catalog.clock)
         base = self._latest.look()
         check_writable(base)
+        check_no_gap(base)
         return TableChanges(Transaction(base, self._catalog.clock, opened_at=opened_at), self._open_io)
 
 
-def _stage(job: _Job, changes: TableChanges) -> bool:
+def _stage(job: _Job, changes: TableChanges) -> Exception | None:
     """Do the statements of a change. One that fails takes back those before it in the same change."""
     try:
         with changes.whole():
             job.result = job.change(changes)
     except Exception as error:
+        return error
+    return None
+
+
+def _end_all(refused: Mapping[_Job, Exception]) -> None:
+    for job, error in refused.items():
         job.end(error)
-        return False
-    return True
 
 
 def _signature(jobs: Sequence[_Job]) -> tuple[str, str]:

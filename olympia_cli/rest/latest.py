@@ -10,6 +10,7 @@ from concurrent.futures import Executor
 from typing import TypeVar
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.clock import Moment, moment
 from olympia_cli.catalog.commit import newer_versions
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import OlympiaError
@@ -36,7 +37,7 @@ class Latest:
         self._executor = executor
         self._lock = threading.Lock()
         self._known: Snapshot | None = None
-        self._looked_at = 0
+        self._looked_at = Moment(0, 0)
         self._is_quick = False
         self._running: asyncio.Task[Snapshot] | None = None
         self._next: asyncio.Task[Snapshot] | None = None
@@ -88,8 +89,8 @@ class Latest:
         with self._lock:
             known = self._known
             if known is None or not self._is_sure():
-                elapsed = self._catalog.clock.elapsed_millis()
-                self._known, self._looked_at = self._near(self._catalog.snapshot(), known), elapsed
+                at = moment(self._catalog.clock)
+                self._known, self._looked_at = self._near(self._catalog.snapshot(), known), at
                 self._is_quick = False
             elif self._has_next(known):
                 for newer in newer_versions(known):
@@ -98,7 +99,8 @@ class Latest:
             return self._known
 
     def _is_sure(self) -> bool:
-        return self._catalog.clock.elapsed_millis() - self._looked_at < SURE_FOR_MILLIS
+        now, at = moment(self._catalog.clock), self._looked_at
+        return now.elapsed - at.elapsed < SURE_FOR_MILLIS and 0 <= now.wall - at.wall < SURE_FOR_MILLIS
 
     def _has_next(self, known: Snapshot) -> bool:
         began = time.perf_counter()
@@ -112,4 +114,5 @@ class Latest:
         """The version with the nodes and definitions that another one has read already."""
         if known is None:
             return found
-        return known if known.version == found.version else Snapshot(found.store, found.file, known)
+        same = known.version == found.version and known.file.data == found.file.data
+        return known if same else Snapshot(found.store, found.file, known)

@@ -43,6 +43,9 @@ class Step:
     group: str = field(default_factory=lambda: str(uuid.uuid4()))
     ended: float | None = None
     counts: dict[str, int | None] = field(default_factory=dict)
+    files: int = 0
+    bytes: int = 0
+    """What its tasks read of the catalog."""
 
     def count(self) -> dict[str, int | None]:
         if self.context is None:
@@ -116,15 +119,28 @@ class Run:
             self.lost = True
             self.say("an executor was lost: others do its work once more")
 
+    def read(self, files: int, size: int) -> None:
+        """Tasks of the last step read so many files of the catalog."""
+        if self.steps:
+            self.steps[-1].files += files
+            self.steps[-1].bytes += size
+
     def metrics(self) -> dict[str, Any]:
         """What it took up to now: `seconds` with the start of Spark."""
         now = time.monotonic()
         steps: list[dict[str, Any]] = [
-            {"step": step.what, "seconds": round((step.ended or now) - step.began, 3), **(step.counts or step.count())}
+            {
+                "step": step.what,
+                "seconds": round((step.ended or now) - step.began, 3),
+                **(step.counts or step.count()),
+                "files": step.files,
+                "bytes": step.bytes,
+            }
             for step in self.steps
         ]
         known = [step for step in steps if step["jobs"] is not None]
         sums = {name: sum(step[name] for step in known) if known else None for name in _COUNTS}
+        sums |= {name: sum(step[name] for step in steps) for name in ("files", "bytes")}
         return {"seconds": round(now - self.began, 3), **sums, "steps": steps}
 
 

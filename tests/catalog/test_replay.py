@@ -13,11 +13,11 @@ from olympia_cli.catalog.replay import catalog_after, moved, replay, rollback_ta
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot
 from olympia_cli.catalog.staging import NO_LONGER_FITS
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.errors import InvalidOption, Unsupported, VersionNotFound
+from olympia_cli.errors import InvalidName, InvalidOption, Unsupported, VersionNotFound
 from olympia_cli.format.actions import Action
 from olympia_cli.format.definitions import bare, body
 from olympia_cli.format.pb.actions_pb2 import ActionType as T
-from olympia_cli.format.pb.actions_pb2 import ExpireDef, ExportDef, RollbackDef
+from olympia_cli.format.pb.actions_pb2 import ExpireDef, ExportDef, RenameDef, RollbackDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import AtVersion, Kind, ObjectName
 from olympia_cli.storage.memory import MemoryStore
@@ -188,3 +188,25 @@ class TestTheCatalog:
         assert tells_all([Action(T.COMMIT_INFO)])
         assert not tells_all([])
         assert not tells_all([Action(T.CATALOG_REPAIR), Action(T.COMMIT_INFO)])
+
+
+@pytest.mark.parametrize("new", ["", "my table", "a\nb", "\x7f"])
+def test_a_rename_to_what_is_no_name_is_never_done(new):
+    """Bytes that somebody saved may say so; a key that is made of it could not be read again."""
+    catalog = Catalog.create(MemoryStore())
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(ns("a"))
+        transaction.create_table(table("a.t"), "s3://b/m.json")
+    transaction = catalog.begin()
+    content = body(transaction.table(table("a.t")).definition)
+    for name, to in (
+        (table("a.t"), RenameDef(new_namespace_name="a", new_name=new)),
+        (table("a.t"), RenameDef(new_namespace_name=new, new_name="t")),
+        (ns("a"), RenameDef(new_namespace_name=new)),
+    ):
+        type = T.NAMESPACE_RENAME if name.kind is Kind.NAMESPACE else T.TABLE_RENAME
+        action = Action(type, name, content, to.SerializeToString())
+        with pytest.raises(InvalidName):
+            transaction.do(action)
+        with pytest.raises(InvalidName):
+            replay(action, Definitions({name: content}))

@@ -218,5 +218,19 @@ def test_looking_first(bring, write, run, tmp_path, empty):
     assert tables(dry) == tables(inspected) == [("raw.t", 1, 1)]
     assert run("-c", empty, "ns", "ls", "--json").json == {"version": 0, "namespaces": []}
     assert bring("--dry-run", "--inspect").exit_code == 2
-    none = run("-c", empty, "import", "parquet", tmp_path / "none", "--json").ok().json
-    assert (none["version"], none["tables"]) == (0, [])
+    none = run("-c", empty, "import", "parquet", tmp_path / "none", "--json")
+    assert problems(none) == {".": "there are no Parquet files"}
+    assert (none.json["version"], none.json["tables"]) == (0, [])
+
+
+@pytest.mark.parametrize("place", ["raw", "raw/lake", "raw/a/lake"])
+def test_a_catalog_that_lies_among_the_files(run, write, tmp_path, place):
+    """What the first run made there is no source of the second one."""
+    run("init", tmp_path / place, "-q").ok()
+    write("t/a.parquet", v=[1])
+    words = ("-c", tmp_path / place, "import", "parquet", tmp_path / "raw", "--json")
+    for expected in ([("raw.t", 1, 1)], []):
+        done = run(*words).ok()
+        assert (tables(done), done.json["version"]) == (expected, 1)
+    write("t/b.parquet", v=[2])
+    assert tables(run(*words).ok()) == [("raw.t", 1, 1)]

@@ -56,7 +56,8 @@ def leaf_table(store) -> str:
         # the version's root comes with the latest definition, which says whether it counts
         ("table show T --at v12", 5, 10),
         ("table show T --at latest~3", 5, 10),
-        ("ns show sales --at v12", 5, 10),
+        # the namespace, and what is in it
+        ("ns show sales --at v12", 6, 13),
         ("table ls sales --at v12", 5, 12),
         ("ns ls --at v12", 5, 9),
         ("time-travel v12", 6, 12),

@@ -287,7 +287,7 @@ class TestScreen:
         assert seen.exit_code == 50
         assert seen.lines[0].startswith("\x1b[1;31mDAMAGED\x1b[0m  ")
         assert seen.plain[1:3] == [
-            "  fsck found 2 errors at level full in all versions",
+            "  fsck of all versions at level full found 2 errors",
             f"    next  olympia -c {watched.sample.uri} fsck --level full --all-versions",
         ]
         assert "\x1b[2J" not in seen.screen

@@ -15,7 +15,21 @@ import pytest
 from olympia_cli.errors import FileTooLarge, OlympiaError, PathMissing, PathOutside, PathTaken
 from olympia_cli.storage.protocol import FileInfo
 
-ILLEGAL = ["", "/", "/a", "a/", "a//b", ".", "..", "./a", "../x", "a/.", "a/..", "a/../b", "a\\..\\b", "a\0b"]
+ILLEGAL = ["", "/", "/a", "a/", "a//b", ".", "..", "./a", "../x", "a/.", "a/..", "a/../b", "a\0b"]
+# what is a separator elsewhere leads nowhere either
+ILLEGAL += [
+    "\\",
+    "\\a",
+    "\\\\host\\share",
+    "..\\x",
+    ".\\a",
+    "a\\..",
+    "a\\.",
+    "a\\..\\b",
+    "a/..\\b",
+    "a\\../b",
+    "a/b\\..\\..\\c",
+]
 
 LARGE = os.urandom(6 * 1024 * 1024)
 CONTENTS = {
@@ -50,6 +64,12 @@ ODD_NAMES = [
     "<a>",
     "a;b,c",
     "a:b",
+    "C:a",
+    "C:\\a",
+    "s3:a",
+    "a\\b",
+    "a\\b\\",
+    "...\\a",
     "@a",
     "$a",
     "!a",

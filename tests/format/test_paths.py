@@ -1,5 +1,7 @@
 """Where things are, and which pointers may be followed."""
 
+import ntpath
+import posixpath
 import re
 
 import pytest
@@ -25,6 +27,7 @@ from olympia_cli.format.paths import (
     transaction_save_path,
 )
 from olympia_cli.names import Kind, NamespaceName, TableName, ViewName
+from olympia_cli.storage.protocol import check_path
 
 QUICK = settings(max_examples=200, deadline=None, derandomize=True)
 UUID = "0b1e2d3c-4f5a-4678-9abc-def012345678"
@@ -154,6 +157,33 @@ class TestPointers:
         assert caught.value.path == "vn/x"
         assert caught.value.exit_code == 40
         assert str(caught.value).isprintable()
+
+    @pytest.mark.parametrize("name", ["back\\slash", "a\\b\\c", "\\", "\\\\x", "s3:/x/y", "C:\\x", "...\\..a"])
+    def test_a_definition_may_be_called_as_the_java_sdk_calls_it(self, name):
+        pointer = f"def/table/{UUID}-n-{name}.binpb"
+        assert check_pointer(pointer, "vn/x") == check_path(pointer) == pointer
+        for other in (f"node/{name}.arrow", f"vn/{name}", f"dtxn/{name}.binpb"):
+            if "\\" in name:
+                with pytest.raises(Damaged):
+                    check_pointer(other, "vn/x")
+
+    @settings(QUICK, max_examples=1000)
+    @given(st.text(st.sampled_from("./\\:aC\0~"), max_size=12), st.sampled_from(["", "def/", "def/table/x-"]))
+    @example("..\\..\\x", "def/")
+    @example("a\\../../x", "def/")
+    @example("//host/x", "")
+    def test_no_pointer_leads_out_whatever_a_store_takes_for_a_separator(self, text, before):
+        """What is followed lies below the root: on a disk, in a bucket, and where a backslash is a separator, too."""
+        pointer = before + text
+        try:
+            check_pointer(pointer, "vn/x")
+        except Damaged:
+            return
+        assert check_path(pointer) == pointer
+        assert posixpath.normpath(posixpath.join("/root/lake", pointer)).startswith("/root/lake/")
+        assert ntpath.normpath(f"C:\\root\\lake\\{pointer}").startswith("C:\\root\\lake\\")
+        # a bucket has no folders: what is there has exactly that name
+        assert posixpath.normpath(f"lake/{pointer}") == f"lake/{pointer}"
 
     def test_a_very_long_pointer_gives_a_short_message(self):
         with pytest.raises(Damaged) as caught:

@@ -1,4 +1,4 @@
-"""An import that is cut off leaves the catalog as it was, and the next one does all of it."""
+"""An import that is cut off leaves the catalog as it was, and the next one does all of it; it reads no file twice."""
 
 import pytest
 
@@ -10,8 +10,9 @@ from olympia_cli.names import Kind
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog
+from tests.helpers.names import ns, table
 from tests.helpers.sdk_catalogs import SMALL, TXN, unpack
-from tests.helpers.stores import CuttingStore, PowerCut
+from tests.helpers.stores import READS, CountingStore, CuttingStore, PowerCut
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +69,73 @@ def test_a_history_that_is_cut_goes_on_where_it_was(sources):
     assert bring(sources[SMALL], store, history=True)[1] == version
     assert held(store) == held(whole.inner)
     check_catalog(store)
+
+
+class TestReading:
+    """Of the source, each file that says anything of an object is read once."""
+
+    @pytest.fixture
+    def source(self):
+        catalog = Catalog.create(MemoryStore(), order=8)
+        with catalog.transaction() as transaction:
+            for number in range(4):
+                transaction.create_namespace(ns(f"n{number}"))
+                for at in range(20):
+                    transaction.create_table(table(f"n{number}.t{at:02}"), f"s3://b/{number}/{at}")
+        return catalog
+
+    def read(self, source, store, history=False):
+        """Import, and see how often each file was read."""
+        counting = CountingStore(source.store)
+        done, version = bring(Catalog(counting), store, history)
+        paths = [path for path in counting.paths(*READS) if path.startswith(("def/ns", "def/table", "node/"))]
+        return done, version, {path: paths.count(path) for path in paths}
+
+    def test_all_of_it(self, source):
+        store = new_store()
+        done, version, read = self.read(source, store)
+        assert (len(done.created), done.namespaces, version) == (80, 4, 1)
+        assert len([path for path in read if path.startswith("def/")]) == 84
+        assert set(read.values()) == {1}
+        done, version, read = self.read(source, store)
+        assert (done.created, done.unchanged, version) == ([], 84, 1)
+        assert set(read.values()) == {1}
+
+    def test_what_changed(self, source):
+        store = new_store()
+        self.read(source, store)
+        with source.transaction() as transaction:
+            transaction.alter_table(table("n1.t03"), metadata_location="s3://b/new")
+            transaction.create_table(table("n3.new"), "s3://b/n")
+            transaction.rename_table(table("n2.t00"), table("n0.moved"))
+            transaction.drop_table(table("n0.t19"))
+        done, version, read = self.read(source, store)
+        assert ([str(one.name) for one in done.created], version) == (["n3.new"], 2)
+        assert [str(one.name) for one in done.moved_on] == ["n0.moved", "n1.t03"]
+        assert (done.dropped, done.unchanged, done.left_out) == (1, 81, [])
+        assert set(read.values()) == {1}
+        assert held(store) == held(source.store)
+
+
+def test_a_source_whose_id_is_empty_or_odd(sources):
+    """It is part of a property's name here."""
+    for id in ("", "name", "a" * 2000, "\x1b[31m/..\\"):
+        source = Catalog.create(MemoryStore())
+        with source.transaction() as transaction:
+            transaction.create_namespace(ns("a"))
+            definition = transaction.draft.catalog
+            assert definition.id
+        wanted = source.snapshot()
+        wanted.definition.id = id
+        store = new_store()
+        here = Catalog(store)
+
+        def commit(do, about, here=here):
+            transaction = here.begin()
+            return do(transaction), here.commit(transaction, about, retry_for=0).version
+
+        for version in (1, 1):
+            done, found = import_catalog(source, wanted, None, False, here, commit)
+            assert (found, done.left_out) == (version, [])
+        assert [one.namespace for one in here.snapshot().namespaces()] == ["a"]
+        check_catalog(store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +12,23 @@ from typing import Any
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.errors import CommitUnknown, NamespaceExists, StorageFailed
+from olympia_cli.catalog.commit import Author
+from olympia_cli.errors import (
+    CommitConflict,
+    CommitUnknown,
+    Damaged,
+    NamespaceExists,
+    OlympiaError,
+    StorageFailed,
+    TableExists,
+)
 from olympia_cli.format.actions import commit_info
+from olympia_cli.format.paths import root_path
+from olympia_cli.format.pb.objects_pb2 import IsolationLevel, ViewDef
 from olympia_cli.iceberg.table_changes import TableChanges
-from olympia_cli.names import NamespaceName, TableName
+from olympia_cli.names import NamespaceName, TableName, ViewName
 from olympia_cli.rest.group_commit import GroupCommit
 from olympia_cli.rest.latest import Latest
 from olympia_cli.storage.memory import MemoryStore
@@ -173,3 +186,149 @@ def test_an_outcome_that_nobody_knows_is_told_as_such(store):
         with pytest.raises(Exception, match="not known") as raised:
             group.commits.commit(create("a"), "ann", "a")
     assert type(raised.value).__name__ in (CommitUnknown.__name__, "CommitStateUnknownException")
+
+
+def test_a_store_that_fails_in_the_middle_of_a_change_leaves_nothing_of_it(store):
+    """To take it back nothing is read."""
+
+    class Failing(CountingStore):
+        down = False
+
+        def read_many(self, paths):
+            for path, data in super().read_many(paths):
+                yield path, StorageFailed("no") if self.down else data
+
+    failing = Failing(store)
+    large = {"comment": "x" * 5000}  # not among what is remembered of definitions
+    with ThreadPoolExecutor(16) as pool:
+        group = make(Catalog.create(failing), pool)
+        with group.catalog.transaction() as transaction:
+            for name in ("big", "other"):
+                transaction.create_namespace(NamespaceName(name), large)
+
+        def fails(changes: TableChanges) -> None:
+            changes.transaction.create_namespace(NamespaceName("half"))
+            failing.down = True
+            changes.transaction.alter_namespace(NamespaceName("other"), {"whole": "1"})
+
+        def after(changes: TableChanges) -> None:
+            failing.down = False
+            changes.transaction.create_namespace(NamespaceName("after"))
+
+        def alter(changes: TableChanges) -> None:
+            changes.transaction.alter_namespace(NamespaceName("big"), {"a": "1"})
+
+        found = group.together(alter, fails, after)
+    assert isinstance(found[1], StorageFailed)
+    assert (found[0], found[2]) == (None, None)
+    names = [name.namespace for name in Catalog(store).snapshot().namespaces()]
+    assert sorted(names) == ["after", "big", "first", "other"]
+
+
+def test_what_was_read_by_a_change_that_failed_is_read_anew_by_the_next(store):
+    catalog = Catalog.create(store)
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(NamespaceName("n"))
+    changes = TableChanges(catalog.begin(IsolationLevel.SERIALIZABLE), lambda properties, location: PyArrowFileIO())
+    with contextlib.suppress(LookupError), changes.whole():
+        changes.transaction.exists(ViewName("n", "x"))
+        raise LookupError
+    with changes.whole():
+        assert not changes.transaction.exists(ViewName("n", "x"))
+        changes.transaction.create_table(TableName("n", "x"), "s3://b/m.json")
+    with catalog.transaction() as other:
+        other.create_view(ViewName("n", "x"), ViewDef())
+    with pytest.raises(CommitConflict):
+        changes.commit(Author(by="me", message=""))
+
+
+def test_nobody_is_refused_for_what_then_was_not_committed(group, store):
+    with group.catalog.transaction() as transaction:
+        transaction.create_namespace(NamespaceName("n"))
+        transaction.create_table(TableName("n", "t"), "s3://b/0")
+
+    def drop_and_clash(changes: TableChanges) -> None:
+        changes.transaction.drop_table(TableName("n", "t"))
+        changes.transaction.create_table(TableName("n", "y"), "s3://b/y")
+        if not Catalog(store).snapshot().find(TableName("n", "y")):
+            with Catalog(store).transaction() as other:
+                other.create_table(TableName("n", "y"), "s3://b/other")
+
+    def alter(changes: TableChanges) -> None:
+        changes.transaction.alter_table(TableName("n", "t"), {"k": "v"})
+
+    dropped, altered = group.together(drop_and_clash, alter)
+    assert isinstance(dropped, TableExists)
+    assert altered is None
+    assert group.catalog.snapshot().table(TableName("n", "t")).properties == {"k": "v"}
+
+
+def test_what_one_cannot_write_the_others_need_not_bear(group):
+    def nowhere(changes: TableChanges) -> None:
+        location = "/proc/nope/x.metadata.json"
+        changes.transaction.create_table(TableName("first", "t"), location)
+        changes.add_file(location, b"{}", {})
+
+    found = group.together(create("a"), nowhere, create("b"))
+    assert (found[0], found[2]) == ("a", "b")
+    assert isinstance(found[1], OlympiaError)
+    assert not group.catalog.snapshot().find(TableName("first", "t"))
+
+
+def test_who_leads_is_told_of_its_own_change_and_not_of_anothers(store):
+    """The group conflicts, so each change is done by itself: the first is committed, then the store fails."""
+
+    class Failing(CountingStore):
+        armed = down = False
+
+        def exists(self, path: str) -> bool:
+            if self.down:
+                raise StorageFailed("no")
+            return super().exists(path)
+
+        def create(self, path: str, data: bytes) -> None:
+            super().create(path, data)
+            self.down = self.down or (self.armed and path.startswith("vn/"))
+
+    failing = Failing(store)
+    with ThreadPoolExecutor(16) as pool:
+        group = make(Catalog.create(failing), pool)
+
+        def clash(changes: TableChanges) -> None:
+            changes.transaction.create_namespace(NamespaceName("x"))
+            if not Catalog(store).snapshot().find(NamespaceName("x")):
+                with Catalog(store).transaction() as other:
+                    other.create_namespace(NamespaceName("x"))
+                failing.armed = True
+
+        found = group.together(create("mine"), clash)
+    assert found[0] == "mine"
+    assert isinstance(found[1], StorageFailed)
+    assert Catalog(store).snapshot().find(NamespaceName("mine"))
+
+
+def test_nothing_is_committed_into_a_gap(group, store):
+    for name in ("a", "b", "c"):
+        group.commits.commit(create(name), "ann", name)
+    begun = distributed.begin(group.catalog)
+    begun.transaction.create_namespace(NamespaceName("spread"))
+    begun.save()
+    plain = group.catalog.begin()
+    plain.create_namespace(NamespaceName("plain"))
+    # what somebody copied two versions ahead would be the latest as soon as the one between is there
+    stray = root_path(group.catalog.snapshot().version + 2)
+    store.create(stray, store.read(root_path(1)))
+    for commit in (
+        lambda: group.commits.commit(create("served"), "ann", "served"),
+        lambda: distributed.load(group.catalog, begun.id).commit("spread"),
+    ):
+        with pytest.raises(Damaged):
+            commit()
+    assert group.catalog.snapshot().version == 3
+    store.delete_many([stray])
+    group.commits.commit(create("d"), "ann", "d")
+    stray = root_path(group.catalog.snapshot().version + 2)
+    store.create(stray, store.read(root_path(1)))
+    with pytest.raises(Damaged):
+        group.catalog.commit(plain)
+    store.delete_many([stray])

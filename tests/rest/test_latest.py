@@ -55,6 +55,36 @@ def test_a_version_that_was_purged_under_it_is_noticed_by_the_next_whole_look():
         assert latest.look().version == 3
 
 
+def test_another_root_under_the_same_number_is_another_version():
+    """A copy of an older root that a repair set aside, and a commit that took its place."""
+    store, clock = MemoryStore(), FakeClock()
+    Catalog.create(store)
+    for name in ("a", "b"):
+        commit(store, name)
+    store.create(root_path(3), store.read(root_path(1)))
+    with ThreadPoolExecutor(2) as pool:
+        latest = Latest(Catalog(store, clock), pool)
+        latest.look()
+        store.delete_many([root_path(3)])
+        assert commit(store, "c") == 3
+        clock.advance(SURE_FOR_MILLIS)
+        assert sorted(name.namespace for name in latest.look().namespaces()) == ["a", "b", "c"]
+
+
+def test_a_machine_that_slept_without_its_clock_going_on_looks_again():
+    store, clock = MemoryStore(), FakeClock()
+    Catalog.create(store)
+    with ThreadPoolExecutor(2) as pool:
+        latest = Latest(Catalog(store, clock), pool)
+        latest.look()
+        for number in range(3):
+            commit(store, f"n{number}")
+        store.overwrite("vn/oldest", b"3")
+        store.delete_many([root_path(version) for version in range(3)])
+        clock.set_wall(clock.now_millis() + SURE_FOR_MILLIS)
+        assert latest.look().version == 3
+
+
 class Slow(WrappedStore):
     """Answers a probe when it is told to."""
 

@@ -165,10 +165,9 @@ def run(
     note_fsck(session.store, found, clock, all_versions, latest=at is None)
     looked = _options(chosen, at, all_versions)
     mends = repair or salvage is not None
-    commands = []
-    if report is not None or session.output is Output.JSON or not mends:
-        commands = next_commands(session, found, looked)
-    told = with_commands(session, found, commands)
+    asked = report is not None or session.output is Output.JSON or not mends
+    commands = next_commands(session, found, looked) if asked else []
+    told = with_commands(session, found, commands if asked else None)
     if report is not None:
         from olympia_cli.ops.fsck.page import report_page
 

@@ -5,12 +5,14 @@ from typing import Annotated
 import typer
 
 from olympia_cli.cli.context import Session
+from olympia_cli.cli.engine import Conf, EngineForFiles, EngineWord, Master, Parallelism, Remote, Source, engine
 from olympia_cli.cli.params import DryRun, Message, RetryFor
 
 EXAMPLES = [
     "olympia import parquet s3://lake/raw --inspect",
     "olympia import parquet s3://lake/raw",
     "olympia import parquet ./exports --into staging",
+    "olympia import parquet s3://lake/raw --engine spark --master spark://host:7077",
 ]
 
 
@@ -22,6 +24,11 @@ def run(
     dry_run: DryRun = False,
     message: Message = "",
     retry_for: RetryFor = "60s",
+    where: EngineForFiles = EngineWord.AUTO,
+    master: Master = None,
+    remote: Remote = None,
+    parallelism: Parallelism = None,
+    conf: Conf = None,
 ) -> None:
     """Register Parquet files as Iceberg tables, where they are.
 
@@ -43,10 +50,11 @@ def run(
     if into is not None:
         check_name(into, "namespace")
     need_pyiceberg()
+    from olympia_cli.cli.profiles import Location
     from olympia_cli.iceberg.settings import io_properties
     from olympia_cli.importers.iceberg import Imported
-    from olympia_cli.importers.parquet import find_folders
-    from olympia_cli.importers.parquet_tables import ParquetImport, open_io
+    from olympia_cli.importers.parquet import find_folders, not_of
+    from olympia_cli.importers.parquet_tables import ParquetImport
     from olympia_cli.importers.renaming import Renaming
 
     session = Session(ctx)
@@ -56,15 +64,20 @@ def run(
     done = Imported()
     with session.progress() as progress:
         progress.phase("listing files")
-        folders, done.left_out = find_folders(store.list())
+        files = store.list() if inspect else not_of(session.store.uri, store.uri, store.list())
+        folders, done.left_out = find_folders(files)
+    source = Source(Location(store.uri, options), sum(len(folder.files) for folder in folders))
+    with (
+        engine(session, where, master, remote, parallelism, conf, source=source) as work,
+        session.progress() as progress,
+    ):
         progress.phase("reading columns")
-        io = open_io(base, io_properties(prefix, options))
+        footers = work.footers(base, io_properties(prefix, options))
         if inspect:
-            importing = ParquetImport(base, io, Renaming(Sizes(128, 100, 100, 100), into), None)
-            done.created = [plan.found for plan in importing.plan(folders, done)]
+            ParquetImport(base, footers, Renaming(Sizes(128, 100, 100, 100), into), None).inspect(folders, done)
             version = 0
         else:
             with iceberg_catalog(session, message=message, retry_for=retry_for) as catalog:
-                importing = ParquetImport(base, io, Renaming(session.snapshot().sizes, into), catalog)
+                importing = ParquetImport(base, footers, Renaming(session.snapshot().sizes, into), catalog)
                 version = importing.run(folders, done, message, dry_run)
     print_imported(session, done, version, inspect or dry_run, "file")

@@ -19,18 +19,21 @@ from olympia_cli.ops.fsck.versions import Ranges, merge
 MOST = 1000
 """So many findings are held: every version reads them."""
 
-_OF_ALL = frozenset({"F101", "F102", "F103"})
+_GAP = "F101"
+_OF_ALL = frozenset({_GAP, "F102", "F103"})
 """What is wrong with history as a whole, and so with its latest version."""
 
 Known = dict[tuple[str, str], Ranges]
 """The versions that are known to be hit, by code and path."""
 
 
-def of_the_past(finding: Finding, latest: int | None) -> bool:
-    """Whether a finding is about older versions alone: nothing of the latest one is damaged by it."""
-    if finding.severity is not Severity.ERROR or finding.code in _OF_ALL or latest is None:
+def of_the_past(finding: Finding, latest: int | None, oldest: int | None) -> bool:
+    """Whether a finding is about older versions alone: nothing of the latest one is damaged by it. Readers may stop at
+    a gap, unless it is the oldest versions that are missing."""
+    if finding.severity is not Severity.ERROR or latest is None or not (finding.path and finding.versions):
         return False
-    return bool(finding.path and finding.versions) and finding.versions[-1][1] < latest
+    at_the_end = finding.code == _GAP and oldest is not None and finding.versions[0][0] <= oldest
+    return (at_the_end or finding.code not in _OF_ALL) and finding.versions[-1][1] < latest
 
 
 def read_acknowledged(definition: CatalogDef) -> Known:
@@ -45,11 +48,15 @@ def read_acknowledged(definition: CatalogDef) -> Known:
     return known
 
 
-def recognised(findings: Iterable[Finding], definition: CatalogDef | None, latest: int) -> list[Finding]:
+def recognised(
+    findings: Iterable[Finding], definition: CatalogDef | None, latest: int, oldest: int | None
+) -> list[Finding]:
     """The findings, those that are acknowledged marked as such."""
     known = {} if definition is None else read_acknowledged(definition)
     return [
-        replace(finding, acknowledged=True) if of_the_past(finding, latest) and _covers(known, finding) else finding
+        replace(finding, acknowledged=True)
+        if of_the_past(finding, latest, oldest) and _covers(known, finding)
+        else finding
         for finding in findings
     ]
 

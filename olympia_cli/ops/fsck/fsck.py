@@ -76,9 +76,9 @@ class Report:
     """What was looked at and what was found. `complete` is False when the time ran out.
 
     `last_sound_version` is the newest version looked at that no error hits; `version` the newest one asked for.
-    `latest` is the latest version there is. `definitions` says how definitions of objects were looked at: all of them
-    `read`, only `listed` to see which are missing, or not at all. `read_only` is a catalog of the Java SDK, which we
-    never write to.
+    `latest` is the latest version there is, `oldest` the oldest that counts. `definitions` says how definitions of
+    objects were looked at: all of them `read`, only `listed` to see which are missing, or not at all. `read_only` is a
+    catalog of the Java SDK, which we never write to.
     """
 
     level: Level
@@ -90,6 +90,7 @@ class Report:
     read_only: bool = False
     latest: int | None = None
     definitions: Looked = "no"
+    oldest: int | None = None
 
     @property
     def damaged(self) -> bool:
@@ -183,7 +184,7 @@ class _Run:
         if listing is not None:
             findings += listing.findings(verdict.hides_files)
         findings = verdict.with_hints(still_so(files, chain, findings, self.now, all_versions))
-        findings = recognised(findings, chain.reference, chain.latest)
+        findings = recognised(findings, chain.reference, chain.latest, chain.oldest)
         return Report(
             self.request.level,
             _checked(examined, held),
@@ -194,6 +195,7 @@ class _Run:
             chain.java,
             chain.latest,
             _how_definitions(examined),
+            chain.oldest,
         )
 
     def _examine(self, examined: Examined, held: list[Held]) -> list[int]:
@@ -237,10 +239,11 @@ def _check_holder(examined: Examined, holder: Holder) -> list[Finding]:
     findings = []
     catalog = examined.reader.catalog(holder.root.catalog_def)
     if catalog.flaw is not None and holder.root.catalog_def not in examined.notes.bad_catalogs:
-        findings.append(finding(holder.code, holder.root.catalog_def, f"{holder.who}: {catalog.flaw.reason}"))
+        reason = f"{holder.who}: {catalog.flaw.reason}"
+        findings.append(finding(holder.code, holder.root.catalog_def, reason, hint=holder.hint))
     told = examined.depth >= FULL and not examined.chain.java
     if told and isinstance(flaw := read_actions(holder.data, holder.path), Flaw):
-        findings.append(finding(holder.code, holder.path, f"{holder.who}: {flaw.reason}"))
+        findings.append(finding(holder.code, holder.path, f"{holder.who}: {flaw.reason}", hint=holder.hint))
     return findings
 
 

@@ -144,4 +144,6 @@ def check_gaps(store: Store, chain: Chain) -> Iterator[Finding]:
 def _gap(chain: Chain, first: int, last: int) -> Iterator[Finding]:
     which = f"version {first} is" if first == last else f"versions {first} to {last} are"
     behind = f"; readers may stop there and not see version {chain.latest}" if first > chain.oldest else ""
-    yield finding("F101", chain.path(first), f"{which} missing{behind}", versions=[(first, last)], hint=SALVAGE)
+    yield finding(
+        "F101", chain.path(first), f"{which} missing{behind}", versions=[(first, last)], hint=SALVAGE if behind else ""
+    )

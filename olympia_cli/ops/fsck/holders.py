@@ -40,6 +40,8 @@ class Holder:
     path: str
     data: bytes
     root: Root
+    hint: str
+    """The command that gives it up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,7 @@ def _root(files: Files, path: str, holder: str, who: str, code: str, hint: str, 
     try:
         data = files.read(check_pointer(path, holder))
         if isinstance(data, bytes):
-            return Holder(who, code, path, data, decode_root(data, path, java))
+            return Holder(who, code, path, data, decode_root(data, path, java), hint)
         error: Exception = data
     except StoreFailure:
         raise

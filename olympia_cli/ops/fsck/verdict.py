@@ -51,7 +51,7 @@ class Verdict:
             bad.update(node for _, nodes in examined.definitions.more_bad.values() for node in nodes)
         who = {node: [holder.who for holder in holders] for node, holders in examined.holders.items()}
         self._radius = Radius(self._graph, examined.versions, who, bad)
-        self._codes = {holder.who: holder.code for holders in examined.holders.values() for holder in holders}
+        self._by_who = {holder.who: holder for holders in examined.holders.values() for holder in holders}
         chain = examined.chain
         self._objects = Objects(examined.files, self._graph, examined.keys, chain.java, chain.path)
         self._versions = [version for version in sorted(examined.roots) if version not in examined.notes.unreadable]
@@ -154,12 +154,13 @@ class Verdict:
         nodes = list(nodes)
         versions, who = self._radius.versions(nodes), self._radius.holders(nodes)
         message = f"{reason}; {hit.remark}" if hit.remark else reason
+        hint = ""
         if who and not versions:
-            code = self._codes[who[0]]
+            code, hint = self._by_who[who[0]].code, self._by_who[who[0]].hint
             message = f"{', '.join(who[:3])}: {message}"
         elif who:
             message += f"; {', '.join(who[:3])} too"
-        return finding(code, path, message, versions=versions, objects=hit.objects)
+        return finding(code, path, message, versions=versions, objects=hit.objects, hint=hint)
 
     # Definitions
 

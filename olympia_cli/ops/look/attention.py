@@ -37,7 +37,7 @@ def damage(runs: Sequence[FsckRun]) -> tuple[Reason, ...]:
         if run.damaged:
             errors = "1 error" if run.errors == 1 else f"{run.errors:,} errors" if run.errors else "damage"
             what = "all versions" if run.all_versions else "the latest version" if run.latest else f"v{run.version}"
-            found.append(Reason(f"fsck found {errors} at level {run.level} in {what}{_when(run)}", run.words()))
+            found.append(Reason(f"fsck of {what} at level {run.level} found {errors}{_when(run)}", run.words()))
     return tuple(found)
 
 

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Any
 
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition
-from olympia_cli.format.action_types import ALTERS, RENAMES, RESTORES, renamed
+from olympia_cli.format.action_types import ALTERS, RENAMES, RESTORES, new_name
 from olympia_cli.format.actions import Action
 from olympia_cli.format.definitions import Definition
 from olympia_cli.format.pb.actions_pb2 import (
@@ -69,7 +69,7 @@ def action_detail(action: Action) -> dict[str, Any]:
                 detail[key] = list(values)
         detail |= _table_detail(action, change.unnamed_files)
     elif action.type in RENAMES:
-        new = renamed(action)
+        new = new_name(action)
         detail["to"] = {"namespace": new.namespace, "name": new.name or new.namespace}
     elif action.type in RESTORES:
         detail["from_version"] = action.parse_payload(RestoreDef).from_version

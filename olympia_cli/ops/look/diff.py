@@ -101,9 +101,13 @@ def changed_fields(old: Any, new: Any) -> dict[str, tuple[Any, Any]]:
 
 def _read(snapshot: Snapshot, wanted: Iterable[tuple[ObjectName, str]]) -> Iterator[CatalogObject[ObjectDefinition]]:
     wanted = list(wanted)
-    for _, path in wanted:
+    # what is renamed has one definition under both names
+    paths = dict.fromkeys(path for _, path in wanted)
+    for path in paths:
         check_pointer(path, snapshot.file.path)
-    for (name, path), (_, data) in zip(wanted, snapshot.store.read_many(path for _, path in wanted), strict=True):
+    read = dict(snapshot.store.read_many(paths))
+    for name, path in wanted:
+        data = read[path]
         if isinstance(data, PathMissing):
             raise Damaged("F301", path, f"the definition of {name.kind.word} {name} is missing") from None
         if isinstance(data, Exception):

@@ -13,7 +13,7 @@ from olympia_cli.catalog.references import at_version, oldest_version
 from olympia_cli.catalog.replay import moved
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
 from olympia_cli.errors import Damaged, OlympiaError
-from olympia_cli.format.action_types import RENAMES, RESTORES, renamed
+from olympia_cli.format.action_types import RENAMES, RESTORES, new_name
 from olympia_cli.format.actions import Action
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.names import ObjectName, time_text
@@ -125,7 +125,7 @@ def _before(name: ObjectName, actions: tuple[Action, ...]) -> ObjectName:
     """What the object was called before a version's actions."""
     for action in reversed(actions):
         if action.type in RENAMES and action.name is not None:
-            name = moved(name, renamed(action), action.name)
+            name = moved(name, new_name(action), action.name)
     return name
 
 

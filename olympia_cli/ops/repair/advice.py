@@ -50,7 +50,7 @@ def advise(
     if report.read_only:
         return []
     damage = [finding for finding in report.findings if finding.is_damage]
-    past = [finding for finding in damage if of_the_past(finding, report.latest)]
+    past = [finding for finding in damage if of_the_past(finding, report.latest, report.oldest)]
     advice: list[Advice] = []
     if past and len(past) == len(damage):
         why = f"v{report.latest} is whole; what is damaged before it stays in history, and raises no more alarm"
@@ -71,7 +71,7 @@ def _planned(store: Store, report: Report, place: Callable[[], str], progress: P
     try:
         plan = plan_repair(store, alternatives=True, progress=progress)
     except Refused as refused:
-        yield from _salvage(store, refused, place(), progress)
+        yield from _salvage(store, refused.message, place(), progress)
         return
     except (StorageFailed, StorageDenied) as error:
         # what was found is told all the same
@@ -83,6 +83,8 @@ def _planned(store: Store, report: Report, place: Callable[[], str], progress: P
         yield Advice(tuple(REPAIR.split()), _lost(plan.steps), _why(plan))
         for step in plan.alternatives:
             yield Advice((*REPAIR.split(), "--prefer", step.kind), _lost([step]), step.text)
+    elif any(finding.hint == SALVAGE for finding in report.findings):
+        yield from _salvage(store, "a repair does not close a gap", place(), progress)
     elif report.last_sound_version is not None:
         yield from _rollback(store, report.last_sound_version)
 
@@ -99,7 +101,7 @@ def _why(plan: RepairPlan) -> str:
     return "; ".join([step.text for step in plan.steps] + unsure[:1]) + more
 
 
-def _salvage(store: Store, refused: Refused, place: str, progress: Progress) -> Iterator[Advice]:
+def _salvage(store: Store, refused: str, place: str, progress: Progress) -> Iterator[Advice]:
     words = (*SALVAGE.split()[:-1], place)
     try:
         report = plan_salvage(store, place, progress)
@@ -109,7 +111,7 @@ def _salvage(store: Store, refused: Refused, place: str, progress: Progress) -> 
     except Unsupported:
         return
     origin = "what files are left" if report.from_version is None else f"what v{report.from_version} holds"
-    why = f"{refused.message}; this writes {origin}, {report.objects:,} objects, into a new catalog"
+    why = f"{refused}; this writes {origin}, {report.objects:,} objects, into a new catalog"
     yield Advice(words, _left_behind(report), why)
 
 

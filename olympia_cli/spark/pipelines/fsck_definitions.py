@@ -68,6 +68,7 @@ class DistributedDefinitions:
         with walk.engine.job(f"{walk.what}: definitions"):
             sums = found.groupBy("level", "code", "verified").agg(*_sums()).collect()
         self.number += sum(row.number for row in sums)
+        walk.engine.run.read(sum(row.there for row in sums), sum(row.bytes or 0 for row in sums))
         for row in sums:
             definitions.read_count += row.number
             definitions.without_digest += row.number if row.verified is False else 0

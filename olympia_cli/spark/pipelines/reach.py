@@ -95,8 +95,10 @@ class SparkReach(Reach):
         found = walk.read_definitions(names, number, self._frames)
         with walk.engine.job(f"{walk.what}: definitions"):
             # the first by path, so that it does not depend on which task came first
-            flaws = found.where("code is not null").orderBy("path", "kind").limit(1).collect()
-        for row in flaws:
+            flaw = "min(if(code is null, null, struct(path, kind, code, reason, hint, host))) as flaw"
+            [read] = found.selectExpr("count(bytes) as files", "coalesce(sum(bytes), 0) as bytes", flaw).collect()
+        walk.engine.run.read(read.files, read.bytes)
+        if (row := read.flaw) is not None:
             if row.host is not None:
                 settle_missing(self._files, {row.path: row.host})
             raise Flaw(row.code, row.reason, hint=row.hint).error(row.path)

@@ -135,6 +135,8 @@ class SparkWalk:
         told = {path: pickle.loads(data) for path, data in zip(rows["path"], rows["facts"], strict=True)}
         settle_missing(files, {path: told[path].host for path, _ in places if told[path].host is not None})
         self.levels.append(level)
+        sizes = [node.size for node in told.values() if node.size is not None]
+        engine.run.read(len(sizes), sum(sizes))
         for place in places:
             node: LookedAt = told[place.path]
             self.named += node.named

@@ -1,0 +1,91 @@
+"""The ends of Parquet files, which say what is in them: read by threads of this process, or by whoever else maps.
+
+A footer is read in one request, unless it is longer than most. What a file says of its own length is not believed
+before it was held against the length that the listing told.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+
+from olympia_cli.importers.parquet import Footer, ParquetFile
+
+AT_ONCE = 1024
+MOST_BYTES = 64 * 1024 * 1024
+"""No footer that anybody reads is longer: it is unpacked into several times as much."""
+_GUESS = 64 * 1024
+_END = 8
+_MAGIC = b"PAR1"
+_WORKERS = 16
+
+
+class Footers(Protocol):
+    """Who reads footers. `at_once` is how many files it is given together."""
+
+    @property
+    def at_once(self) -> int: ...
+
+    def read(self, files: Sequence[ParquetFile]) -> Iterator[Footer | str]:
+        """What each file says of itself, in their order, or why that cannot be read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFooters:
+    base: str
+    io: FileIO
+    at_once: int = AT_ONCE
+
+    def read(self, files: Sequence[ParquetFile]) -> Iterator[Footer | str]:
+        with ThreadPoolExecutor(_WORKERS) as pool:
+            yield from pool.map(lambda file: read_footer(self.io, self.base, file), files)
+
+
+def read_footer(files: FileIO, base: str, file: ParquetFile) -> Footer | str:
+    """What a file says of itself, or why that cannot be read: one that is no good does not stop the others."""
+    try:
+        with files.new_input(f"{base}/{file.path}").open() as stream:
+            end = _read_end(stream, file.size)
+        if isinstance(end, str):
+            return end
+        metadata = pq.read_metadata(io.BytesIO(end))
+        schema = metadata.schema.to_arrow_schema()
+        _pyarrow_to_schema_without_ids(schema)
+        return Footer(file, metadata, schema)
+    except Exception as error:
+        return "it cannot be read: " + (" ".join(str(error).split()) or type(error).__name__)[:200]
+
+
+def _read_end(stream: Any, size: int) -> bytes | str:
+    """The footer with what stands around it, or what is wrong with the file."""
+    found = stream.seek(0, io.SEEK_END)
+    if found != size:
+        return f"it has {found} bytes, and was listed with {size}: it is being written, or is another file here"
+    end = _tail(stream, size, _GUESS)
+    if len(end) < _END + len(_MAGIC) or not end.endswith(_MAGIC):
+        return "it is no Parquet file, or was not written to its end"
+    wanted = int.from_bytes(end[-_END : -len(_MAGIC)], "little") + _END
+    if wanted > size - len(_MAGIC):
+        return "it is no Parquet file, or was not written to its end"
+    if wanted > MOST_BYTES:
+        return f"its footer has {wanted:,} bytes, and no more than {MOST_BYTES:,} are read"
+    # before the footer must be something that could be the file
+    return end if wanted + len(_MAGIC) <= len(end) else _tail(stream, size, wanted + len(_MAGIC))
+
+
+def _tail(stream: Any, size: int, length: int) -> bytes:
+    stream.seek(max(size - length, 0))
+    return bytes(stream.read(min(size, length)))
+
+
+def open_io(location: str, properties: Mapping[str, str]) -> FileIO:
+    """PyIceberg's way to the files."""
+    return load_file_io(dict(properties), location)

@@ -1,0 +1,101 @@
+"""The footers of Parquet files, read by tasks. What they mean for tables is decided by the driver, as without Spark.
+
+Nothing is left at the place of the files to prove that executors see it: it is somebody else's, and only read. Each
+file proves itself: a task that finds another length than the driver listed, or cannot read it, is not believed before
+the driver has looked.
+"""
+
+from __future__ import annotations
+
+import pickle
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+
+from olympia_cli.errors import ExecutorUnprepared
+from olympia_cli.importers.parquet import Footer, ParquetFile
+from olympia_cli.importers.parquet_footers import LocalFooters, open_io
+from olympia_cli.spark.batches import arrow_schema, ddl
+from olympia_cli.spark.engine import SparkEngine
+from olympia_cli.spark.failures import explained, told
+from olympia_cli.spark.pipelines.place import rows_of
+
+FOOTER_WEIGHT = 16
+"""What a footer costs the driver, in definitions: a file has to be opened, and its footer taken apart."""
+
+FILES_A_TASK = 256
+FILES_A_JOB = 50_000
+"""The footers of so many files, and of one table more, are in the driver's memory at once."""
+
+_ROW = {"at": "long", "host": "string", "footer": "binary"}
+_ARROW = arrow_schema(_ROW)
+_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFooters:
+    """`properties` are those of PyIceberg for the files below `base`, and may hold secrets."""
+
+    engine: SparkEngine
+    base: str
+    properties: Mapping[str, str] = field(repr=False)
+    at_once: int = FILES_A_JOB
+
+    def read(self, files: Sequence[ParquetFile]) -> Iterator[Footer | str]:
+        here = LocalFooters(self.base, open_io(self.base, self.properties))
+        if len(files) * FOOTER_WEIGHT <= self.engine.alone:
+            yield from here.read(files)
+            return
+        for start in range(0, len(files), self.at_once):
+            yield from self._by_tasks(files[start : start + self.at_once], here)
+
+    def _by_tasks(self, files: Sequence[ParquetFile], here: LocalFooters) -> Iterator[Footer | str]:
+        engine, number = self.engine, len(files)
+        parts = engine.parts(number, FILES_A_TASK)
+        shares = [
+            [(at, files[at]) for at in range(number * part // parts, number * (part + 1) // parts)]
+            for part in range(parts)
+        ]
+        look = partial(_look, self.base, dict(self.properties), shares)
+        with explained(), engine.job("import parquet: footers"):
+            rows = engine.spark.range(0, parts, 1, parts).mapInArrow(look, ddl(_ROW)).toArrow()
+        footers: list[Footer | str] = [""] * number
+        hosts = {}
+        for row in rows_of(rows.to_batches()):
+            footers[row["at"]] = pickle.loads(row["footer"])
+            hosts[row["at"]] = row["host"]
+        sizes = [footer.metadata.serialized_size for footer in footers if isinstance(footer, Footer)]
+        engine.run.read(len(sizes), sum(sizes))
+        failed = [at for at in range(number) if isinstance(footers[at], str)]
+        for at, footer in zip(failed, here.read([files[at] for at in failed]), strict=True):
+            if isinstance(footer, Footer):
+                raise ExecutorUnprepared(
+                    f"the executor on {hosts[at]} does not see {files[at].path} below {self.base} as it is: "
+                    f"{footers[at]}",
+                    hint="let every machine reach the same files: a folder must be mounted on all of them",
+                )
+            footers[at] = footer
+        return iter(footers)
+
+
+# On the workers
+
+
+@told
+def _look(
+    base: str,
+    properties: dict[str, str],
+    shares: Sequence[Sequence[tuple[int, ParquetFile]]],
+    numbers: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    footers, host = LocalFooters(base, open_io(base, properties)), socket.gethostname()
+    for row in rows_of(numbers):
+        share = shares[row["id"]]
+        for start in range(0, len(share), _AT_ONCE):
+            some = share[start : start + _AT_ONCE]
+            read = [pickle.dumps(footer) for footer in footers.read([file for _, file in some])]
+            columns = {"at": [at for at, _ in some], "host": [host] * len(some), "footer": read}
+            yield pa.RecordBatch.from_pydict(columns, schema=_ARROW)

@@ -1,0 +1,222 @@
+"""An import of Parquet files is whole or leaves orphans; each file is opened once; two imports do not add it twice."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io import PY_IO_IMPL
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.errors import OlympiaError
+from olympia_cli.format.node import Sizes
+from olympia_cli.format.pb.objects_pb2 import ViewDef
+from olympia_cli.iceberg import OlympiaCatalog
+from olympia_cli.importers.iceberg import Imported
+from olympia_cli.importers.parquet import find_folders
+from olympia_cli.importers.parquet_footers import MOST_BYTES, LocalFooters, open_io, read_footer
+from olympia_cli.importers.parquet_tables import ParquetImport
+from olympia_cli.importers.renaming import Renaming
+from olympia_cli.storage.local import LocalStore
+from olympia_cli.storage.protocol import FileInfo
+from tests.helpers.adopting import CountingIO, CuttingIO, write_parquet
+from tests.helpers.check import check_catalog
+from tests.helpers.names import ns, view
+from tests.helpers.stores import CuttingStore, PowerCut
+
+IO = "tests.helpers.adopting."
+
+
+@pytest.fixture
+def raw(tmp_path):
+    for table in ("t", "u"):
+        for number in range(3):
+            write_parquet(tmp_path / "raw" / table / f"{number}.parquet", v=[number])
+    return tmp_path / "raw"
+
+
+class World:
+    """A catalog of its own, and imports of what is in raw/."""
+
+    def __init__(self, folder, raw, io="PyArrowFileIO"):
+        self.raw, self.store = raw, LocalStore(str(folder))
+        Catalog.create(self.store)
+        self.properties = {} if io == "PyArrowFileIO" else {PY_IO_IMPL: IO + io}
+
+    def bring(self, store=None, footers=None, at_once=1024, dry_run=False):
+        base, done = f"file://{self.raw}", Imported()
+        folders, done.left_out = find_folders(LocalStore(str(self.raw)).list())
+        catalog = OlympiaCatalog.of(Catalog(store or self.store), **self.properties)
+        catalog.retry_for = 0
+        footers = footers or LocalFooters(base, open_io(base, self.properties), at_once)
+        importing = ParquetImport(base, footers, Renaming(Sizes(128, 100, 100, 100)), catalog)
+        return done, importing.run(folders, done, "", dry_run)
+
+    def rows(self, name):
+        found = OlympiaCatalog.of(Catalog(self.store)).load_table(name).scan().to_arrow()
+        return sorted(found["v"].to_pylist())
+
+    @property
+    def tables(self):
+        return [str(one) for one in Catalog(self.store).snapshot().tables()]
+
+
+def check_whole_or_nothing(world):
+    check_catalog(world.store)
+    assert world.tables in ([], ["raw.t", "raw.u"])
+    world.bring()
+    assert (world.rows("raw.t"), world.rows("raw.u")) == ([0, 1, 2], [0, 1, 2])
+    assert Catalog(world.store).snapshot().version == 1
+    check_catalog(world.store)
+
+
+def test_cut_at_every_write_to_the_catalog(raw, tmp_path):
+    whole = World(tmp_path / "whole", raw)
+    counting = CuttingStore(whole.store)
+    whole.bring(counting)
+    assert counting.writes > 4
+    for number in range(counting.writes):
+        world = World(tmp_path / str(number), raw)
+        with pytest.raises((PowerCut, OlympiaError)):
+            world.bring(CuttingStore(world.store, number))
+        check_whole_or_nothing(world)
+
+
+def test_cut_at_every_file_of_a_table(raw, tmp_path, monkeypatch):
+    monkeypatch.setattr(CuttingIO, "outputs", 0)
+    World(tmp_path / "whole", raw, "CuttingIO").bring()
+    # a manifest, a list of manifests and one metadata file a table
+    assert CuttingIO.outputs == 6
+    for number in range(6):
+        CuttingIO.outputs = 0
+        monkeypatch.setattr(CuttingIO, "cut_at", number)
+        world = World(tmp_path / str(number), raw, "CuttingIO")
+        with pytest.raises(PowerCut):
+            world.bring()
+        assert world.tables == []
+        monkeypatch.setattr(CuttingIO, "cut_at", None)
+        check_whole_or_nothing(world)
+
+
+@pytest.mark.parametrize("at_once", [1, 1024])
+def test_each_file_is_opened_once(raw, tmp_path, at_once, monkeypatch):
+    monkeypatch.setattr(CountingIO, "opened", CountingIO.opened.__class__())
+    world = World(tmp_path / "c", raw, "CountingIO")
+    done, version = world.bring(at_once=at_once)
+    assert ([one.files for one in done.created], done.left_out, version) == ([3, 3], [], 1)
+    parquet = {where: count for where, count in CountingIO.opened.items() if where.endswith(".parquet")}
+    assert parquet == {f"file://{raw}/{table}/{number}.parquet": 1 for table in "tu" for number in range(3)}
+    CountingIO.opened.clear()
+    done, version = world.bring(at_once=at_once)
+    assert (done.created, done.moved_on, done.unchanged, version) == ([], [], 2, 1)
+    assert not [where for where in CountingIO.opened if where.endswith(".parquet")]
+    # what is known of a table is read once, too
+    assert set(CountingIO.opened.values()) == {1}
+
+
+def test_what_another_import_added_meanwhile_is_not_added_twice(raw, tmp_path):
+    world = World(tmp_path / "c", raw)
+    world.bring()
+    write_parquet(raw / "t" / "3.parquet", v=[3])
+    base = f"file://{raw}"
+    own = LocalFooters(base, open_io(base, {}))
+
+    class Slow:
+        at_once = 1
+
+        def read(self, files):
+            if files:
+                assert world.bring()[1] == 2
+            return own.read(files)
+
+    with pytest.raises(CommitFailedException):
+        world.bring(footers=Slow())
+    assert world.rows("raw.t") == [0, 1, 2, 3]
+    assert world.bring()[1] == 2
+
+
+def test_a_view_of_that_name(raw, tmp_path):
+    world = World(tmp_path / "c", raw)
+    with Catalog(world.store).transaction() as transaction:
+        transaction.create_namespace(ns("raw"))
+        transaction.create_view(view("raw.t"), ViewDef(substrait_read_rel=b"plan"))
+    done, _ = world.bring()
+    assert [(one.what, one.why) for one in done.left_out] == [("t", "a view has the name raw.t")]
+    assert [str(one.name) for one in done.created] == ["raw.u"]
+
+
+class TestFolders:
+    def found(self, *paths, size=9):
+        folders, left_out = find_folders([FileInfo(path, size, 0) for path in paths])
+        return {one.folder: [file.path for file in one.files] for one in folders}, {
+            one.what: one.why for one in left_out
+        }
+
+    @pytest.mark.parametrize(
+        ("inside", "what"),
+        [("metadata/00000-x.metadata.json", "Iceberg"), ("_delta_log/0.json", "Delta"), (".hoodie/x", "Hudi")],
+    )
+    @pytest.mark.parametrize("folder", ["", "a/t/"])
+    def test_a_table_of_another_format_is_its_own_at_every_depth(self, inside, what, folder):
+        paths = [f"{folder}{inside}", f"{folder}data/p.parquet", f"{folder}p.parquet"]
+        folders, left_out = self.found(*paths)
+        assert folders == {}
+        assert list(left_out) == [folder.rstrip("/") or "."]
+        assert what in left_out[folder.rstrip("/") or "."]
+
+    def test_what_only_looks_like_one(self):
+        folders, left_out = self.found("my_delta_log/p.parquet", "a/t2/p.parquet", "a/t/_delta_log/0.json")
+        assert sorted(folders) == ["a/t2", "my_delta_log"]
+        assert list(left_out) == ["a/t"]
+
+    def test_nothing(self):
+        assert self.found() == ({}, {".": "there are no Parquet files"})
+        assert self.found("a.csv", "_x.parquet") == ({}, {".": "there are no Parquet files"})
+
+
+class TestFooters:
+    @pytest.fixture
+    def read(self, tmp_path):
+        def read(data, size=None):
+            file = tmp_path / "f.parquet"
+            if isinstance(data, bytes):
+                file.write_bytes(data)
+            [found], _ = find_folders([FileInfo("f.parquet", file.stat().st_size if size is None else size, 0)])
+            return read_footer(open_io(f"file://{tmp_path}", {}), f"file://{tmp_path}", found.files[0])
+
+        return read
+
+    @pytest.fixture
+    def data(self, tmp_path):
+        return write_parquet(tmp_path / "whole", v=list(range(100))).read_bytes()
+
+    def test_one_that_is_whole(self, read, data):
+        assert read(data).metadata.num_rows == 100
+
+    def test_one_with_a_long_footer(self, read, tmp_path):
+        columns = {f"a_rather_long_name_of_a_column_{number}": [1] for number in range(2000)}
+        assert read(write_parquet(tmp_path / "w", **columns).read_bytes()).metadata.num_columns == 2000
+
+    @pytest.mark.parametrize("length", [1, 4, 7, 8, 11, 12, 100])
+    def test_one_that_was_cut(self, read, data, length):
+        assert "not written to its end" in read(data[:length])
+        assert "not written to its end" in read(data[:-length] if length < 8 else data[:-length] + b"junk")
+
+    @pytest.mark.parametrize("claimed", [2**31, 2**32 - 1, 10**6])
+    def test_one_that_claims_more_than_it_has(self, read, data, claimed):
+        assert "not written to its end" in read(data[:-8] + struct.pack("<I", claimed) + b"PAR1")
+
+    def test_one_whose_footer_is_enormous(self, read, data, tmp_path):
+        with open(tmp_path / "f.parquet", "wb") as file:
+            file.truncate(2 * MOST_BYTES)
+            file.seek(2 * MOST_BYTES - 8)
+            file.write(struct.pack("<I", MOST_BYTES + 1) + b"PAR1")
+        assert "its footer has" in read(None)
+
+    def test_junk_between_the_marks(self, read, data):
+        junk = b"PAR1" + b"\xff" * 1000 + struct.pack("<I", 900) + b"PAR1"
+        assert "it cannot be read" in read(junk)
+
+    def test_one_that_grows(self, read, data):
+        assert "was listed with 7" in read(data, size=7)
