@@ -241,13 +241,19 @@ def test_history_goes_on_after_what_cannot_be_read(bring, iox, read):
     assert (done.json["version"], [row["time"] for row in read("metrics.cpu")]) == (4, [1, 2, 3, 4])
 
 
-def test_what_was_changed_here_stays(bring, iox, read, run, empty, table):
+def test_what_was_changed_here_stays(bring, iox, read, run, empty, tmp_path):
     iox.commit(iox.add(iox.data("cpu", rows([1], v=[1]))), iox.add(iox.data("disk", rows([1], v=[1]), chunk=50)))
     bring().ok()
     run("-c", empty, "table", "drop", "metrics.disk").ok()
     run("-c", empty, "table", "create", "metrics.disk", "--schema", "id int").ok()
     iox.commit(iox.add(iox.data("disk", rows([2], v=[1]), "2022-01-02")))
-    assert told(bring()) == {"table disk": "another table has the name metrics.disk"}
+    iox.commit(iox.add(iox.data("mem", rows([2], v=[1]))))
+    (tmp_path / "plan").write_bytes(b"plan")
+    run("-c", empty, "view", "create", "metrics.mem", "--plan", "plan", "--schema", "id int").ok()
+    assert told(bring()) == {
+        "table disk": "another table has the name metrics.disk",
+        "table mem": "a view has the name metrics.mem",
+    }
     assert read("metrics.cpu") == [{"v": 1, "time": 1}]
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from uuid import UUID
 
 import pytest
+from pyiceberg.exceptions import CommitFailedException
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.clock import SystemClock
@@ -20,7 +21,7 @@ from olympia_cli.importers.iox.source import Source
 from olympia_cli.importers.iox.tables import IoxImport
 from olympia_cli.importers.iox.transactions import Comparison, Predicate, Tombstone, decode
 from olympia_cli.importers.iox.wire import Garbled
-from olympia_cli.importers.parquet_tables import open_io
+from olympia_cli.importers.parquet_footers import open_io
 from olympia_cli.importers.renaming import Renaming
 from olympia_cli.names import AtTime, AtVersion, Latest
 from olympia_cli.storage.local import LocalStore
@@ -126,15 +127,15 @@ def test_no_bytes_bring_it_down(iox):
 # Imports that are cut off
 
 
-def bring(iox, store, history=False):
-    there, _ = source(iox)
+def bring(iox, store, history=False, there=None):
+    there = there or source(iox)[0]
     catalog = OlympiaCatalog.of(Catalog(store))
     catalog.retry_for = 0
     base = f"file://{iox.folder}"
     with there:
         snapshot = catalog.store_catalog.snapshot()
-        importing = IoxImport(there, base, open_io(base, {}), Renaming(snapshot.sizes), catalog, SystemClock())
-        run = Run(importing, None, "", read_note(snapshot.definition.properties, base, there))
+        importing = IoxImport(there, base, open_io(base, {}), Renaming(snapshot.sizes), SystemClock())
+        run = Run(importing, catalog, None, "", read_note(snapshot.definition.properties, base, there))
         return run.history(Latest()) if history else run.one(Latest(), False)
 
 
@@ -180,3 +181,29 @@ def test_a_history_that_is_cut_goes_on_where_it_was(iox, tmp_path):
     assert bring(iox, store, history=True)[2] == version
     assert held(store) == held(whole.inner)
     check_catalog(store)
+
+
+def test_what_another_import_does_meanwhile_is_not_undone(tmp_path):
+    iox = IoxCatalog(tmp_path / "metrics")
+    iox.commit(iox.add(iox.data("cpu", rows([1], v=[1]))))
+    store = new_store(tmp_path / "catalog")
+    bring(iox, store)
+    iox.commit(iox.add(iox.data("cpu", rows([2], v=[2]), "day 2")))
+
+    class Slow(Source):
+        """While it is read the source moves on, and somebody else imports it."""
+
+        is_first = True
+
+        def footer(self, file):
+            if self.is_first:
+                self.is_first = False
+                iox.commit(iox.add(iox.data("cpu", rows([3], v=[3]), "day 3")))
+                bring(iox, store)
+            return super().footer(file)
+
+    with pytest.raises(CommitFailedException):
+        bring(iox, store, there=Slow(LocalStore(str(iox.folder)), str(iox.folder)))
+    assert held(store)[("metrics", "cpu")][0] == ["1", "2", "3"]
+    bring(iox, store)
+    assert (held(store)[("metrics", "cpu")][0], Catalog(store).snapshot().version) == (["1", "2", "3"], 2)

@@ -66,7 +66,7 @@ def run(
     from olympia_cli.importers.iox.runs import Run, read_note
     from olympia_cli.importers.iox.source import LARGEST, Source
     from olympia_cli.importers.iox.tables import IoxImport, count
-    from olympia_cli.importers.parquet_tables import open_io
+    from olympia_cli.importers.parquet_footers import open_io
     from olympia_cli.importers.renaming import Renaming
     from olympia_cli.names import settle
     from olympia_cli.storage.open import open_store, scheme_of
@@ -84,16 +84,16 @@ def run(
             progress.phase("reading the catalog")
             if inspect:
                 state, done = there.state(reference), Imported()
-                importing = IoxImport(there, base, io, Renaming(Sizes(128, 100, 100, 100), into), None, clock)
-                for plan in importing.plan(state, done):
+                importing = IoxImport(there, base, io, Renaming(Sizes(128, 100, 100, 100), into), clock)
+                for plan in importing.plans(state, done, None):
                     count(plan, done)
                 version = 0
             else:
                 with iceberg_catalog(session, message=message, retry_for=retry_for) as catalog:
                     snapshot = session.snapshot()
-                    importing = IoxImport(there, base, io, Renaming(snapshot.sizes, into), catalog, clock)
+                    importing = IoxImport(there, base, io, Renaming(snapshot.sizes, into), clock)
                     note = read_note(snapshot.definition.properties, base, there)
-                    work = Run(importing, into, message, note)
+                    work = Run(importing, catalog, into, message, note)
                     if history and not dry_run:
                         done, state, version = work.history(reference)
                     else:

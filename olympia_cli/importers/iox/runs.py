@@ -14,6 +14,7 @@ from hashlib import sha256
 
 from olympia_cli.catalog.checks import IMPORTED
 from olympia_cli.errors import Damaged, InvalidOption
+from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.importers.iceberg import Imported, LeftOut
 from olympia_cli.importers.iox.source import Source, State
 from olympia_cli.importers.iox.tables import IoxImport, count
@@ -56,6 +57,7 @@ class Run:
     """An import of states into a catalog. `message` is what its commits say in the log before what they are."""
 
     importing: IoxImport
+    catalog: OlympiaCatalog
     into: str | None
     message: str
     note: ImportNote | None
@@ -118,19 +120,21 @@ class Run:
                 first = after
 
     def _bring(self, state: State, done: Imported, only: set[str] | None, dry_run: bool) -> int:
-        catalog = self.importing.catalog
-        assert catalog is not None
-        plans = self.importing.plan(state, done, only)
         if dry_run:
-            for plan in plans:
+            for plan in self.importing.plans(state, done, self.catalog, only):
                 count(plan, done)
-            return catalog.version
+            return self.catalog.version
         note = ImportNote(state.revision, str(state.uuid), self.into)
-        new = None if note == self.note else (note_key(self.importing.base), note.encode())
+        key = note_key(self.importing.base)
         about = f"revision {state.revision} of {self._source.name}, {time_text(state.start_millis)}"
-        version = self.importing.bring(plans, state, new, f"{self.message}\n{about}" if self.message else about, done)
+        # planned on what the transaction is on: what another import does meanwhile is a conflict, and not undone
+        with self.catalog.transaction(f"{self.message}\n{about}" if self.message else about) as staged:
+            self.importing.bring(self.importing.plans(state, done, staged, only), state, staged, done)
+            if note != self.note:
+                staged.change(None, lambda changes: changes.transaction.note_import(key, note.encode()))
         self.note = note
-        return version
+        assert staged.last_version is not None
+        return staged.last_version
 
     def _check(self, state: State) -> None:
         note = self.note

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import islice
 from typing import cast
 from uuid import uuid4
 
@@ -45,7 +46,7 @@ SOURCE = "olympia.import.iox"
 """Of a table and of the snapshots that an import made: where it is from."""
 STATE = "olympia.import.iox.state"
 """Of such a snapshot: a digest of the files and deletes that it was made from."""
-_WORKERS = 16
+_WORKERS, _AT_ONCE = 16, 256
 _NO_COLUMN = 2_000_000_000
 """Columns that Iceberg has no type for need ids all the same, for readers go by names: from here on there are no other.
 """
@@ -86,14 +87,13 @@ class Plan:
 
 @dataclass(slots=True)
 class IoxImport:
-    """A preserved catalog against one of ours; None looks at the source alone. `base` is the location of the source,
-    and `io` the way to its files."""
+    """The tables of a preserved catalog, for one of ours. `base` is the location of the source, `io` the way to its
+    files."""
 
     source: Source
     base: str
     io: FileIO
     renaming: Renaming
-    catalog: OlympiaCatalog | None
     clock: Clock
     sizes: dict[str, int] = field(init=False)
 
@@ -102,38 +102,39 @@ class IoxImport:
 
     # Plans
 
-    def plan(self, state: State, done: Imported, only: Iterable[str] | None = None) -> list[Plan]:
-        """What is to be done, for all tables or some. What cannot be is noted, and a table with nothing new as
-        unchanged."""
-        plans: list[Plan] = []
+    def plans(
+        self, state: State, done: Imported, catalog: OlympiaCatalog | None, only: Iterable[str] | None = None
+    ) -> Iterator[Plan]:
+        """What is to be done in a catalog, for all tables or some; None looks at the source alone. What cannot be is
+        noted, and a table with nothing new as unchanged."""
         names: dict[TableName, str] = {}
         wanted = state.tables()
         if only is None:
-            only = [*wanted, *self._without_files(wanted)]
-        wanted = {table: wanted.get(table, []) for table in sorted(only)}
-        for table, files in wanted.items():
+            only = [*wanted, *self._without_files(wanted, catalog)]
+        for table in sorted(only):
             name = self._name(table)
             if name in names:
                 done.left_out.append(LeftOut(f"table {table}", f"{names[name]} has the name {name} too"))
                 continue
             names[name] = table
-            plan = self._plan(name, table, files, state, done)
-            if plan is not None:
-                plans.append(plan)
-        return plans
+            before = self._present(name, table, catalog)
+            if isinstance(before, str):
+                done.left_out.append(LeftOut(f"table {table}", before))
+            elif (plan := self._plan(name, table, wanted.get(table, []), state, before, done)) is not None:
+                yield plan
 
-    def _without_files(self, wanted: Iterable[str]) -> Iterator[str]:
+    def _without_files(self, wanted: Iterable[str], catalog: OlympiaCatalog | None) -> Iterator[str]:
         """Tables that are here from this source, which has no files of them any more."""
         namespace = (self.renaming.name(self._as_found("-")).namespace,)
-        if self.catalog is None or not self.catalog.namespace_exists(namespace):
+        if catalog is None or not catalog.namespace_exists(namespace):
             return
         known = {identifier_of(self._name(table)) for table in wanted}
-        for identifier in self.catalog.list_tables(namespace):
+        for identifier in catalog.list_tables(namespace):
             if identifier in known:
                 continue
             # one that cannot be read is none of this import's
             with suppress(Exception):
-                found = self.catalog.load_table(identifier).properties.get(SOURCE, "")
+                found = catalog.load_table(identifier).properties.get(SOURCE, "")
                 table = found.removeprefix(f"{self.base}#")
                 if table != found and identifier_of(self._name(table)) == identifier:
                     yield table
@@ -148,11 +149,34 @@ class IoxImport:
         assert isinstance(found, TableName)
         return found
 
-    def _plan(self, name: TableName, table: str, files: list[LiveFile], state: State, done: Imported) -> Plan | None:
-        before = self._present(name, table)
-        if isinstance(before, str):
-            done.left_out.append(LeftOut(f"table {table}", before))
+    def _present(self, name: TableName, table: str, catalog: OlympiaCatalog | None) -> TableMetadataV3 | str | None:
+        """The table as it is here, or why it is not to be touched."""
+        if catalog is not None and catalog.view_exists(identifier_of(name)):
+            return f"a view has the name {name}"
+        if catalog is None or not catalog.table_exists(identifier_of(name)):
             return None
+        try:
+            metadata = catalog.load_table(identifier_of(name)).metadata
+        except Exception as error:
+            # one table that cannot be read is no reason to leave the others
+            return f"{name} cannot be read: " + (" ".join(str(error).split()) or type(error).__name__)[:200]
+        if metadata.properties.get(SOURCE) != f"{self.base}#{table}" or not isinstance(metadata, TableMetadataV3):
+            return f"another table has the name {name}"
+        current = metadata.current_snapshot()
+        is_ours = current is not None and current.summary is not None and current.summary.get(STATE) is not None
+        if not is_ours or current is None or current.schema_id != metadata.current_schema_id:
+            return "it was changed here"
+        return metadata
+
+    def _plan(
+        self,
+        name: TableName,
+        table: str,
+        files: list[LiveFile],
+        state: State,
+        before: TableMetadataV3 | None,
+        done: Imported,
+    ) -> Plan | None:
         plan = self._read(name, table, files, state, before)
         if before is None and not plan.files:
             done.left_out += _of(table, plan.skipped)
@@ -164,23 +188,6 @@ class IoxImport:
             done.left_out += _of(table, plan.skipped)
             return None
         return plan
-
-    def _present(self, name: TableName, table: str) -> TableMetadataV3 | str | None:
-        """The table as it is here, or why it is not to be touched."""
-        if self.catalog is None or not self.catalog.table_exists(identifier_of(name)):
-            return None
-        try:
-            metadata = self.catalog.load_table(identifier_of(name)).metadata
-        except Exception as error:
-            # one table that cannot be read is no reason to leave the others
-            return f"{name} cannot be read: " + (" ".join(str(error).split()) or type(error).__name__)[:200]
-        if metadata.properties.get(SOURCE) != f"{self.base}#{table}" or not isinstance(metadata, TableMetadataV3):
-            return f"another table has the name {name}"
-        current = metadata.current_snapshot()
-        is_ours = current is not None and current.summary is not None and current.summary.get(STATE) is not None
-        if not is_ours or current is None or current.schema_id != metadata.current_schema_id:
-            return "it was changed here"
-        return metadata
 
     def _read(
         self, name: TableName, table: str, files: list[LiveFile], state: State, before: TableMetadataV3 | None
@@ -226,27 +233,21 @@ class IoxImport:
 
     # Commits
 
-    def bring(self, plans: list[Plan], state: State, note: tuple[str, str] | None, message: str, done: Imported) -> int:
-        """Make all of it, and the note, in one commit; the version then."""
-        assert self.catalog is not None
-        if not plans and note is None:
-            return self.catalog.version
-        with self.catalog.transaction(message) as staged:
-            for namespace in sorted({plan.name.namespace for plan in plans}):
-                if not staged.namespace_exists((namespace,)):
-                    staged.create_namespace((namespace,))
-                    done.namespaces += 1
-            ready = [self._prepared(plan, staged) for plan in plans]
-            io = load_file_io(dict(staged.properties), staged.properties["warehouse"])
-            with ThreadPoolExecutor(_WORKERS, thread_name_prefix="iox") as pool:
-                places = pool.map(lambda plan, its: self._write(plan, its[0], its[1], state, io), plans, ready)
-                for plan, location in zip(plans, places, strict=True):
+    def bring(self, plans: Iterable[Plan], state: State, staged: CatalogTransaction, done: Imported) -> None:
+        """Stage tables in a transaction, some at a time: their files are written, and nothing names them yet."""
+        io = load_file_io(dict(staged.properties), staged.properties["warehouse"])
+        plans = iter(plans)
+        with ThreadPoolExecutor(_WORKERS, thread_name_prefix="iox") as pool:
+            while batch := list(islice(plans, _AT_ONCE)):
+                for namespace in sorted({plan.name.namespace for plan in batch}):
+                    if not staged.namespace_exists((namespace,)):
+                        staged.create_namespace((namespace,))
+                        done.namespaces += 1
+                ready = [self._prepared(plan, staged) for plan in batch]
+                places = pool.map(lambda plan, its: self._write(plan, its[0], its[1], state, io), batch, ready)
+                for plan, location in zip(batch, places, strict=True):
                     staged.register_table(identifier_of(plan.name), location, overwrite=plan.before is not None)
                     count(plan, done)
-            if note is not None:
-                staged.change(None, lambda changes: changes.transaction.note_import(*note))
-        assert staged.last_version is not None
-        return staged.last_version
 
     def _write(
         self, plan: Plan, metadata: TableMetadataV3, updates: list[TableUpdate], state: State, io: FileIO
