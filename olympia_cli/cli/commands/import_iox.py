@@ -58,7 +58,8 @@ def run(
     wanted = parse_reference("latest" if at is None else at)
     from olympia_cli.cli.iceberg_tables import iceberg_catalog, need_pyiceberg
 
-    need_pyiceberg()
+    # older ones do not read tables of Iceberg's version 3
+    need_pyiceberg(12)
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.format.node import Sizes
     from olympia_cli.iceberg.settings import io_properties
