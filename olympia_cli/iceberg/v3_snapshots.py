@@ -6,9 +6,6 @@ when it is added, so that it keeps them when its entry moves into another manife
 
 from __future__ import annotations
 
-import json
-import struct
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -41,11 +38,9 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.typedef import IcebergBaseModel, Record
 
+from olympia_cli.iceberg.deletion_vectors import puffin
+
 VERSION: Any = 3
-_PUFFIN = b"PFA1"
-_VECTOR = b"\xd1\xd3\x39\x64"
-_ROW_POSITION = 2147483645
-"""The id that Iceberg gives to the number of a row in its file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,27 +232,9 @@ class _Writing:
         if not files:
             return []
         path = f"{self._folder}/deletes-{uuid4()}.puffin"
-        data, places = bytearray(_PUFFIN), []
-        for file in files:
-            blob = _vector(file.deleted)
-            places.append((len(data), len(blob)))
-            data += blob
-        described = [
-            {
-                "type": "deletion-vector-v1",
-                "fields": [_ROW_POSITION],
-                "snapshot-id": -1,
-                "sequence-number": -1,
-                "offset": offset,
-                "length": length,
-                "properties": {"referenced-data-file": file.path, "cardinality": str(len(file.deleted))},
-            }
-            for file, (offset, length) in zip(files, places, strict=True)
-        ]
-        footer = json.dumps({"blobs": described}).encode()
-        data += _PUFFIN + footer + struct.pack("<i", len(footer)) + bytes(4) + _PUFFIN
+        data, places = puffin([(file.path, file.deleted) for file in files])
         with self._io.new_output(path).create() as stream:
-            stream.write(bytes(data))
+            stream.write(data)
         return [
             self.entry(
                 ManifestEntryStatus.ADDED,
@@ -315,17 +292,3 @@ class _Writing:
         names = [field.name for field in DATA_FILE_TYPE[3].fields]
         given = {**dict.fromkeys(names), "partition": Record(), **values}
         return DataFile.from_args(_table_format_version=VERSION, **given)
-
-
-def _vector(positions: Sequence[int]) -> bytes:
-    """Row numbers as a deletion vector: 32-bit Roaring bitmaps by their upper halves, in a frame with a checksum."""
-    from pyroaring import BitMap
-
-    halves: dict[int, list[int]] = {}
-    for position in positions:
-        halves.setdefault(position >> 32, []).append(position & 0xFFFFFFFF)
-    parts = [struct.pack("<Q", len(halves))]
-    for upper, lower in sorted(halves.items()):
-        parts += [struct.pack("<I", upper), BitMap(lower).serialize()]
-    content = _VECTOR + b"".join(parts)
-    return struct.pack(">I", len(content)) + content + struct.pack(">I", zlib.crc32(content))

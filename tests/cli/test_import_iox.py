@@ -284,6 +284,22 @@ def test_files_that_do_not_go_with_their_table(bring, iox, read):
     assert (len(told(again)), again.json["version"], again.json["unchanged"]) == (7, 1, 1)
 
 
+def test_a_column_that_iceberg_does_not_have_comes_later(bring, iox, read):
+    iox.commit(iox.add(iox.data("cpu", rows([1], v=[1]), "2022-01-01")))
+    bring().ok()
+    iox.commit(iox.add(iox.data("cpu", rows([2], v=[2], u=pa.array([5], pa.uint64())), "2022-01-02")))
+    assert list(told(bring())) == ["metrics.cpu: column u"]
+    assert read("metrics.cpu") == [{"v": 1, "time": 1}, {"v": 2, "time": 2}]
+
+
+def test_a_file_with_deletes_that_cannot_be_read(look, iox):
+    file = iox.data("cpu", rows([1, 2], v=[1, 2]))
+    (iox.folder / file.path).write_bytes(bytes(file.size))
+    iox.commit(iox.add(file))
+    iox.commit(iox.delete([file], 0, 2))
+    look().failed(40, "some of its rows are deleted, and it cannot be read", file.path)
+
+
 def test_overwriting_is_told_where_times_overlap(bring, iox):
     iox.commit(
         iox.add(iox.data("cpu", rows([1, 5], host=["a", "a"]), chunk=1, order=1)),

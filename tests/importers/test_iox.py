@@ -15,13 +15,15 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.clock import SystemClock
 from olympia_cli.errors import OlympiaError
 from olympia_cli.iceberg import OlympiaCatalog
+from olympia_cli.importers.iox.actions import Comparison, Predicate, Tombstone
 from olympia_cli.importers.iox.checks import CODES, check
 from olympia_cli.importers.iox.columns import Conflict, columns_of, statistics
 from olympia_cli.importers.iox.footers import decode_footer
+from olympia_cli.importers.iox.plans import Planner
 from olympia_cli.importers.iox.runs import Run, read_note
 from olympia_cli.importers.iox.source import Source
-from olympia_cli.importers.iox.tables import IoxImport
-from olympia_cli.importers.iox.transactions import Comparison, Predicate, Tombstone, decode
+from olympia_cli.importers.iox.tables import IoxTables
+from olympia_cli.importers.iox.transactions import decode
 from olympia_cli.importers.iox.wire import Garbled
 from olympia_cli.importers.parquet_footers import open_io
 from olympia_cli.importers.renaming import Renaming
@@ -137,8 +139,8 @@ def bring(iox, store, history=False, there=None):
     base = f"file://{iox.folder}"
     with there:
         snapshot = catalog.store_catalog.snapshot()
-        importing = IoxImport(there, base, open_io(base, {}), Renaming(snapshot.sizes), SystemClock())
-        run = Run(importing, catalog, None, "", read_note(snapshot.definition.properties, base, there))
+        tables = IoxTables(Planner(there, base, Renaming(snapshot.sizes)), open_io(base, {}), SystemClock())
+        run = Run(tables, catalog, None, "", read_note(snapshot.definition.properties, base, there))
         return run.history(Latest()) if history else run.one(Latest(), False)
 
 

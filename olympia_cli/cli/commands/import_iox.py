@@ -64,9 +64,10 @@ def run(
     from olympia_cli.format.node import Sizes
     from olympia_cli.iceberg.settings import io_properties
     from olympia_cli.importers.iceberg import Imported
+    from olympia_cli.importers.iox.plans import Planner, count
     from olympia_cli.importers.iox.runs import Run, read_note
     from olympia_cli.importers.iox.source import LARGEST, Source
-    from olympia_cli.importers.iox.tables import IoxImport, count
+    from olympia_cli.importers.iox.tables import IoxTables
     from olympia_cli.importers.parquet_footers import open_io
     from olympia_cli.importers.renaming import Renaming
     from olympia_cli.names import settle
@@ -85,16 +86,15 @@ def run(
             progress.phase("reading the catalog")
             if inspect:
                 state, done = there.state(reference), Imported()
-                importing = IoxImport(there, base, io, Renaming(Sizes(128, 100, 100, 100), into), clock)
-                for plan in importing.plans(state, done, None):
+                for plan in Planner(there, base, Renaming(Sizes(128, 100, 100, 100), into)).plans(state, done, None):
                     count(plan, done)
                 version = 0
             else:
                 with iceberg_catalog(session, message=message, retry_for=retry_for) as catalog:
                     snapshot = session.snapshot()
-                    importing = IoxImport(there, base, io, Renaming(snapshot.sizes, into), clock)
+                    tables = IoxTables(Planner(there, base, Renaming(snapshot.sizes, into)), io, clock)
                     note = read_note(snapshot.definition.properties, base, there)
-                    work = Run(importing, catalog, into, message, note)
+                    work = Run(tables, catalog, into, message, note)
                     if history and not dry_run:
                         done, state, version = work.history(reference)
                     else:

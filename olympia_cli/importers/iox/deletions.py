@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from olympia_cli.importers.iox.actions import Comparison, Predicate
 from olympia_cli.importers.iox.footers import TIME, Footer
-from olympia_cli.importers.iox.transactions import Comparison, Predicate
 
 
 def reaching(footer: Footer, predicates: Iterable[Predicate]) -> list[Predicate]:

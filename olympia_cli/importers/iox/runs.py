@@ -16,8 +16,9 @@ from olympia_cli.catalog.checks import IMPORTED
 from olympia_cli.errors import Damaged, InvalidOption
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.importers.iceberg import Imported, LeftOut
+from olympia_cli.importers.iox.plans import count
 from olympia_cli.importers.iox.source import Source, State
-from olympia_cli.importers.iox.tables import IoxImport, count
+from olympia_cli.importers.iox.tables import IoxTables
 from olympia_cli.names import AtTime, AtVersion, Latest, SettledReference, time_text
 
 
@@ -56,7 +57,7 @@ def read_note(properties: Mapping[str, str], base: str, source: Source) -> Impor
 class Run:
     """An import of states into a catalog. `message` is what its commits say in the log before what they are."""
 
-    importing: IoxImport
+    tables: IoxTables
     catalog: OlympiaCatalog
     into: str | None
     message: str
@@ -91,7 +92,7 @@ class Run:
 
     @property
     def _source(self) -> Source:
-        return self.importing.source
+        return self.tables.planner.source
 
     def _states(self, reference: SettledReference, done: Imported) -> Iterator[State]:
         """The states up to the wanted one that were not brought yet. Where one cannot be read, the history goes on with
@@ -121,15 +122,15 @@ class Run:
 
     def _bring(self, state: State, done: Imported, only: set[str] | None, dry_run: bool) -> int:
         if dry_run:
-            for plan in self.importing.plans(state, done, self.catalog, only):
+            for plan in self.tables.planner.plans(state, done, self.catalog, only):
                 count(plan, done)
             return self.catalog.version
         note = ImportNote(state.revision, str(state.uuid), self.into)
-        key = note_key(self.importing.base)
+        key = note_key(self.tables.planner.base)
         about = f"revision {state.revision} of {self._source.name}, {time_text(state.start_millis)}"
         # planned on what the transaction is on: what another import does meanwhile is a conflict, and not undone
         with self.catalog.transaction(f"{self.message}\n{about}" if self.message else about) as staged:
-            self.importing.bring(self.importing.plans(state, done, staged, only), state, staged, done)
+            self.tables.bring(self.tables.planner.plans(state, done, staged, only), state, staged, done)
             if note != self.note:
                 staged.change(None, lambda changes: changes.transaction.note_import(key, note.encode()))
         self.note = note

@@ -25,17 +25,11 @@ from olympia_cli.errors import (
     command_words,
     quoted,
 )
+from olympia_cli.importers.iox.actions import Action, AddFile, Chunk, Predicate, RemoveFile, Tombstone, Upgrade
 from olympia_cli.importers.iox.transactions import (
     VERSIONS,
-    Action,
-    AddFile,
-    Chunk,
-    Predicate,
-    RemoveFile,
-    Tombstone,
     Transaction,
     TransactionFile,
-    Upgrade,
     decode,
     decoded_part,
     parse_path,
