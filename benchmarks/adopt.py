@@ -87,7 +87,7 @@ def bring_olympia(source: Path, dest: Path) -> tuple[Imported, int, int]:
     def commit(bring, about):
         transaction = here.begin()
         done = bring(transaction)
-        return done, here.commit(transaction, about).version
+        return done, here.commit(transaction, about, atomic=True).version
 
     done, version = import_catalog(there, there.snapshot(), None, False, here, commit)
     return done, version, max(store.reads.values())

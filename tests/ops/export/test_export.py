@@ -340,7 +340,7 @@ class TestRefused:
         java_catalog.JavaCatalog(tmp_path).commit(1)
         with pytest.raises(Unsupported) as caught:
             create_export(Catalog(LocalStore(tmp_path)), dest, "friday", FULL)
-        assert "register its tables" in caught.value.hint
+        assert "bring this one in" in caught.value.hint
         assert files(dest) == {}
 
     def test_a_node_of_a_newer_program(self, catalog, dest):
