@@ -87,6 +87,9 @@ def print_checked(session: Session, found: Checked) -> int:
         versions = {"oldest": found.revisions[0], "latest": found.revisions[1]}
         document = {"source_versions": versions, "checked": checked, "findings": findings, "damaged": found.is_damaged}
         render.document(session, document)
+    elif session.output is Output.JSONL:
+        for one in found.findings:
+            render.line(session, render.json_text(session, describe_finding(one)))
     else:
         with session.out(paged=True) as out:
             for one in found.findings:

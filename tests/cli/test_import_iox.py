@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from uuid import UUID
 
 import pyarrow as pa
 import pytest
 
+from olympia_cli.cli.iceberg_tables import need_pyiceberg
+from olympia_cli.errors import IcebergMissing
 from olympia_cli.iceberg import OlympiaCatalog
 from tests.helpers.iox_catalog import IoxCatalog, encode, message, rows, text
 
@@ -206,6 +209,16 @@ def test_a_revision_or_a_time_of_it(bring, look, iox, read):
     look("--at", "2").failed(2, "revision 4 of that catalog was imported already")
 
 
+def test_a_history_ends_where_it_is_told_to(bring, look, iox):
+    for at in (1, 2):
+        iox.commit(iox.add(iox.data("cpu", rows([at], v=[at]), f"2022-01-0{at}")))
+    look("--history", "--at", "9").failed(10, "there is no revision 9")
+    look("--history", "--at", "nightly").failed(2, "is no revision")
+    assert bring("--history", "--at", "oldest").ok().json["source_version"] == 0
+    assert bring("--history", "--at", "2023-11-14T22:15:20Z").ok().json["version"] == 2
+    assert bring("--history", "--at", "latest~0").ok().json["version"] == 3
+
+
 def test_every_revision_as_a_commit(bring, iox, read, run, empty):
     first = iox.data("cpu", rows([1], v=[1]), "2022-01-01")
     iox.commit(iox.add(first))
@@ -360,7 +373,7 @@ class TestCheck:
         assert check(0) == []
         assert look("--check").ok().lines == ["SOUND  5 transactions, 1 checkpoint, 4 files; 0 findings"]
 
-    def test_a_fork(self, check, bring, look, iox, filled, read):
+    def test_a_fork(self, check, bring, look, iox, filled, read, run):
         iox.write(2, UUID(int=7), UUID(int=1001), [])
         assert check(50) == [("I101", f"{2:020}", [[2, 2]])]
         # after the checkpoint there is one line, and that there was another is told
@@ -369,7 +382,10 @@ class TestCheck:
         iox.write(4, UUID(int=8), UUID(int=1003), [])
         # what one of its lines adds is named, and in no state that is known
         assert [code for code, _, _ in check(50)] == ["I101", "I101", "I903"]
-        look().failed(40, "a fork", f"import iox --check {iox.folder}")
+        advice = look().failed(40, "a fork").stderr.rpartition(": see all that is wrong: ")[2]
+        program, *words = shlex.split(advice)
+        assert (program, run(*words).exit_code) == ("olympia", 50)
+        assert len(run(*words, "-o", "jsonl").lines) == 3
         look("--at", "3").failed(2, "revision 4 of that catalog was imported already")
 
     def test_a_gap(self, check, bring, look, filled):
@@ -529,3 +545,9 @@ def test_a_catalog_that_was_wiped_and_made_anew_is_followed(bring, iox, read):
     iox.commit(iox.add(kept), iox.add(iox.data("cpu", rows([2], v=[2]), "2022-01-02", chunk=55)), uuid=5)
     done = bring()
     assert (told(done), [row["time"] for row in read("metrics.cpu")]) == ({}, [1, 2])
+
+
+def test_an_older_pyiceberg_is_told():
+    need_pyiceberg(12)
+    with pytest.raises(IcebergMissing, match=r"this needs PyIceberg 0\.999, and 0\."):
+        need_pyiceberg(999)

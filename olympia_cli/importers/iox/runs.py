@@ -19,7 +19,7 @@ from olympia_cli.importers.iceberg import Imported, LeftOut
 from olympia_cli.importers.iox.plans import count
 from olympia_cli.importers.iox.source import Source, State
 from olympia_cli.importers.iox.tables import IoxTables
-from olympia_cli.names import AtTime, AtVersion, Latest, SettledReference, time_text
+from olympia_cli.names import AtTime, SettledReference, time_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +97,9 @@ class Run:
     def _states(self, reference: SettledReference, done: Imported) -> Iterator[State]:
         """The states up to the wanted one that were not brought yet. Where one cannot be read, the history goes on with
         the next checkpoint."""
-        source, until = self._source, None
-        last = source.latest
-        match reference:
-            case AtVersion(revision):
-                last = min(last, revision)
-            case Latest(back):
-                last -= back
-            case AtTime(millis):
-                until = millis
+        source, revision = self._source, self._source.revision_of(reference)
+        last = source.latest if revision is None else revision
+        until = reference.millis if isinstance(reference, AtTime) else None
         first = source.oldest if self.note is None else max(self.note.revision + 1, source.oldest)
         while first <= last:
             try:

@@ -149,30 +149,38 @@ class Source:
 
     def state(self, reference: SettledReference) -> State:
         """The state that a reference means; Damaged where it cannot be told, VersionNotFound where there is none."""
+        revision = self.revision_of(reference)
+        if revision is None:
+            assert isinstance(reference, AtTime)
+            states = self.walk(self.oldest, self.latest, until_millis=reference.millis)
+        else:
+            states = self.walk(revision, revision)
+        last = deque(states, maxlen=1)
+        if not last:
+            assert isinstance(reference, AtTime)
+            raise VersionNotFound(f"the catalog begins after {time_text(reference.millis)}", hint="name a later time")
+        return last[0]
+
+    def revision_of(self, reference: SettledReference) -> int | None:
+        """The revision that a reference means; None for a time, which only the transactions tell."""
         match reference:
-            case AtVersion(revision):
-                return self._at(revision)
+            case AtTime():
+                return None
+            case AtVersion(version):
+                revision = version
             case Latest(back):
-                return self._at(self.latest - back)
+                revision = self.latest - back
             case Oldest():
-                return self._at(self.oldest)
-            case AtTime(millis):
-                last = deque(self.walk(self.oldest, self.latest, until_millis=millis), maxlen=1)
-                if not last:
-                    raise VersionNotFound(f"the catalog begins after {time_text(millis)}", hint="name a later time")
-                return last[0]
+                revision = self.oldest
             case AtExport(name):
                 raise InvalidReference(
                     f"{quoted(name)} is no revision", hint="use a revision (12), latest, oldest, or a time"
                 )
-
-    def _at(self, revision: int) -> State:
         if not self.oldest <= revision <= self.latest:
             raise VersionNotFound(
                 f"there is no revision {revision}", hint=f"there are those from {self.oldest} to {self.latest}"
             )
-        *_, found = self.walk(revision, revision)
-        return found
+        return revision
 
     def walk(self, first: int, last: int, until_millis: int | None = None) -> Iterator[State]:
         """The states from the first revision to the last, each file read once; one and the same object, which moves on.
