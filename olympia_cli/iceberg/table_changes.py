@@ -61,10 +61,10 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A metadata file that is to be written."""
+    """A metadata file that is to be written, and the properties of its table, which say how."""
 
     content: bytes
-    io: FileIO
+    properties: Properties
 
 
 class TableChanges:
@@ -129,7 +129,7 @@ class TableChanges:
 
     def add_file(self, location: str, content: bytes, properties: Properties) -> None:
         """A file that is to be written before the commit, and removed again when that fails."""
-        self._files[location] = NewFile(content, self._open_io(properties, location))
+        self._files[location] = NewFile(content, properties)
 
     def staged_file(self, location: str) -> bytes | None:
         """What will be at a location, if this transaction writes it."""
@@ -186,7 +186,7 @@ class TableChanges:
         left = []
         for location in self._written:
             try:
-                self._files[location].io.delete(location)
+                self._io(location).delete(location)
             except FileNotFoundError:
                 continue
             except Exception:
@@ -207,7 +207,7 @@ class TableChanges:
             # noted first: a write that fails may leave something all the same
             self._written.append(location)
             try:
-                write_file(location, self._files[location].content, self._files[location].io)
+                write_file(location, self._files[location].content, self._io(location))
             except (PathTaken, FileExistsError):
                 # what is there is somebody else's
                 self._written.remove(location)
@@ -227,6 +227,10 @@ class TableChanges:
         self._staged[location] = metadata
         self.add_file(location, encode_metadata(metadata, location), metadata.properties)
         return TableState(metadata, location)
+
+    def _io(self, location: str) -> FileIO:
+        """Opened when it is needed: a transaction may have very many tables."""
+        return self._open_io(self._files[location].properties, location)
 
     def _kept(self) -> str:
         shown = ", ".join(self._written)
