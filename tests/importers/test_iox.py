@@ -13,7 +13,7 @@ from pyiceberg.exceptions import CommitFailedException
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.clock import SystemClock
-from olympia_cli.errors import OlympiaError
+from olympia_cli.errors import Damaged, OlympiaError
 from olympia_cli.iceberg import OlympiaCatalog
 from olympia_cli.importers.iox.actions import Comparison, Predicate, Tombstone
 from olympia_cli.importers.iox.checks import CODES, check
@@ -102,6 +102,16 @@ def test_each_file_is_read_once(iox):
     with there:
         assert [state.revision for state in there.walk(0, 6)] == list(range(7))
     assert read_paths(store) == sorted(names.values())
+
+
+def test_a_file_that_is_too_large_is_not_read(iox):
+    store = LocalStore(str(iox.folder))
+    store.size_limit = lambda path: 100
+    with Source(store, str(iox.folder)) as there:
+        with pytest.raises(Damaged, match="no file of its kind has more than 100 bytes") as error:
+            there.state(Latest())
+        assert error.value.code == "I106"
+        assert {one.code for one in check(there).findings if one.is_damage} == {"I106"}
 
 
 def test_every_code_is_in_the_guide():
