@@ -1,10 +1,11 @@
 """What adopting costs: time, peak memory and files read, for a source of so many tables.
 
-    python benchmarks/adopt.py [--tables 10000 100000] [--kinds olympia parquet] [--folder FOLDER]
+    python benchmarks/adopt.py [--tables 10000 100000] [--kinds olympia parquet iox] [--folder FOLDER]
 
 `olympia` is a catalog of ours with a definition for each table; `parquet` is a folder with one Parquet file for each
-table, a thousand tables in a folder. Sources are made once in the folder. Each import runs in a process of its own,
-into a new catalog without syncing, and then once more, when nothing is new.
+table, a thousand tables in a folder; `iox` is a preserved catalog of such files with a checkpoint. Sources are made
+once in the folder. Each import runs in a process of its own, into a new catalog without syncing, and then once more,
+when nothing is new.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from olympia_cli.storage.local import LocalStore
 from tests.helpers.big_catalog import make_big_catalog
 from tests.helpers.stores import WrappedStore
 
-KINDS = ("olympia", "parquet")
+KINDS = ("olympia", "parquet", "iox")
 TABLES_A_NAMESPACE = 1000
 
 
@@ -63,6 +64,12 @@ def make(kind: str, folder: Path, tables: int) -> Path:
     namespaces = max(1, tables // TABLES_A_NAMESPACE)
     if kind == "olympia":
         make_big_catalog(LocalStore(made, durable=False), namespaces, tables // namespaces, own=True)
+    elif kind == "iox":
+        from tests.helpers.iox_catalog import IoxCatalog, rows
+
+        catalog, data = IoxCatalog(made), rows([1, 2], host=["a", "b"], usage=[1.5, 2.5])
+        catalog.commit(*(catalog.add(catalog.data(f"table{at:06}", data, chunk=at + 1)) for at in range(tables)))
+        catalog.checkpoint()
     else:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -115,9 +122,34 @@ def bring_parquet(source: Path, dest: Path) -> tuple[Imported, int, int]:
     return done, version, max(opened.values(), default=0)
 
 
+def bring_iox(source: Path, dest: Path) -> tuple[Imported, int, int]:
+    from olympia_cli.catalog.clock import SystemClock
+    from olympia_cli.iceberg import OlympiaCatalog
+    from olympia_cli.importers.iox.plans import Planner
+    from olympia_cli.importers.iox.runs import Run, read_note
+    from olympia_cli.importers.iox.source import Source
+    from olympia_cli.importers.iox.tables import IoxTables
+    from olympia_cli.importers.parquet_footers import open_io
+    from olympia_cli.importers.renaming import Renaming
+    from olympia_cli.names import Latest
+    from tests.helpers.stores import CountingStore
+
+    base, store, here = f"file://{source}", CountingStore(LocalStore(source)), Catalog(LocalStore(dest, durable=False))
+    snapshot = here.snapshot()
+    with Source(store, str(source)) as there:
+        tables = IoxTables(Planner(there, base, Renaming(snapshot.sizes)), open_io(base, {}), SystemClock())
+        note = read_note(snapshot.definition.properties, base, there)
+        done, _, version = Run(tables, OlympiaCatalog.of(here), None, "", note).one(Latest(), dry_run=False)
+    reads = Counter(path for method, path in store.sequence if method.startswith("read"))
+    return done, version, max(reads.values())
+
+
+BRING = {"olympia": bring_olympia, "parquet": bring_parquet, "iox": bring_iox}
+
+
 def measure(kind: str, source: Path, dest: Path) -> None:
     start = time.perf_counter()
-    done, version, most = (bring_olympia if kind == "olympia" else bring_parquet)(source, dest)
+    done, version, most = BRING[kind](source, dest)
     print(
         json.dumps(
             {

@@ -64,6 +64,7 @@ COMMANDS = {
     "export drop": "Forget an export.",
     "import olympia": "Bring another catalog in: its namespaces, tables and views.",
     "import deltacat": "Bring a DeltaCAT catalog in: its namespaces, and its tables as Iceberg tables.",
+    "import iox": "Register the tables of a preserved catalog of IOx, where their files are.",
     "import parquet": "Register Parquet files as Iceberg tables, where they are.",
     "import iceberg": "Register the tables of another Iceberg catalog, or below a prefix.",
     "rebuild": "Make a catalog from definitions and metadata files alone.",

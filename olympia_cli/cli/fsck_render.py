@@ -48,10 +48,14 @@ def print_report(
             for path in dict.fromkeys(one.path for one in report.findings if one.path):
                 out.write(visible(path) + "\n")
         else:
-            write = _write_block if session.is_tty else _write_line
             for one in report.findings:
-                write(session, out, one)
+                write_finding(session, out, one)
             out.write(_verdict(session, report, to_repair) + "\n")
+
+
+def write_finding(session: Session, out: TextIO, found: Finding) -> None:
+    """A block for people, a line for pipes."""
+    (_write_block if session.is_tty else _write_line)(session, out, found)
 
 
 def versions_text(found: Finding, dash: str = "-") -> str:

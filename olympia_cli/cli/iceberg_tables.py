@@ -80,12 +80,18 @@ def say_other_place(
         session.say(f"note: that is what the catalog keeps; in the table's own metadata, which engines read: {command}")
 
 
-def need_pyiceberg() -> None:
-    """Say which extra to install where PyIceberg is missing."""
+def need_pyiceberg(minor: int = 0) -> None:
+    """Say which extra to install where PyIceberg is missing, or older than 0.`minor`."""
     from importlib.util import find_spec
 
     if find_spec("pyiceberg") is None:
         raise IcebergMissing("this needs PyIceberg, which is not installed")
+    if minor:
+        from importlib.metadata import version
+
+        found = version("pyiceberg")
+        if tuple(int(part) for part in found.split(".")[:2] if part.isdigit()) < (0, minor):
+            raise IcebergMissing(f"this needs PyIceberg 0.{minor}, and {found} is installed")
 
 
 def changed(catalog: OlympiaCatalog, txn: str | None) -> Changed:

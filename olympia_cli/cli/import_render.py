@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.escape import plural
+from olympia_cli.cli.fsck_render import write_finding
 from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
     from olympia_cli.importers.iceberg import Imported
+    from olympia_cli.importers.iox.checks import Checked
 
 SHOWN = 20
 """So many names of one sort are shown; JSON has all of them."""
@@ -73,3 +75,26 @@ def _describe(done: Imported, version: int) -> dict[str, Any]:
         "dropped": done.dropped,
         "renamed": [{"from": former, "to": name} for former, name in done.renamed],
     }
+
+
+def print_checked(session: Session, found: Checked) -> int:
+    """Print what is wrong with a source; the exit code."""
+    from olympia_cli.ops.fsck.findings import describe_finding
+
+    checked = {"transactions": found.transactions, "checkpoints": found.checkpoints, "files": found.files}
+    if session.output is Output.JSON:
+        findings = [describe_finding(one) for one in found.findings]
+        versions = {"oldest": found.revisions[0], "latest": found.revisions[1]}
+        document = {"source_versions": versions, "checked": checked, "findings": findings, "damaged": found.is_damaged}
+        render.document(session, document)
+    elif session.output is Output.JSONL:
+        for one in found.findings:
+            render.line(session, render.json_text(session, describe_finding(one)))
+    else:
+        with session.out(paged=True) as out:
+            for one in found.findings:
+                write_finding(session, out, one)
+            words = ", ".join(plural(count, noun.removesuffix("s")) for noun, count in checked.items())
+            verdict = "DAMAGED" if found.is_damaged else "SOUND"
+            out.write(f"{verdict}  {words}; {plural(len(found.findings), 'finding')}\n")
+    return 50 if found.is_damaged else 0

@@ -63,6 +63,7 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "export drop": ("export-drop",),
     "import olympia": ("import", "fsck"),
     "import deltacat": ("import", "deltacat-check"),
+    "import iox": ("import", "import-check"),
     "import parquet": ("import",),
     "import iceberg": ("import",),
     "rebuild": ("import",),

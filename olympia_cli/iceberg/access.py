@@ -176,6 +176,10 @@ class CatalogAccess(MetastoreCatalog):
             catalog=self,
         )
 
+    def new_table_folder(self, name: TableName) -> str:
+        """Where a table of that name is made, if nobody says where."""
+        return self._get_default_warehouse_location(name.namespace, name.name)
+
     def _get_default_warehouse_location(self, database_name: str, table_name: str) -> str:
         """A folder that no other table has or had: what removes files that a table does not need must not find those
         of another, which was dropped or renamed, beside them."""

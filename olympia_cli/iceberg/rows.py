@@ -42,8 +42,21 @@ def read_files(paths: Sequence[str], table: Table) -> pyarrow.Table:
 
 def first_rows(table: Table, count: int) -> Iterator[dict[str, Any]]:
     """So many rows, in no particular order, as plain values."""
-    for row in table.scan(limit=count).to_arrow().slice(0, count).to_pylist():
-        yield {name: plain(value) for name, value in row.items()}
+    left = count
+    # not all at once: where one file has a column as a dictionary and another lacks it, PyIceberg cannot join the two
+    for batch in table.scan(limit=count).to_arrow_batch_reader():
+        for row in _shown(batch.slice(0, left)).to_pylist():
+            yield {name: plain(value) for name, value in row.items()}
+        left -= min(left, batch.num_rows)
+
+
+def _shown(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+    """Times in nanoseconds as text: Python has none that fine."""
+    for at, column in enumerate(batch.schema):
+        if pyarrow.types.is_timestamp(column.type) and column.type.unit == "ns":
+            text = pyarrow.compute.replace_substring(batch[at].cast(pyarrow.string()), " ", "T")
+            batch = batch.set_column(at, column.name, text)
+    return batch
 
 
 def plain(value: Any) -> Any:

@@ -236,7 +236,7 @@ class TableChanges:
             # noted first: a write that fails may leave something all the same
             self._written.append(location)
             try:
-                _create(location, self._files[location].content, self._io(location))
+                write_file(location, self._files[location].content, self._io(location))
             except (PathTaken, FileExistsError):
                 # what is there is somebody else's
                 self._written.remove(location)
@@ -285,7 +285,7 @@ def _save(running: DistributedTransaction) -> None:
         raise CommitUnknown(f"saved, and then it failed: {error.message}", hint="load the transaction again") from error
 
 
-def _create(location: str, content: bytes, io: FileIO) -> None:
+def write_file(location: str, content: bytes, io: FileIO) -> None:
     """Write the file through PyIceberg; on this machine, where that leaves it to the cache of the disk, through a store
     of ours: it survives a power cut like the root that leads to it."""
     place = None

@@ -20,6 +20,7 @@ from olympia_cli.cli import shapes
 from olympia_cli.cli.app import COMMANDS
 from tests.cli.conftest import EMOJI, Run, Sample
 from tests.helpers.deltacat_catalog import DeltacatWriter
+from tests.helpers.iox_catalog import IoxCatalog
 from tests.helpers.json_schema import check
 
 PLAN = "the serialized plan"
@@ -72,6 +73,7 @@ SHAPES: dict[str, tuple[str, list[str]]] = {
     "import iceberg": ("import", ["./other"]),
     "import olympia": ("import", ["./second"]),
     "import deltacat": ("import", ["./deltacat"]),
+    "import iox": ("import", ["./metrics"]),
     "import parquet": ("import", ["./files"]),
     "rebuild": ("import", ["./gone"]),
     "table register": ("changed", ["sales.n", "--metadata-location", "s3://n"]),
@@ -103,6 +105,8 @@ def on_sample(olympia: Run, sample: Sample, tmp_path: Path) -> Callable[..., Any
         if command == "import parquet":
             (tmp_path / "files").mkdir()
             pq.write_table(pa.table({"id": [1]}), tmp_path / "files" / "a.parquet")
+        if command == "import iox":
+            IoxCatalog(tmp_path / "metrics").commit()
         if command == "rebuild":
             shutil.copytree(tmp_path / "catalog" / "def" / "ns", tmp_path / "gone" / "def" / "ns")
         if command == "import olympia":

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import DryRun, Message, RetryFor
+
+if TYPE_CHECKING:
+    from olympia_cli.importers.iox.source import Source, State
+
+EXAMPLES = [
+    "olympia import iox s3://lake/1/metrics --check",
+    "olympia import iox s3://lake/1/metrics --inspect",
+    "olympia import iox s3://lake/1/metrics",
+    "olympia import iox ./metrics --at 2022-02-01 --into archive",
+]
+
+
+def run(
+    ctx: typer.Context,
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="The folder of a database: it holds transactions/ and data/.")
+    ],
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="REF", help="Which revision of it, or a time; the latest if not given."),
+    ] = None,
+    history: Annotated[bool, typer.Option("--history", help="Every revision of it as a commit of its own.")] = False,
+    into: Annotated[str | None, typer.Option("--into", metavar="NS", help="One namespace for all its tables.")] = None,
+    inspect: Annotated[bool, typer.Option("--inspect", help="Show what is there, and import nothing.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Look for all that is wrong, and import nothing.")] = False,
+    dry_run: DryRun = False,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Register the tables of a preserved catalog of IOx, where their files are.
+
+    Catalogs of the versions 14 to 19 are read: transactions and checkpoints, each file once. A table becomes one of
+    Iceberg's format version 3, whose times are in nanoseconds as those of IOx are; its namespace is named by the folder
+    of the source. The columns of its files are united. Rows that were deleted are deleted here too, without a change of
+    the files. All is one commit, or with --history one for each revision. Running it again follows the source; a table
+    that was changed here since is left as it is.
+
+    --check looks for forks, gaps and broken links between transactions, for files that are missing, and for those that
+    nothing names. What is left out is told, and the exit code is 3.
+    """
+    from olympia_cli.cli.import_render import print_imported
+    from olympia_cli.errors import InvalidOption
+    from olympia_cli.names import check_name, parse_reference
+
+    given = [option for option, value in (("--inspect", inspect), ("--check", check), ("--dry-run", dry_run)) if value]
+    if len(given) > 1:
+        raise InvalidOption(f"{given[0]} and {given[1]} do not go together", hint="give one of them")
+    if into is not None:
+        check_name(into, "namespace")
+    wanted = parse_reference("latest" if at is None else at)
+    from olympia_cli.cli.iceberg_tables import iceberg_catalog, need_pyiceberg
+
+    # older ones do not read tables of Iceberg's version 3
+    need_pyiceberg(12)
+    from olympia_cli.catalog.clock import SystemClock
+    from olympia_cli.format.node import Sizes
+    from olympia_cli.iceberg.settings import io_properties
+    from olympia_cli.importers.iceberg import Imported
+    from olympia_cli.importers.iox.plans import Planner, count
+    from olympia_cli.importers.iox.runs import Run, read_note
+    from olympia_cli.importers.iox.source import LARGEST, Source
+    from olympia_cli.importers.iox.tables import IoxTables
+    from olympia_cli.importers.parquet_footers import open_io
+    from olympia_cli.importers.renaming import Renaming
+    from olympia_cli.names import settle
+    from olympia_cli.storage.open import open_store, scheme_of
+
+    session, clock = Session(ctx), SystemClock()
+    options = session.options_for(source)
+    store = open_store(source, options or None, size_limit=lambda path: LARGEST)
+    base = f"file://{store.uri}" if scheme_of(source) == "file" else source.rstrip("/")
+    reference = settle(wanted, clock.now_millis(), tuple)
+    with Source(store, source) as there:
+        if check:
+            _check(session, there)
+        io = open_io(base, io_properties(source, options))
+        with session.progress() as progress:
+            progress.phase("reading the catalog")
+            if inspect:
+                state, done = there.state(reference), Imported()
+                for plan in Planner(there, base, Renaming(Sizes(128, 100, 100, 100), into)).plans(state, done, None):
+                    count(plan, done)
+                version = 0
+            else:
+                with iceberg_catalog(session, message=message, retry_for=retry_for) as catalog:
+                    snapshot = session.snapshot()
+                    tables = IoxTables(Planner(there, base, Renaming(snapshot.sizes, into)), io, clock)
+                    note = read_note(snapshot.definition.properties, base, there)
+                    work = Run(tables, catalog, into, message, note)
+                    if history and not dry_run:
+                        done, state, version = work.history(reference)
+                    else:
+                        done, state, version = work.one(reference, dry_run)
+        print_imported(session, done, version, inspect or dry_run, "part", **_about(there, state))
+
+
+def _about(there: Source, state: State) -> dict[str, object]:
+    from olympia_cli.names import time_text
+
+    return {
+        "source_version": state.revision,
+        "source_transaction": str(state.uuid),
+        "source_time": time_text(state.start_millis),
+        "source_versions": {"oldest": there.oldest, "latest": there.latest},
+    }
+
+
+def _check(session: Session, there: Source) -> NoReturn:
+    from olympia_cli.cli.import_render import print_checked
+    from olympia_cli.importers.iox.checks import check
+
+    with session.progress() as progress:
+        progress.phase("reading the catalog")
+        found = check(there)
+    raise typer.Exit(print_checked(session, found))

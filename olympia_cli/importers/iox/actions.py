@@ -1,0 +1,207 @@
+"""What transactions do to a catalog, decoded: pure.
+
+What the versions write differently is told by the fields themselves: ids of chunks were numbers and are bytes, and the
+values that deletes compare with had an unsigned number among them, which moved the numbers of the types after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from olympia_cli.importers.iox.wire import (
+    Garbled,
+    Wire,
+    bytes_of,
+    double_of,
+    fields,
+    number_of,
+    signed,
+    text_of,
+)
+
+_OPERATORS = {1: "=", 2: "!="}
+
+
+@dataclass(frozen=True, slots=True)
+class AddFile:
+    """A Parquet file, its size (0 where it is not said) and its footer, as it is written here."""
+
+    path: str
+    size: int
+    metadata: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFile:
+    path: str
+
+
+Chunk = tuple[str, str, bytes | int]
+"""The table, the partition, and the id of what a Parquet file holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A column against a value; `operator` is = or !=."""
+
+    column: str
+    operator: str
+    value: bool | int | float | str
+
+    def __str__(self) -> str:
+        return f"{self.column} {self.operator} {self.value!a}"
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """Which rows were deleted: those of a time, in nanoseconds without the end, for which all comparisons hold."""
+
+    start: int
+    end: int
+    comparisons: tuple[Comparison, ...]
+
+    def __str__(self) -> str:
+        return " and ".join([f"time from {self.start} until {self.end}", *map(str, self.comparisons)])
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """Rows that were deleted, in these chunks."""
+
+    predicate: Predicate
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """From here on the catalog is of another format."""
+
+    format: str
+
+
+Action = AddFile | RemoveFile | Tombstone | Upgrade
+
+
+def decode_action(data: memoryview) -> Action | None:
+    """None for what later versions may add."""
+    for number, _, value in fields(data):
+        inner = bytes_of(value)
+        match number:
+            case 1:
+                return Upgrade(next((text_of(one) for at, _, one in fields(inner) if at == 1), ""))
+            case 2:
+                return _add(inner)
+            case 3:
+                return RemoveFile(_path(next((bytes_of(one) for at, _, one in fields(inner) if at == 1), None)))
+            case 4:
+                return _tombstone(inner)
+    return None
+
+
+def _add(data: memoryview) -> AddFile:
+    path: memoryview | None = None
+    metadata, size = memoryview(b""), 0
+    for number, _, value in fields(data):
+        match number:
+            case 1:
+                path = bytes_of(value)
+            case 2:
+                metadata = bytes_of(value)
+            case 3:
+                size = number_of(value)
+    return AddFile(_path(path), size, metadata)
+
+
+def _path(data: memoryview | None) -> str:
+    """The path as the store has it: its parts stay encoded."""
+    if data is None:
+        raise Garbled("a file has no path")
+    folders: list[str] = []
+    name = ""
+    for number, _, value in fields(data):
+        if number == 1:
+            folders.append(text_of(value))
+        elif number == 2:
+            name = text_of(value)
+    parts = [*folders, name]
+    if any(part in ("", ".", "..") or "/" in part or "\\" in part or "\0" in part for part in parts):
+        raise Garbled(f"a file has a path that leads elsewhere: {'/'.join(parts)[:200]!a}")
+    return "/".join(parts)
+
+
+def _tombstone(data: memoryview) -> Tombstone:
+    predicate: Predicate | None = None
+    chunks: list[Chunk] = []
+    for number, _, value in fields(data):
+        if number == 1:
+            predicate = _predicate(bytes_of(value))
+        elif number == 2:
+            chunks.append(_chunk(bytes_of(value)))
+    if predicate is None:
+        raise Garbled("a delete has no predicate")
+    return Tombstone(predicate, tuple(chunks))
+
+
+def _chunk(data: memoryview) -> Chunk:
+    table = partition = ""
+    id: bytes | int = 0
+    for number, _, value in fields(data):
+        match number:
+            case 1:
+                table = text_of(value)
+            case 2:
+                partition = text_of(value)
+            case 3:
+                id = number_of(value)
+            case 4:
+                id = bytes(bytes_of(value))
+    return table, partition, id
+
+
+def _predicate(data: memoryview) -> Predicate:
+    span: tuple[int, int] | None = None
+    comparisons: list[Comparison] = []
+    for number, _, value in fields(data):
+        # 1 and 3 are the tables and the partition that it is for: the chunks say so more exactly
+        if number == 2:
+            raise Garbled("a delete is for some fields only, which is not known")
+        if number == 4:
+            found = {at: signed(number_of(one)) for at, _, one in fields(bytes_of(value))}
+            span = (found.get(1, 0), found.get(2, 0))
+        elif number == 5:
+            comparisons.append(_comparison(bytes_of(value)))
+    if span is None:
+        raise Garbled("a delete says no time")
+    return Predicate(*span, tuple(comparisons))
+
+
+def _comparison(data: memoryview) -> Comparison:
+    column, operator = "", ""
+    value: bool | int | float | str | None = None
+    for number, _, field in fields(data):
+        match number:
+            case 1:
+                column = text_of(field)
+            case 2:
+                operator = _OPERATORS.get(number_of(field), "")
+            case 3:
+                value = _scalar(bytes_of(field))
+    if not column or not operator or value is None:
+        raise Garbled("a delete compares in a way that is not known")
+    return Comparison(column, operator, value)
+
+
+def _scalar(data: memoryview) -> bool | int | float | str | None:
+    for number, wire, value in fields(data):
+        match number, wire:
+            case 1, Wire.VARINT:
+                return bool(value)
+            case 2, Wire.VARINT:
+                return signed(number_of(value))
+            case 3, Wire.VARINT:
+                return number_of(value)
+            case ((3 | 4), Wire.FIXED64):
+                return double_of(value)
+            case ((4 | 5), Wire.BYTES):
+                return text_of(value)
+    return None

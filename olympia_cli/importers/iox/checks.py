@@ -1,0 +1,201 @@
+"""All that is wrong with a preserved catalog: each file read once, from the first state that is known to the last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from olympia_cli.errors import Damaged, OlympiaError, Unsupported
+from olympia_cli.importers.iox.actions import AddFile, Chunk
+from olympia_cli.importers.iox.footers import decode_footer
+from olympia_cli.importers.iox.source import DATA, FOLDER, LiveFile, Source, State
+from olympia_cli.importers.iox.transactions import Transaction, TransactionFile
+from olympia_cli.importers.iox.wire import Garbled
+from olympia_cli.ops.fsck.findings import Finding, Severity
+
+CODES: dict[str, str] = {
+    "I101": "a fork: two transactions have one number",
+    "I102": "a gap: a transaction is missing between others",
+    "I103": "a transaction does not follow the one before it",
+    "I104": "a file holds another transaction than its path says",
+    "I105": "a file's path and content disagree whether it is a checkpoint",
+    "I106": "a file is no transaction: empty, cut short or garbled",
+    "I107": "a transaction adds a file that is there, or removes one that is not",
+    "I108": "a transaction is of a version or format that is not known",
+    "I109": "a checkpoint holds other files than the transactions before it add up to",
+    "I201": "the footer of a data file, as the catalog has it, cannot be read",
+    "I202": "the footer of a data file names another table or partition than its path",
+    "I301": "a data file is missing",
+    "I302": "a data file has another size than the catalog says",
+    "I303": "a data file is missing that the last state does not have, and history names",
+    "I901": "an orphan: no transaction that is left names the data file",
+    "I902": "a file that is not of the catalog",
+    "I903": "a data file that the last state does not have, and history names",
+    "I904": "a delete of rows in a chunk that is not known",
+}
+"""What each code means. A code never changes its meaning."""
+_WARNINGS = frozenset({"I202", "I303"})
+_NOT_LIVE = "the last state does not have it, and transactions that are left name it"
+_SHOWN = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was looked at, and what was found."""
+
+    revisions: tuple[int, int]
+    transactions: int
+    checkpoints: int
+    files: int
+    findings: list[Finding]
+
+    @property
+    def is_damaged(self) -> bool:
+        return any(one.is_damage for one in self.findings)
+
+
+def check(source: Source) -> Checked:
+    """Look at all of it."""
+    checking = _Check(source)
+    checking.transactions()
+    checking.data()
+    findings = sorted(checking.findings, key=lambda one: (one.code, one.path))
+    checkpoints = sum(one.is_checkpoint for one in checking.read)
+    revisions = (min(source.revisions), source.latest)
+    return Checked(revisions, len(checking.read) - checkpoints, checkpoints, len(checking.state.files), findings)
+
+
+@dataclass(slots=True)
+class _Check:
+    source: Source
+    findings: list[Finding] = field(default_factory=list)
+    read: list[TransactionFile] = field(default_factory=list)
+    state: State = field(default_factory=State)
+    named: dict[str, LiveFile] = field(default_factory=dict)
+    """All files that a transaction names which is left: as it was added last."""
+
+    def find(self, code: str, path: str, message: str, *revisions: tuple[int, int]) -> None:
+        severity = Severity.INFO if code[1] == "9" else Severity.WARNING if code in _WARNINGS else Severity.ERROR
+        self.findings.append(Finding(code, severity, path, message, revisions))
+
+    # Transactions
+
+    def transactions(self) -> None:
+        """Follow them from the first to the last. After a gap or damage the next checkpoint says where they are."""
+        steps = list(self._steps())
+        reads = self.source.store.read_many([step.path for step in steps])
+        is_sure, at = False, -1
+        for step, (_, data) in zip(steps, reads, strict=True):
+            self.read.append(step)
+            if step.revision > at + 1 or self.source.is_fork(step.revision):
+                is_sure = False
+            at = step.revision
+            try:
+                transaction = self.source.decode(step, data)
+                self.source.check(step, transaction, transaction.previous)
+                self._name(step, transaction)
+            except OlympiaError as error:
+                self._note(error, step)
+                is_sure = is_sure and step.is_checkpoint
+                continue
+            if not self.source.is_fork(step.revision):
+                is_sure = self._follow(step, transaction, is_sure)
+
+    def _steps(self) -> Iterator[TransactionFile]:
+        """The files in their order, a transaction before the checkpoint of the same number."""
+        before: int | None = None
+        for revision in sorted(self.source.revisions):
+            files = self.source.revisions[revision]
+            first = self.source.oldest if before is None else before + 1
+            if revision > first and revision > self.source.oldest:
+                self.find("I102", f"{FOLDER}{first:020}", _gap(first, revision - 1), (first, revision - 1))
+            before = revision
+            if self.source.is_fork(revision):
+                uuids = sorted({str(file.uuid) for file in files})
+                self.find("I101", f"{FOLDER}{revision:020}", f"a fork: {' and '.join(uuids)}", (revision, revision))
+            elif not any(not file.is_checkpoint for file in files) and revision > self.source.oldest:
+                self.find("I102", f"{FOLDER}{revision:020}", "only its checkpoint is there", (revision, revision))
+            yield from sorted(files, key=lambda file: (file.is_checkpoint, file.uuid))
+
+    def _name(self, step: TransactionFile, transaction: Transaction) -> None:
+        """Note the files that it adds, whether it counts or not: what somebody names is no orphan."""
+        try:
+            for action in transaction.actions():
+                if isinstance(action, AddFile) and action.path not in self.named:
+                    self.named[action.path] = self.source.keep(step, action)
+        except Garbled as garbled:
+            raise self.source.damaged("I106", step.path, f"one of its actions is none: {garbled}") from None
+
+    def _follow(self, step: TransactionFile, transaction: Transaction, is_sure: bool) -> bool:
+        """Apply a file; whether the state is known then."""
+        revision = (step.revision, step.revision)
+        if step.is_checkpoint:
+            full = State()
+            if not self._apply(step, transaction, full):
+                return is_sure
+            if is_sure and self.state.revision == step.revision and full.files.keys() != self.state.files.keys():
+                differing = sorted(full.files.keys() ^ self.state.files.keys())
+                self.find("I109", step.path, f"{len(differing)} files differ, the first is {differing[0]}", revision)
+            self.state = full
+            return True
+        if not is_sure and step.revision:
+            # nothing is known to follow
+            return False
+        previous = self.state.uuid if is_sure else None
+        if transaction.previous != previous:
+            self.find("I103", step.path, f"it follows {transaction.previous}, and before it is {previous}", revision)
+        return self._apply(step, transaction, self.state)
+
+    def _apply(self, step: TransactionFile, transaction: Transaction, state: State) -> bool:
+        try:
+            self.source.apply(step, transaction, state)
+        except OlympiaError as error:
+            self._note(error, step)
+            return False
+        return True
+
+    def _note(self, error: OlympiaError, step: TransactionFile) -> None:
+        code = error.code if isinstance(error, Damaged) and error.code in CODES else "I106"
+        code = "I108" if isinstance(error, Unsupported) else code
+        reason = error.reason if isinstance(error, Damaged) else error.message.removeprefix(f"{step.path}: ")
+        self.find(code, step.path, reason, (step.revision, step.revision))
+
+    # Data
+
+    def data(self) -> None:
+        """The data files against what is named; nothing of them is read but their sizes."""
+        sizes = {file.path: file.size for file in self.source.store.list() if not file.path.startswith(FOLDER)}
+        chunks: set[Chunk] = set()
+        for path, file in sorted(self.named.items()):
+            chunks |= self._footer(file)
+            is_live = path in self.state.files
+            if path not in sizes:
+                why = "it is missing" if is_live else f"it is missing; {_NOT_LIVE}"
+                self.find("I301" if is_live else "I303", path, why)
+            elif file.size not in (0, sizes[path]):
+                self.find("I302", path, f"it has {sizes[path]:,} bytes, and the catalog says {file.size:,}")
+            elif not is_live:
+                self.find("I903", path, _NOT_LIVE)
+        is_whole = not any(one.is_damage and one.code.startswith("I1") for one in self.findings)
+        orphan = "nothing names it" if is_whole else "nothing that can be read names it; what cannot be may"
+        for path in sorted(sizes.keys() - self.named.keys()):
+            code = "I901" if path.startswith(DATA) and path.endswith(".parquet") else "I902"
+            self.find(code, path, orphan if code == "I901" else "it is not of the catalog")
+        for path in self.source.foreign:
+            self.find("I902", path, "it is not of the catalog")
+        for table, partition, _ in sorted(self.state.tombstones.keys() - chunks, key=str)[:_SHOWN]:
+            self.find("I904", "", f"rows of {table!a}, {partition!a} are deleted in a chunk that is not known")
+
+    def _footer(self, file: LiveFile) -> set[Chunk]:
+        try:
+            footer = decode_footer(self.source.footer(file))
+        except Garbled as garbled:
+            self.find("I201", file.path, str(garbled))
+            return set()
+        if footer.table != file.table:
+            self.find("I202", file.path, f"its footer names the table {footer.table!a}")
+        return {footer.chunk}
+
+
+def _gap(first: int, last: int) -> str:
+    return f"transaction {first} is missing" if first == last else f"transactions {first} to {last} are missing"

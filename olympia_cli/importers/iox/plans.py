@@ -1,0 +1,236 @@
+"""What is to be done for the tables of a preserved catalog: their files and columns, and what is left out.
+
+A table moves on as its files do at the source, unless it was changed here: the snapshot that the last import made says
+so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import cast
+
+from pyiceberg.table.metadata import TableMetadataV3
+from pyiceberg.types import PrimitiveType
+
+from olympia_cli.iceberg.catalog import OlympiaCatalog
+from olympia_cli.iceberg.identifiers import identifier_of
+from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut
+from olympia_cli.importers.iox.actions import Predicate
+from olympia_cli.importers.iox.columns import Conflict, columns_of, united
+from olympia_cli.importers.iox.deletions import reaching, takes_all
+from olympia_cli.importers.iox.footers import Footer, decode_footer
+from olympia_cli.importers.iox.source import DATA, LiveFile, Source, State
+from olympia_cli.importers.iox.wire import Garbled
+from olympia_cli.importers.renaming import Renaming
+from olympia_cli.names import Kind, TableName, as_found
+
+SOURCE = "olympia.import.iox"
+"""Of a table and of the snapshots that an import made: where it is from."""
+STATE = "olympia.import.iox.state"
+"""Of such a snapshot: a digest of the files and deletes that it was made from."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedFile:
+    """A file that becomes part of a table, and the deletes that reach it."""
+
+    file: LiveFile
+    rows: int
+    deletes: tuple[Predicate, ...]
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is to be done for one table: it is made, or moves on to these files. `before` is the table as it is here,
+    `former` what it was called where it is renamed."""
+
+    name: TableName
+    source: str
+    columns: dict[str, PrimitiveType | None]
+    files: list[WantedFile]
+    skipped: list[LeftOut]
+    before: TableMetadataV3 | None = None
+    former: str | None = None
+
+    @property
+    def digest(self) -> str:
+        told = [(one.file.path, one.file.size, [str(delete) for delete in one.deletes]) for one in self.files]
+        return sha256(json.dumps(told).encode()).hexdigest()[:32]
+
+    @property
+    def found(self) -> FoundTable:
+        rows = sum(one.rows for one in self.files)
+        return FoundTable(self.name, self.source, "", frozenset(), len(self.files), rows, tuple(self.skipped))
+
+
+@dataclass(slots=True)
+class Planner:
+    """Plans for the tables of a preserved catalog. `base` is the location of the source."""
+
+    source: Source
+    base: str
+    renaming: Renaming
+    sizes: dict[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sizes = {file.path: file.size for file in self.source.store.list(DATA)}
+
+    def plans(
+        self, state: State, done: Imported, catalog: OlympiaCatalog | None, only: Iterable[str] | None = None
+    ) -> Iterator[Plan]:
+        """What is to be done in a catalog, for all tables or some; None looks at the source alone. What cannot be is
+        noted, and a table with nothing new as unchanged."""
+        names: dict[TableName, str] = {}
+        wanted = state.tables()
+        if only is None:
+            only = [*wanted, *self._without_files(wanted, catalog)]
+        for table in sorted(only):
+            name = self._name(table)
+            if name in names:
+                done.left_out.append(LeftOut(f"table {table}", f"{names[name]} has the name {name} too"))
+                continue
+            names[name] = table
+            before = self._present(name, table, catalog)
+            if isinstance(before, str):
+                done.left_out.append(LeftOut(f"table {table}", before))
+            elif (plan := self._plan(name, table, wanted.get(table, []), state, before, done)) is not None:
+                yield plan
+
+    def _without_files(self, wanted: Iterable[str], catalog: OlympiaCatalog | None) -> Iterator[str]:
+        """Tables that are here from this source, which has no files of them any more."""
+        namespace = (self.renaming.name(self._as_found("-")).namespace,)
+        if catalog is None or not catalog.namespace_exists(namespace):
+            return
+        known = {identifier_of(self._name(table)) for table in wanted}
+        for identifier in catalog.list_tables(namespace):
+            if identifier in known:
+                continue
+            # one that cannot be read is none of this import's
+            with suppress(Exception):
+                found = catalog.load_table(identifier).properties.get(SOURCE, "")
+                table = found.removeprefix(f"{self.base}#")
+                if table != found and identifier_of(self._name(table)) == identifier:
+                    yield table
+
+    def _name(self, table: str) -> TableName:
+        found = self.renaming.name(self._as_found(table))
+        assert isinstance(found, TableName)
+        return found
+
+    def _as_found(self, table: str) -> TableName:
+        found = as_found(Kind.TABLE, self.base.rstrip("/").rpartition("/")[2] or "iox", table)
+        assert isinstance(found, TableName)
+        return found
+
+    def _present(self, name: TableName, table: str, catalog: OlympiaCatalog | None) -> TableMetadataV3 | str | None:
+        """The table as it is here, or why it is not to be touched."""
+        if catalog is not None and catalog.view_exists(identifier_of(name)):
+            return f"a view has the name {name}"
+        if catalog is None or not catalog.table_exists(identifier_of(name)):
+            return None
+        try:
+            metadata = catalog.load_table(identifier_of(name)).metadata
+        except Exception as error:
+            # one table that cannot be read is no reason to leave the others
+            return f"{name} cannot be read: " + (" ".join(str(error).split()) or type(error).__name__)[:200]
+        if metadata.properties.get(SOURCE) != f"{self.base}#{table}" or not isinstance(metadata, TableMetadataV3):
+            return f"another table has the name {name}"
+        current = metadata.current_snapshot()
+        is_ours = current is not None and current.summary is not None and current.summary.get(STATE) is not None
+        if not is_ours or current is None or current.schema_id != metadata.current_schema_id:
+            return "it was changed here"
+        return metadata
+
+    def _plan(
+        self,
+        name: TableName,
+        table: str,
+        files: list[LiveFile],
+        state: State,
+        before: TableMetadataV3 | None,
+        done: Imported,
+    ) -> Plan | None:
+        plan = self._read(name, table, files, state, before)
+        if before is None and not plan.files:
+            done.left_out += _of(table, plan.skipped)
+            return None
+        plan.before, plan.former = before, self.renaming.former(self._as_found(table))
+        current = None if before is None else before.current_snapshot()
+        if current is not None and current.summary is not None and current.summary.get(STATE) == plan.digest:
+            done.unchanged += 1
+            done.left_out += _of(table, plan.skipped)
+            return None
+        return plan
+
+    def _read(
+        self, name: TableName, table: str, files: list[LiveFile], state: State, before: TableMetadataV3 | None
+    ) -> Plan:
+        """The columns of all files, the files that have them so, and what is left out."""
+        plan = Plan(name, table, {}, [], [])
+        if before is not None:
+            plan.columns = {one.name: cast(PrimitiveType, one.field_type) for one in before.schema().fields}
+        spans: dict[str, list[tuple[int, int] | None]] = {}
+        for file in files:
+            try:
+                self._check_there(file)
+                footer = self.footer(file)
+                plan.columns = united(plan.columns, columns_of(footer))
+            except (Garbled, Conflict) as reason:
+                plan.skipped.append(LeftOut(file.path, str(reason)))
+                continue
+            deletes = reaching(footer, state.tombstones.get(footer.chunk, ()))
+            if takes_all(footer, deletes):
+                continue
+            plan.files.append(WantedFile(file, footer.rows, tuple(deletes)))
+            spans.setdefault(footer.partition, []).append(footer.times)
+        for column in sorted(name for name, type in plan.columns.items() if type is None):
+            plan.skipped.append(LeftOut(f"column {column}", "it is uint64, which Iceberg does not have"))
+        if common := sum(_in_common(times) for times in spans.values()):
+            why = "IOx shows the last written of rows with the same tags and time, and here all are shown"
+            plan.skipped.append(LeftOut(f"overwriting between {common} files whose times overlap", why))
+        return plan
+
+    def _check_there(self, file: LiveFile) -> None:
+        size = self.sizes.get(file.path)
+        if size is None:
+            raise Conflict("it is not there")
+        if file.size not in (0, size):
+            raise Conflict(f"it has {size:,} bytes, and the catalog says {file.size:,}")
+
+    def footer(self, file: LiveFile) -> Footer:
+        """What a file says of itself, by its copy in the catalog; Garbled where it is none, or of another table."""
+        found = decode_footer(self.source.footer(file))
+        if found.table != file.table:
+            raise Garbled(f"its footer says that it is of the table {found.table[:200]!a}")
+        return found
+
+
+def count(plan: Plan, done: Imported) -> None:
+    """Note a table that comes or moves on."""
+    if plan.former is not None and plan.before is None:
+        done.renamed.append((plan.former, str(plan.name)))
+    (done.created if plan.before is None else done.moved_on).append(plan.found)
+
+
+def _of(table: str, skipped: list[LeftOut]) -> Iterator[LeftOut]:
+    """What is left out of a table that is not told of itself."""
+    return (LeftOut(f"{table}: {one.what}", one.why) for one in skipped)
+
+
+def _in_common(times: list[tuple[int, int] | None]) -> int:
+    """How many files of a partition have times that another has too; one that does not say may have any."""
+    known = sorted(one for one in times if one is not None)
+    if len(known) < len(times):
+        return len(times) if len(times) > 1 else 0
+    overlapping: set[int] = set()
+    last, holder = None, 0
+    for at, (first, end) in enumerate(known):
+        if last is not None and first <= last:
+            overlapping |= {holder, at}
+        if last is None or end > last:
+            last, holder = end, at
+    return len(overlapping)
