@@ -8,6 +8,7 @@ Each figure is the best of several runs; the yardsticks are Python processes tha
 from __future__ import annotations
 
 import argparse
+import resource
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,17 @@ def best(command: list[str], runs: int = 15) -> float:
     return min(seconds)
 
 
+def cpu(command: list[str], runs: int = 15) -> float:
+    """Seconds of CPU that a process takes, the least of several: what else runs on the machine adds to it."""
+    seconds = []
+    for _ in range(runs):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, capture_output=True, check=False)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    return min(seconds)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", type=int, default=1_000_000)
@@ -49,6 +61,17 @@ def main() -> None:
             ratio = best([*OLYMPIA, *at, *words.split()]) / full
             bound = f"1.5 × `{FULL}`" if words.startswith("table show") else ""
             print(f"| `olympia {words}`, {tables:,} tables | {bound} | {ratio:.2f} |")
+        print_floor(at, name)
+
+
+def print_floor(at: list[str], name: str) -> None:
+    """CPU, not time: what a command cannot do without, and what it takes."""
+    least = cpu([*OLYMPIA, "--help"])
+    print("\n| CPU | × `olympia --help` |\n| --- | --- |")
+    for code in ("import numpy", "import pyarrow", "import typer, pyarrow, google.protobuf.descriptor_pool"):
+        print(f"| `{code}` | {cpu([sys.executable, '-c', code]) / least:.1f} |")
+    for words in (f"table show {name}", "ns create more --if-not-exists"):
+        print(f"| `olympia {words}` | {cpu([*OLYMPIA, *at, *words.split()]) / least:.1f} |")
 
 
 if __name__ == "__main__":

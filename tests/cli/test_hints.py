@@ -127,6 +127,7 @@ CASES: dict[str, tuple[Callable[[Place], object], list[str], int]] = {
         ["table", "show", "--schema", "--", "-a.orders"],
         10,
     ),
+    "no schema": (lambda p: None, ["schema", "zzz"], 2),
     "usage": (lambda p: None, ["table", "show"], 2),
 }
 

@@ -444,3 +444,15 @@ class TestHistory:
         assert lines[1][4] == "00009.metadata.json"
         assert olympia("table", "history", "sales.orders_2025", "-o", "name").ok().lines == ["v7", "v4", "v2"]
         assert json.loads(olympia("table", "history", "sales.lines", "-o", "jsonl").ok().lines[0])["version"] == 6
+
+
+def test_an_unset_of_what_is_not_there_is_not_told(olympia):
+    for command in (["ns", "alter", "sales"], ["table", "alter", "sales.lines"], ["catalog", "alter"]):
+        olympia(*command, "--set", "a=b", "--unset", "never").ok()
+        [action] = olympia("log", "-n", "1", "--json").ok().json["versions"][0]["actions"]
+        assert (action["detail"]["set"], action["detail"].get("unset")) == (["a"], None)
+        assert "nothing to do" in olympia(*command, "--unset", "never").ok().stdout
+
+
+def test_a_schema_that_was_probably_meant(olympia):
+    olympia("schema", "tabel", "show").failed(2, "did you mean table show?")

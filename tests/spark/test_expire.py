@@ -39,6 +39,8 @@ from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.retention import Policy, read_policy
 from olympia_cli.ops.expire.survey import LOCAL
 from olympia_cli.ops.expire.values import ExpirePlan, Floors, PurgePlan
+from olympia_cli.ops.fsck.acknowledged import acknowledge, of_the_past
+from olympia_cli.ops.fsck.fsck import Level, fsck
 from olympia_cli.ops.progress import SILENT
 from olympia_cli.ops.walk.facts import NodeRules
 from olympia_cli.spark.engine import SparkEngine
@@ -288,6 +290,21 @@ def test_damage_stops_it(spark, marked, tmp_path: Path):
     leaf.mkdir()
     with pytest.raises(StorageFailed), plan_expire(engine_of(spark, place, alone=0), place, policy):
         pass
+
+
+def test_damage_that_is_known_is_passed_over(spark, marked, tmp_path: Path):
+    """No node or definition goes by either engine while the damaged version stays."""
+    place = copied(marked, tmp_path / "copy")
+    hit = place.snapshot().version - 1
+    (folder_of(place) / root_path(hit)).write_bytes(b"")
+    report = fsck(place.store, level=Level.FULL, all_versions=True, clock=place.clock)
+    acknowledge(place, [one for one in report.findings if of_the_past(one, report.latest, report.oldest)])
+    policy = read_policy(place.snapshot().definition, place.clock.now_millis(), keep_last=3)
+    local = Planner(place, FLOORS).expire(policy)
+    assert local.mark.damaged == (hit,)
+    assert {file.kind for file in local.mark.files} <= {"root", "transaction"}
+    with plan_expire(engine_of(spark, place, alone=0), place, policy) as found:
+        assert shown(found) == shown(local)
 
 
 # The same deeds
