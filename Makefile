@@ -31,7 +31,7 @@ test-pyiceberg-0.9:
 	$(WITH_0_9)/bin/python -m pip install --quiet --disable-pip-version-check --no-input -e . \
 		'pyiceberg[pyarrow,s3fs,sql-sqlite]==0.9.1' pytest pytest-xdist hypothesis aiohttp
 	$(WITH_0_9)/bin/python -m pytest -n 0 -W ignore \
-		$(patsubst %,tests/iceberg/test_%.py,at catalog guide on_s3 table_actions views writers)
+		$(patsubst %,tests/iceberg/test_%.py,appends at catalog guide on_s3 table_actions views writers)
 
 # the page in a real browser, by keyboard
 test-browser: $(DEVELOPMENT)
