@@ -374,6 +374,19 @@ def test_versions_streams_and_partitions_that_do_not_count(made, bring, rows):
     }
 
 
+def test_only_transactions_that_succeeded_count(made, bring):
+    with made.transaction() as txn:
+        ns = txn.namespace("n")
+        txn.table(ns, "success", SCHEMA)
+    for state in ("failed", "running", "paused", None, "success"):
+        with made.transaction(state=state) as txn:
+            txn.table(ns, f"not-{state}", SCHEMA)
+    [log] = made.folder.glob(f"txn/success/*/*/*/*/*/{txn.id}/*")
+    shutil.copy(log, log.with_name("1794000099000000000"))
+    assert [name for name, _, _ in tables(bring().ok())] == ["n.success"]
+    assert [name for name, _, _ in tables(bring("--inspect").ok())] == ["n.success"]
+
+
 def test_names_that_the_format_forbids(made, bring, rows):
     with made.transaction() as txn:
         txn.delta(txn.partition(txn.table(txn.namespace("a b"), "x\ny", SCHEMA)), 1, data(1))
