@@ -51,7 +51,6 @@ class NewFile:
     size: int
     rows: int
     statistics: Mapping[str, Mapping[int, Any]]
-    split_offsets: Sequence[int] = ()
     deleted: Sequence[int] = ()
 
 
@@ -123,6 +122,7 @@ def _manifests(metadata: TableMetadataV3, io: FileIO) -> list[ManifestFile]:
 
 def with_snapshot(
     metadata: TableMetadataV3,
+    location: str | None,
     io: FileIO,
     files: Sequence[NewFile],
     updates: Iterable[TableUpdate],
@@ -130,7 +130,7 @@ def with_snapshot(
     millis: int,
 ) -> TableMetadataV3:
     """The metadata of a table that has these files and no others, after updates of its schema and properties. Its
-    manifests are written; nothing names them yet."""
+    manifests are written; nothing names them yet. `location` is where the metadata is now, if it is anywhere."""
     if metadata.next_row_id is None:
         metadata = metadata.model_copy(update={"next_row_id": 0})
     before = live_files(metadata, io)
@@ -184,6 +184,7 @@ def with_snapshot(
             AddSnapshotUpdate(snapshot=Snapshot.model_validate(described)),
             SetSnapshotRefUpdate.model_validate(main),
         ),
+        metadata_location=location,
     )
     return cast(TableMetadataV3, made)
 
@@ -209,7 +210,6 @@ class _Writing:
             file_format=FileFormat.PARQUET,
             record_count=file.rows,
             file_size_in_bytes=file.size,
-            split_offsets=list(file.split_offsets) or None,
             first_row_id=self._next_row,
             **file.statistics,
         )

@@ -12,6 +12,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.adopting import write_parquet
+from tests.helpers.iox_catalog import IoxCatalog, rows
 from tests.helpers.names import ns, table
 from tests.helpers.sdk_catalogs import ODD, SMALL, TXN, unpack
 
@@ -43,7 +44,11 @@ def sources(other, tmp_path):
     (tmp_path / "raw" / "u").mkdir()
     (tmp_path / "raw" / "u" / "b.parquet").write_bytes(b"PAR1")
     shutil.copytree(other / "def", tmp_path / "gone" / "def")
+    iox = IoxCatalog(tmp_path / "iox")
+    whole, lost = iox.data("t", rows([1, 2], v=[1, 2])), iox.data("u", rows([1], v=[1]), write=False)
+    iox.commit(iox.add(whole), iox.add(lost))
     return {
+        "iox": ("import", "iox", iox.folder),
         "olympia": ("import", "olympia", other),
         "parquet": ("import", "parquet", tmp_path / "raw"),
         "rebuild": ("rebuild", tmp_path / "gone"),
@@ -51,7 +56,7 @@ def sources(other, tmp_path):
 
 
 class TestTheShape:
-    @pytest.mark.parametrize("kind", ["olympia", "parquet", "rebuild"])
+    @pytest.mark.parametrize("kind", ["olympia", "parquet", "iox", "rebuild"])
     @pytest.mark.parametrize("dry", [False, True])
     def test_it_is_the_one_that_is_promised(self, run, tmp_path, sources, kind, dry):
         place = tmp_path / "new"
@@ -62,15 +67,15 @@ class TestTheShape:
         assert {name: type(done.json[name]) for name in PROMISED} == PROMISED
         [found] = done.json["tables"]
         assert list(found) == ["name", "source", "files", "rows", "skipped"]
-        assert found["name"] == ("raw.t" if kind == "parquet" else "a.t")
-        assert (found["files"], found["rows"]) == ((1, 2) if kind == "parquet" else (None, None))
+        assert found["name"] == {"parquet": "raw.t", "iox": "iox.t"}.get(kind, "a.t")
+        assert (found["files"], found["rows"]) == ((1, 2) if kind in ("parquet", "iox") else (None, None))
         [problem] = done.json["problems"]
         assert list(problem) == ["what", "why"]
         assert done.json["version"] == (0 if dry else 1)
         assert done.json["dry_run"] is dry
         assert json.loads(done.stderr.splitlines()[-1])["error"]["exit_code"] == 3
 
-    @pytest.mark.parametrize("kind", ["olympia", "parquet", "rebuild"])
+    @pytest.mark.parametrize("kind", ["olympia", "parquet", "iox", "rebuild"])
     def test_the_second_time_nothing_changes(self, run, tmp_path, sources, kind):
         place = tmp_path / "new"
         if kind != "rebuild":

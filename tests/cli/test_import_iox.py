@@ -101,16 +101,18 @@ def test_statistics_of_the_catalog_prune_files(bring, iox, table):
     assert sizes == {2: {1: 0, 2: 0, 3: 0}, 1: {1: 0, 2: 0, 3: 0}}
 
 
-def test_a_compaction_at_the_source_takes_the_old_files_out(bring, iox, read, run, empty):
+def test_a_compaction_at_the_source_takes_the_old_files_out(bring, iox, read, table, run, empty):
     old = [iox.data("cpu", rows([at], v=[float(at)]), f"2022-01-0{at}") for at in (1, 2)]
     iox.commit(*map(iox.add, old))
     bring().ok()
+    before = table("metrics.cpu").metadata_location
     new = iox.data("cpu", rows([1, 2], v=[1.0, 2.0]), "all", chunk=77)
     iox.commit(*map(iox.remove, old), iox.add(new), iox.add(iox.data("cpu", rows([3], w=["x"]), "2022-01-03")))
     done = bring()
     assert (told(done), tables(done), done.json["version"]) == ({}, [("metrics.cpu", 2, 3)], 2)
     assert [(row["time"], row["w"]) for row in read("metrics.cpu")] == [(1, None), (2, None), (3, "x")]
     assert [row["time"] for row in read("metrics.cpu", at="v1")] == [1, 2]
+    assert [one.metadata_file for one in table("metrics.cpu").metadata.metadata_log] == [before]
     head = run("-c", empty, "table", "head", "metrics.cpu", "-n", "9", "--json").ok().json["rows"]
     assert {"v": None, "time": "1970-01-01T00:00:00.000000003", "w": "x"} in head
     assert run("-c", empty, "fsck", "--level", "data").ok()

@@ -67,7 +67,6 @@ class Footer:
     table: str
     partition: str
     chunk: Chunk
-    order: int
     rows: int
     columns: list[Column]
 
@@ -171,7 +170,6 @@ def _value(data: memoryview | None, physical: int) -> Value | None:
 def _described(data: memoryview, rows: int, columns: list[Column]) -> Footer:
     table = partition = ""
     id: bytes | int = 0
-    order = 0
     for number, _, value in fields(data):
         match number:
             case 3:
@@ -180,10 +178,8 @@ def _described(data: memoryview, rows: int, columns: list[Column]) -> Footer:
                 partition = text_of(value)
             case 5:
                 id = number_of(value)
-            case 10:
-                order = number_of(value)
             case 11:
                 id = bytes(bytes_of(value))
     if not table:
         raise Garbled("its footer does not say which table it is of")
-    return Footer(table, partition, (table, partition, id), order, rows, columns)
+    return Footer(table, partition, (table, partition, id), rows, columns)

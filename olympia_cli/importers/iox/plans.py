@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import cast
 
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.types import PrimitiveType
 
@@ -53,7 +54,7 @@ class Plan:
     columns: dict[str, PrimitiveType | None]
     files: list[WantedFile]
     skipped: list[LeftOut]
-    before: TableMetadataV3 | None = None
+    before: Table | None = None
     former: str | None = None
 
     @property
@@ -126,24 +127,24 @@ class Planner:
         assert isinstance(found, TableName)
         return found
 
-    def _present(self, name: TableName, table: str, catalog: OlympiaCatalog | None) -> TableMetadataV3 | str | None:
+    def _present(self, name: TableName, table: str, catalog: OlympiaCatalog | None) -> Table | str | None:
         """The table as it is here, or why it is not to be touched."""
         if catalog is not None and catalog.view_exists(identifier_of(name)):
             return f"a view has the name {name}"
         if catalog is None or not catalog.table_exists(identifier_of(name)):
             return None
         try:
-            metadata = catalog.load_table(identifier_of(name)).metadata
+            found = catalog.load_table(identifier_of(name))
         except Exception as error:
             # one table that cannot be read is no reason to leave the others
             return f"{name} cannot be read: " + (" ".join(str(error).split()) or type(error).__name__)[:200]
-        if metadata.properties.get(SOURCE) != f"{self.base}#{table}" or not isinstance(metadata, TableMetadataV3):
+        if found.properties.get(SOURCE) != f"{self.base}#{table}" or not isinstance(found.metadata, TableMetadataV3):
             return f"another table has the name {name}"
-        current = metadata.current_snapshot()
+        current = found.current_snapshot()
         is_ours = current is not None and current.summary is not None and current.summary.get(STATE) is not None
-        if not is_ours or current is None or current.schema_id != metadata.current_schema_id:
+        if not is_ours or current is None or current.schema_id != found.metadata.current_schema_id:
             return "it was changed here"
-        return metadata
+        return found
 
     def _plan(
         self,
@@ -151,7 +152,7 @@ class Planner:
         table: str,
         files: list[LiveFile],
         state: State,
-        before: TableMetadataV3 | None,
+        before: Table | None,
         done: Imported,
     ) -> Plan | None:
         plan = self._read(name, table, files, state, before)
@@ -166,9 +167,7 @@ class Planner:
             return None
         return plan
 
-    def _read(
-        self, name: TableName, table: str, files: list[LiveFile], state: State, before: TableMetadataV3 | None
-    ) -> Plan:
+    def _read(self, name: TableName, table: str, files: list[LiveFile], state: State, before: Table | None) -> Plan:
         """The columns of all files, the files that have them so, and what is left out."""
         plan = Plan(name, table, {}, [], [])
         if before is not None:

@@ -79,7 +79,8 @@ class IoxTables:
         }
         schema = self._schema(plan, metadata)
         files = [self._new_file(one, schema) for one in plan.files]
-        made = with_snapshot(metadata, io, files, updates, about, self.clock.now_millis())
+        last = None if plan.before is None else plan.before.metadata_location
+        made = with_snapshot(metadata, last, io, files, updates, about, self.clock.now_millis())
         number = made.last_sequence_number - 1
         location = f"{metadata.location}/metadata/{number:05}-{uuid4()}.metadata.json"
         write_file(location, encode(made), io)
@@ -88,15 +89,16 @@ class IoxTables:
     def _prepared(self, plan: Plan, staged: CatalogTransaction) -> tuple[TableMetadataV3, list[TableUpdate]]:
         """The metadata to go on from, and how its schema and properties change."""
         if plan.before is not None:
-            schema = self._schema(plan, plan.before)
+            before = cast(TableMetadataV3, plan.before.metadata)
+            schema = self._schema(plan, before)
             updates: list[TableUpdate] = []
-            if schema != plan.before.schema():
+            if schema != before.schema():
                 current = SetCurrentSchemaUpdate.model_validate({"schema-id": -1})
                 updates += [AddSchemaUpdate(schema=schema), current]
             names = {TableProperties.DEFAULT_NAME_MAPPING: _mapping(schema, plan)}
-            if not names.items() <= plan.before.properties.items():
+            if not names.items() <= before.properties.items():
                 updates.append(SetPropertiesUpdate(updates=names))
-            return plan.before, updates
+            return before, updates
         columns = ((name, type) for name, type in plan.columns.items() if type is not None)
         schema = Schema(*(NestedField(at, name, type, required=False) for at, (name, type) in enumerate(columns, 1)))
         properties = {
