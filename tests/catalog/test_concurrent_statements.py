@@ -15,6 +15,8 @@ from olympia_cli.names import Kind, NamespaceName, TableName, ViewName
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.stores import PowerCut, WrappedStore
 
+pytestmark = pytest.mark.usefixtures("decoded_once")
+
 
 def ns(name):
     return NamespaceName(name)

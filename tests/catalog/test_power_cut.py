@@ -26,6 +26,8 @@ from tests.helpers.clock import FakeClock
 from tests.helpers.names import location, ns, select, table, view
 from tests.helpers.stores import CountingStore, CuttingStore, PowerCut
 
+pytestmark = pytest.mark.usefixtures("decoded_once")
+
 Files = dict[str, bytes]
 ID = "11111111-2222-4333-8444-555555555555"
 

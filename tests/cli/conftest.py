@@ -85,6 +85,11 @@ def _commands_are_built_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _decoded_once(decoded_once: None) -> None:
+    """Nearly all tests read the same sample."""
+
+
 @pytest.fixture(autouse=True)
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Nothing of this machine's settings; the folder of the config file, which does not exist yet."""

@@ -22,6 +22,8 @@ from tests.helpers.servers.gcs import SmallGcs
 from tests.helpers.servers.s3 import StrictS3
 from tests.helpers.stores import CuttingStore, PowerCut
 
+pytestmark = pytest.mark.usefixtures("decoded_once")
+
 FLOORS = Floors(DAY, DAY)
 
 

@@ -22,6 +22,8 @@ from tests.helpers.expire import mark
 from tests.helpers.exports import make_catalog, own_files
 from tests.helpers.stores import AmbiguousStore, CountingStore, CuttingStore, PowerCut
 
+pytestmark = pytest.mark.usefixtures("decoded_once")
+
 SCOPES = {
     "full": scope(Mode.FULL),
     "minimal": scope(Mode.MINIMAL),
