@@ -51,7 +51,7 @@ def test_the_latest_root_does_not_hide_those_before_it_when_hints_lead_nowhere(c
     catalog.store.overwrite(root_path(6), b"x" * 20_000)
     assert catalog.snapshot(AtVersion(5)).version == 5
     with pytest.raises(FileTooLarge):
-        catalog.snapshot()
+        Catalog(catalog.store).snapshot()
 
 
 @pytest.mark.parametrize("hint", [LATEST, OLDEST])

@@ -77,7 +77,8 @@ def test_what_options_print(name, olympia):
 
 def test_every_shape_is_checked_against_a_run():
     """So that no schema describes what nobody prints."""
-    elsewhere = {"init", "staged", "error", "log-line", "log-html", "serve", "status-unseen", "deltacat-check"}
+    elsewhere = {"init", "staged", "error", "log-line", "log-html", "serve", "status-unseen"}
+    elsewhere |= {"deltacat-check", "import-check"}
     assert set(NAMES) == {name for name, _ in RUNS.values()} | (set(OTHERS) - {"status-full"}) | elsewhere
 
 
