@@ -38,6 +38,11 @@ class DefinitionReader:
         """Whether the file need not be read."""
         return path in self._kept
 
+    def forget(self, path: str) -> None:
+        """Read the file anew next time: it is not what it should be, and somebody may mend it."""
+        with self._lock:
+            self._kept.pop(path, None)
+
     def keep(self, path: str, data: bytes) -> None:
         """Remember a file that was read by other means."""
         with self._lock:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from olympia_cli.catalog.clock import Clock, Moment, moment
 from olympia_cli.catalog.commit import newer_versions
 from olympia_cli.catalog.references import check_no_gap, open_head, open_snapshot
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile
-from olympia_cli.errors import OlympiaError, PathMissing
+from olympia_cli.errors import OlympiaError, PathMissing, StoreError
 from olympia_cli.format.paths import MAX_VERSION, root_path
 from olympia_cli.names import Latest, ObjectName
 from olympia_cli.storage.protocol import Store
@@ -19,6 +20,13 @@ from olympia_cli.storage.protocol import Store
 SURE_FOR_MILLIS = 60_000
 """So long it is enough that the next root is missing. An expire deletes a version after an hour of quarantine at the
 earliest, so within a minute of a whole look the next version cannot have come and gone."""
+
+
+class Known(NamedTuple):
+    """A version that was the latest, and a moment before it was looked for."""
+
+    snapshot: Snapshot
+    looked_at: Moment
 
 
 class Head:
@@ -29,76 +37,107 @@ class Head:
         self._store = store
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: Snapshot | None = None
-        self._looked_at = Moment(0, 0)
+        self._known: Known | None = None
 
     def look(self, names: Sequence[ObjectName] = ()) -> Snapshot:
         """The latest version, with what is on the way to the objects of these names."""
         found = self.still(names) or self._newer()
         if found is None:
             at = moment(self._clock)
-            found = open_snapshot(self._store, Latest(), at.wall, names, self._known)
+            found = open_snapshot(self._store, Latest(), at.wall, names, self._near())
             self._keep(found, at)
         return found
 
     def look_to_commit(self, names: Sequence[ObjectName] = ()) -> Snapshot:
         """As `look`, for whoever commits on it: Damaged where that would close a gap."""
-        found = self.still(names, beyond=2)
+        found = self._still_there(names)
         if found is None and (found := self._newer()) is not None:
             check_no_gap(found)
         if found is None:
             at = moment(self._clock)
-            found = open_head(self._store, at.wall, names, self._known)
+            found = open_head(self._store, at.wall, names, self._near())
             self._keep(found, at)
         return found
 
-    def still(self, names: Sequence[ObjectName] = (), beyond: int = 1) -> Snapshot | None:
-        """The version that is known, if one question says that it is the latest: so many roots after it are missing."""
-        known = self._known
-        if known is None or known.version + beyond > MAX_VERSION or not self._is_sure():
+    def still(self, names: Sequence[ObjectName] = ()) -> Snapshot | None:
+        """The version that is known, if one question says that it is the latest: the root after it is missing."""
+        known = self._sure()
+        if known is None or known.version >= MAX_VERSION:
             return None
-        after = [root_path(known.version + number, known.file.width) for number in range(1, beyond + 1)]
+        after = root_path(known.version + 1, known.file.width)
         wanted = _wanted(known, names)
-        if beyond == 1 and not wanted:
-            is_last = not self._store.exists(after[0])
+        if wanted:
+            found = dict(self._store.read_many([after, *wanted]))
+            _take(known, found, wanted)
+            is_last = isinstance(found[after], PathMissing)
         else:
-            found = dict(self._store.read_many([*after, *wanted]))
-            for path in wanted:
-                if isinstance(data := found[path], bytes):
-                    known.keep(path, data)
-            is_last = all(isinstance(found[path], PathMissing) for path in after)
+            is_last = not self._store.exists(after)
         # asked again: whoever slept over the answer knows nothing
-        return known if is_last and self._is_sure() else None
+        return known if is_last and self._sure() is not None else None
+
+    def _still_there(self, names: Sequence[ObjectName]) -> Snapshot | None:
+        """The same for whoever commits: two roots after it are missing, and its own is there and what it was. Whatever
+        became of the catalog, an expire that waited for nobody or a backup in its place, nothing is committed on what
+        is gone."""
+        known = self._sure()
+        if known is None or known.version + 2 > MAX_VERSION:
+            return None
+        after = [root_path(known.version + number, known.file.width) for number in (1, 2)]
+        wanted = _wanted(known, names)
+        found = dict(self._store.read_many([*after, known.file.path, *wanted]))
+        _take(known, found, wanted)
+        is_last = all(isinstance(found[path], PathMissing) for path in after)
+        is_there = found[known.file.path] == known.file.data
+        return known if is_last and is_there and self._sure() is not None else None
 
     def advance(self, base: Snapshot, version: int, data: bytes) -> None:
         """What was committed just now, on the version before it."""
-        self._keep(Snapshot(self._store, RootFile(version, base.file.width, data), base), self._looked_at)
+        known = self._known
+        if known is not None:
+            made = Snapshot(self._store, RootFile(version, base.file.width, data), base)
+            self._keep(made, known.looked_at)
 
     def _newer(self) -> Snapshot | None:
-        """The latest version, if it can be told from the one that is known."""
-        if self._known is None or not self._is_sure():
+        """The latest version, if there is one after that which is known."""
+        known = self._known
+        if known is None or self._sure() is None:
             return None
         try:
-            *_, newest = [self._known, *newer_versions(self._known)]
+            newer = list(newer_versions(known.snapshot))
         except OlympiaError:
             # a whole look tells it
             return None
-        if not self._is_sure():
+        if not newer or self._sure() is None:
             return None
-        self._keep(newest, self._looked_at)
-        return newest
+        self._keep(newer[-1], known.looked_at)
+        return newer[-1]
 
     def _keep(self, found: Snapshot, at: Moment) -> None:
         # what was missing beside it then may be there when it is asked for again
         found.file = replace(found.file, beside={})
         with self._lock:
             known = self._known
-            if known is None or at.elapsed > self._looked_at.elapsed or found.version > known.version:
-                self._known, self._looked_at = found, at
+            newer = known is None or at.elapsed > known.looked_at.elapsed or found.version > known.snapshot.version
+            if newer:
+                self._known = Known(found, at)
 
-    def _is_sure(self) -> bool:
-        now, at = moment(self._clock), self._looked_at
-        return now.elapsed - at.elapsed < SURE_FOR_MILLIS and 0 <= now.wall - at.wall < SURE_FOR_MILLIS
+    def _near(self) -> Snapshot | None:
+        return None if self._known is None else self._known.snapshot
+
+    def _sure(self) -> Snapshot | None:
+        """The version that is known, as long as it is enough that the next root is missing."""
+        known = self._known
+        if known is None:
+            return None
+        now, at = moment(self._clock), known.looked_at
+        is_sure = now.elapsed - at.elapsed < SURE_FOR_MILLIS and 0 <= now.wall - at.wall < SURE_FOR_MILLIS
+        return known.snapshot if is_sure else None
+
+
+def _take(known: Snapshot, found: Mapping[str, bytes | StoreError], wanted: Sequence[str]) -> None:
+    for path in wanted:
+        if isinstance(data := found[path], bytes):
+            known.keep(path, data)
 
 
 def _wanted(known: Snapshot, names: Sequence[ObjectName]) -> list[str]:

@@ -254,7 +254,12 @@ class Snapshot:
                     raise Damaged("F301", path, f"the definition of {name.kind.word} {name} is missing") from None
                 if isinstance(data, Exception):
                     raise data
-                yield read_object(name, path, data)
+                try:
+                    found = read_object(name, path, data)
+                except Damaged:
+                    self.definitions.forget(path)
+                    raise
+                yield found
 
     def read_beside_definition(self, path: str) -> bytes | StoreError:
         """A file of this catalog, and in the same round trip the catalog definition, unless that is known already."""
@@ -294,8 +299,12 @@ class Snapshot:
             raise Damaged("F307", path, f"the catalog definition of version {self.version} is missing") from None
         if isinstance(data, Exception):
             raise data
-        definition = decode(CatalogDef, data, path)
-        check_supported(definition, path)
+        try:
+            definition = decode(CatalogDef, data, path)
+            check_supported(definition, path)
+        except Damaged:
+            self.definitions.forget(path)
+            raise
         if self.root.sizes is not None and self.root.sizes != sizes_of(definition):
             raise Damaged("F105", self.file.path, f"its sizes are not those of the catalog definition {path}")
         return definition

@@ -16,11 +16,9 @@ from typing import Any, TypeVar
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.clock import moment
 from olympia_cli.catalog.commit import Author, check_writable
-from olympia_cli.catalog.references import check_no_gap
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import CommitConflict, InvalidOption, StorageFailed, TransactionTooLarge
 from olympia_cli.iceberg.table_changes import OpenIO, TableChanges
-from olympia_cli.rest.latest import Latest
 
 LARGEST_GROUP = 64
 ATTEMPTS = 5
@@ -47,9 +45,8 @@ class _Job:
 class GroupCommit:
     """Commits changes, each as a whole or not at all. Safe for several threads."""
 
-    def __init__(self, catalog: Catalog, latest: Latest, open_io: OpenIO, retry_for: float = 30.0) -> None:
+    def __init__(self, catalog: Catalog, open_io: OpenIO, retry_for: float = 30.0) -> None:
         self._catalog = catalog
-        self._latest = latest
         self._open_io = open_io
         self._retry_for = retry_for
         self._lock = threading.Lock()
@@ -137,9 +134,8 @@ class GroupCommit:
 
     def _begin(self) -> TableChanges:
         opened_at = moment(self._catalog.clock)
-        base = self._latest.look()
+        base = self._catalog.head.look_to_commit()
         check_writable(base)
-        check_no_gap(base)
         return TableChanges(Transaction(base, self._catalog.clock, opened_at=opened_at), self._open_io)
 
 

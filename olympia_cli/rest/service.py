@@ -49,7 +49,7 @@ class Service:
         self.files = TableFiles(options, scheme)
         self.io_properties = {"warehouse": catalog.store.uri, **io_properties(catalog.store.uri, options or {})}
         self._opened = Files(self._load_io, settings.cache_bytes)
-        self.commits = GroupCommit(catalog, self.latest, self.open_io, retry_for=settings.request_timeout / 2)
+        self.commits = GroupCommit(catalog, self.open_io, retry_for=settings.request_timeout / 2)
         self.bodies = ByteCache(settings.cache_bytes)
         self._on_disk = open_store(LOCAL)
         self._lock = threading.Lock()

@@ -68,7 +68,8 @@ def test_whoever_commits_again_asks_one_question_before(files):
     commit(catalog)
     store.reset()
     catalog.begin()
-    assert store.sequence == [("read_many", root_path(3)), ("read_many", root_path(4))]
+    assert store.round_trips == 1
+    assert store.paths("read_many") == [root_path(3), root_path(4), root_path(2)]
 
 
 def test_a_copy_of_a_root_behind_a_gap_is_not_committed_below(files):
@@ -110,3 +111,70 @@ def test_a_clock_that_was_set_back_makes_nothing_sure(files):
     clock.set_wall(clock.now_millis() - 1)
     catalog.snapshot()
     assert root_path(1) in store.paths("read", "read_many")
+
+
+class TestCommitsOnWhatIsThere:
+    """Whatever became of the catalog under a program that holds it open, its next commit is on what is there now."""
+
+    def test_an_expire_that_waited_for_nobody(self, files):
+        idle = Catalog(files)
+        idle.snapshot()
+        others = Catalog(files)
+        for _ in range(4):
+            commit(others)
+        files.overwrite("vn/oldest", b"5")
+        files.delete_many([root_path(version) for version in range(5)])
+        commit(idle, "mine")
+        assert Catalog(files).snapshot().version == 6
+        assert Catalog(files).snapshot().find(TableName("a", "mine5"))
+
+    def test_a_catalog_that_was_made_anew_at_the_same_place(self, files):
+        idle = Catalog(files)
+        idle.snapshot()
+        files.delete_many([file.path for file in list(files.list())])
+        with Catalog.create(files).transaction() as transaction:
+            transaction.create_namespace(NamespaceName("new"))
+        with idle.transaction() as transaction:
+            transaction.create_namespace(NamespaceName("mine"))
+        found = Catalog(files).snapshot()
+        assert found.version == 2
+        assert sorted(name.namespace for name in found.namespaces()) == ["mine", "new"]
+
+    def test_a_backup_that_was_put_in_its_place(self, files):
+        backup = {file.path: files.read(file.path) for file in list(files.list())}
+        idle = Catalog(files)
+        for _ in range(3):
+            commit(idle)
+        files.delete_many([file.path for file in list(files.list())])
+        files.create_many(backup)
+        commit(Catalog(files), "theirs")
+        commit(idle, "mine")
+        found = Catalog(files).snapshot()
+        assert found.version == 3
+        assert found.find(TableName("a", "theirs1"))
+        assert found.find(TableName("a", "mine2"))
+
+    def test_a_root_that_was_lost_and_made_again(self, files):
+        idle = Catalog(files)
+        commit(idle, "lost")
+        files.delete_many([root_path(2)])
+        commit(Catalog(files), "theirs")
+        commit(idle, "mine")
+        found = Catalog(files).snapshot()
+        assert [found.find(TableName("a", name)) is not None for name in ("lost1", "theirs1", "mine2")] == [
+            False,
+            True,
+            True,
+        ]
+
+
+def test_a_definition_that_was_damaged_is_read_again_when_it_is_mended(files):
+    catalog = Catalog(files)
+    path = catalog.snapshot().table(NAME).path
+    sound = files.read(path)
+    catalog = Catalog(files)
+    files.overwrite(path, sound[:-1] + bytes([sound[-1] ^ 1]))
+    with pytest.raises(Damaged):
+        catalog.snapshot().table(NAME)
+    files.overwrite(path, sound)
+    assert catalog.snapshot().table(NAME).path == path

@@ -30,7 +30,6 @@ from olympia_cli.format.pb.objects_pb2 import IsolationLevel, ViewDef
 from olympia_cli.iceberg.table_changes import TableChanges
 from olympia_cli.names import NamespaceName, TableName, ViewName
 from olympia_cli.rest.group_commit import GroupCommit
-from olympia_cli.rest.latest import Latest
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog
 from tests.helpers.stores import AmbiguousStore, CountingStore
@@ -78,9 +77,7 @@ def group(store: MemoryStore) -> Iterator[Group]:
 
 
 def make(catalog: Catalog, pool: ThreadPoolExecutor) -> Group:
-    return Group(
-        catalog, GroupCommit(catalog, Latest(catalog, pool), lambda properties, location: PyArrowFileIO()), pool
-    )
+    return Group(catalog, GroupCommit(catalog, lambda properties, location: PyArrowFileIO()), pool)
 
 
 def create(name: str) -> Callable[[TableChanges], str]:
