@@ -48,20 +48,20 @@ StoreOrUri = Store | str | os.PathLike[str]
 
 
 class Catalog:
-    """A catalog at a location. Every snapshot looks for the latest version anew; files that were read lately are kept,
-    because they never change."""
+    """A catalog at a location. One that remembers keeps what it has read, because files never change, and asks whether
+    a newer version came; any other looks for the latest version from nothing each time, as maintenance must."""
 
-    def __init__(self, store: Store, clock: Clock | None = None) -> None:
+    def __init__(self, store: Store, clock: Clock | None = None, *, remembers: bool = False) -> None:
         self.store = store
         self.clock: Clock = clock if clock is not None else SystemClock()
-        self.head = Head(store, self.clock)
+        self.head = Head(store, self.clock, remembers)
 
     @classmethod
     def open(
         cls, location: StoreOrUri, clock: Clock | None = None, *, options: Mapping[str, object] | None = None
     ) -> Catalog:
-        """The catalog at a location; CatalogNotFound when there is none."""
-        catalog = cls(_store_at(location, options), clock)
+        """The catalog at a location, which remembers; CatalogNotFound when there is none."""
+        catalog = cls(_store_at(location, options), clock, remembers=True)
         catalog.snapshot()
         return catalog
 
@@ -104,6 +104,14 @@ class Catalog:
         check_exclusive_create(store)
         catalog._write_first(definition, author if author is not None else Author(by=who()))
         return catalog
+
+    def remembering(self) -> Catalog:
+        """The same catalog for whoever asks it again and again."""
+        return self if self.head.remembers else Catalog(self.store, self.clock, remembers=True)
+
+    def anew(self) -> Catalog:
+        """The same catalog for whoever deletes or copies: what is there counts, not what was."""
+        return Catalog(self.store, self.clock) if self.head.remembers else self
 
     def snapshot(self, reference: Reference | None = None, names: Sequence[ObjectName] = ()) -> Snapshot:
         """A version: the latest, or the one that a reference means. What is on the way to the objects of these names

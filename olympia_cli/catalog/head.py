@@ -33,7 +33,9 @@ class Head:
     """Every look gives a version that was the latest at some moment after the look began. Files never change, so what
     was read of one version is not read again for the next. Safe for several threads."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, remembers: bool = True) -> None:
+        """Whoever does not remember makes a whole look each time."""
+        self.remembers = remembers
         self._store = store
         self._clock = clock
         self._lock = threading.Lock()
@@ -113,6 +115,8 @@ class Head:
         return newer[-1]
 
     def _keep(self, found: Snapshot, at: Moment) -> None:
+        if not self.remembers:
+            return
         # what was missing beside it then may be there when it is asked for again
         found.file = replace(found.file, beside={})
         with self._lock:

@@ -62,7 +62,7 @@ class CatalogAccess(MetastoreCatalog):
 
     def _begin(self, catalog: Catalog, name: str, properties: Properties) -> None:
         MetastoreCatalog.__init__(self, name, **properties)
-        self.store_catalog = catalog
+        self.store_catalog = catalog.remembering()
         self.message, self.retry_for = "", 60.0
         self.last_version, self.last_actions = None, ()
         self._fixed = None

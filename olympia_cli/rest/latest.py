@@ -27,7 +27,7 @@ class Latest:
     together ask the store once."""
 
     def __init__(self, catalog: Catalog, executor: Executor) -> None:
-        self._head = catalog.head
+        self._head = catalog.remembering().head
         self._executor = executor
         self._lock = threading.Lock()
         self._is_quick = False

@@ -41,7 +41,7 @@ class Service:
         self, catalog: Catalog, settings: Settings, options: dict[str, object] | None = None, scheme: str = ""
     ) -> None:
         """`options` are the storage options for the tables' own files on stores of the scheme."""
-        self.catalog = catalog
+        self.catalog = catalog = catalog.remembering()
         self.settings = settings
         # a table's load may wait for a commit that waits for it in turn: the latter must find a thread
         self.executor = ThreadPoolExecutor(2 * settings.max_requests, thread_name_prefix="serve")

@@ -387,8 +387,9 @@ class TestSleepingThroughAnExpire:
             transaction.alter_catalog({"mine": "1"})
             catalog.commit(transaction)
 
-    def test_while_beginning_on_what_is_known(self, catalog, files, watched, sleep):
+    def test_while_beginning_on_what_is_known(self, clock, files, watched, sleep):
         """Nobody who slept over the answer takes it for one: the version that was known is no longer the latest."""
+        catalog = Catalog(watched, clock, remembers=True)
         catalog.snapshot()
         watched.at("after_look", sleep)
         transaction = catalog.begin()

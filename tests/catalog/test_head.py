@@ -9,6 +9,8 @@ from olympia_cli.catalog.head import SURE_FOR_MILLIS
 from olympia_cli.errors import Damaged
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import NamespaceName, TableName
+from olympia_cli.ops.expire.plan import Planner
+from olympia_cli.ops.expire.values import Floors
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.clock import FakeClock
 from tests.helpers.stores import CountingStore
@@ -33,7 +35,7 @@ def commit(catalog, name="a"):
 
 def test_a_lookup_on_the_version_that_is_known_asks_one_question(files):
     store = CountingStore(files)
-    catalog = Catalog(store)
+    catalog = Catalog(store, remembers=True)
     known = catalog.snapshot()
     known.table(NAME)
     store.reset()
@@ -44,7 +46,7 @@ def test_a_lookup_on_the_version_that_is_known_asks_one_question(files):
 
 def test_what_is_on_the_way_to_a_name_comes_with_the_question(files):
     store = CountingStore(files)
-    catalog = Catalog(store)
+    catalog = Catalog(store, remembers=True)
     catalog.snapshot().namespace(NamespaceName("a"))
     store.reset()
     catalog.snapshot(names=[TableName("a", "z")])
@@ -55,7 +57,7 @@ def test_what_is_on_the_way_to_a_name_comes_with_the_question(files):
 
 
 def test_what_others_commit_is_seen_at_once(files):
-    catalog, others = Catalog(files), Catalog(files)
+    catalog, others = Catalog(files, remembers=True), Catalog(files)
     for _ in range(5):
         commit(others)
         assert catalog.snapshot().version == others.snapshot().version
@@ -64,7 +66,7 @@ def test_what_others_commit_is_seen_at_once(files):
 
 def test_whoever_commits_again_asks_one_question_before(files):
     store = CountingStore(files)
-    catalog = Catalog(store)
+    catalog = Catalog(store, remembers=True)
     commit(catalog)
     store.reset()
     catalog.begin()
@@ -73,7 +75,7 @@ def test_whoever_commits_again_asks_one_question_before(files):
 
 
 def test_a_copy_of_a_root_behind_a_gap_is_not_committed_below(files):
-    catalog = Catalog(files)
+    catalog = Catalog(files, remembers=True)
     catalog.begin()
     files.create(root_path(3), files.read(root_path(1)))
     with pytest.raises(Damaged):
@@ -81,7 +83,7 @@ def test_a_copy_of_a_root_behind_a_gap_is_not_committed_below(files):
 
 
 def test_a_copy_of_a_root_behind_what_others_committed_neither(files):
-    catalog = Catalog(files)
+    catalog = Catalog(files, remembers=True)
     catalog.begin()
     commit(Catalog(files))
     files.create(root_path(4), files.read(root_path(1)))
@@ -92,7 +94,7 @@ def test_a_copy_of_a_root_behind_what_others_committed_neither(files):
 def test_after_a_while_the_whole_way_is_gone_again(files):
     """An expire may have taken the version that is known and the one after it."""
     clock = FakeClock()
-    catalog = Catalog(files, clock)
+    catalog = Catalog(files, clock, remembers=True)
     catalog.snapshot()
     for _ in range(3):
         commit(Catalog(files))
@@ -105,7 +107,7 @@ def test_after_a_while_the_whole_way_is_gone_again(files):
 
 def test_a_clock_that_was_set_back_makes_nothing_sure(files):
     clock = FakeClock()
-    catalog = Catalog(files, clock)
+    catalog = Catalog(files, clock, remembers=True)
     catalog.snapshot()
     store = catalog.head._store = CountingStore(files)
     clock.set_wall(clock.now_millis() - 1)
@@ -117,7 +119,7 @@ class TestCommitsOnWhatIsThere:
     """Whatever became of the catalog under a program that holds it open, its next commit is on what is there now."""
 
     def test_an_expire_that_waited_for_nobody(self, files):
-        idle = Catalog(files)
+        idle = Catalog(files, remembers=True)
         idle.snapshot()
         others = Catalog(files)
         for _ in range(4):
@@ -129,7 +131,7 @@ class TestCommitsOnWhatIsThere:
         assert Catalog(files).snapshot().find(TableName("a", "mine5"))
 
     def test_a_catalog_that_was_made_anew_at_the_same_place(self, files):
-        idle = Catalog(files)
+        idle = Catalog(files, remembers=True)
         idle.snapshot()
         files.delete_many([file.path for file in list(files.list())])
         with Catalog.create(files).transaction() as transaction:
@@ -142,7 +144,7 @@ class TestCommitsOnWhatIsThere:
 
     def test_a_backup_that_was_put_in_its_place(self, files):
         backup = {file.path: files.read(file.path) for file in list(files.list())}
-        idle = Catalog(files)
+        idle = Catalog(files, remembers=True)
         for _ in range(3):
             commit(idle)
         files.delete_many([file.path for file in list(files.list())])
@@ -155,7 +157,7 @@ class TestCommitsOnWhatIsThere:
         assert found.find(TableName("a", "mine2"))
 
     def test_a_root_that_was_lost_and_made_again(self, files):
-        idle = Catalog(files)
+        idle = Catalog(files, remembers=True)
         commit(idle, "lost")
         files.delete_many([root_path(2)])
         commit(Catalog(files), "theirs")
@@ -169,12 +171,35 @@ class TestCommitsOnWhatIsThere:
 
 
 def test_a_definition_that_was_damaged_is_read_again_when_it_is_mended(files):
-    catalog = Catalog(files)
+    catalog = Catalog(files, remembers=True)
     path = catalog.snapshot().table(NAME).path
     sound = files.read(path)
-    catalog = Catalog(files)
+    catalog = Catalog(files, remembers=True)
     files.overwrite(path, sound[:-1] + bytes([sound[-1] ^ 1]))
     with pytest.raises(Damaged):
         catalog.snapshot().table(NAME)
     files.overwrite(path, sound)
     assert catalog.snapshot().table(NAME).path == path
+
+
+def test_a_rollback_does_not_remember_what_it_needs(files):
+    catalog = Catalog(files, remembers=True)
+    catalog.snapshot().table(NAME)
+    nodes = sorted(file.path for file in files.list("node/"))
+    with catalog.transaction() as transaction:
+        transaction.drop_namespace(NamespaceName("a"), cascade=True)
+    files.delete_many(nodes)
+    with pytest.raises(Damaged, match="missing"):
+        catalog.begin().roll_back(1)
+
+
+def test_who_deletes_or_copies_remembers_nothing(files):
+    catalog = Catalog(files, remembers=True)
+    catalog.snapshot()
+    for one in (Catalog(files), catalog.anew(), Planner(catalog, Floors(0, 0, offline=True)).catalog):
+        store = one.head._store = CountingStore(files)
+        one.snapshot()
+        one.snapshot()
+        assert store.of(root_path(1), "read", "read_many") >= 2
+    assert catalog.remembering() is catalog
+    assert Catalog(files).remembering().head.remembers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,7 @@ from olympia_cli.errors import (
     NamespaceExists,
     OlympiaError,
     StorageFailed,
+    StoreError,
     TableExists,
 )
 from olympia_cli.format.actions import commit_info
@@ -77,6 +78,7 @@ def group(store: MemoryStore) -> Iterator[Group]:
 
 
 def make(catalog: Catalog, pool: ThreadPoolExecutor) -> Group:
+    catalog = catalog.remembering()
     return Group(catalog, GroupCommit(catalog, lambda properties, location: PyArrowFileIO()), pool)
 
 
@@ -282,6 +284,11 @@ def test_who_leads_is_told_of_its_own_change_and_not_of_anothers(store):
             if self.down:
                 raise StorageFailed("no")
             return super().exists(path)
+
+        def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
+            if self.down:
+                raise StorageFailed("no")
+            return super().read_many(paths)
 
         def create(self, path: str, data: bytes) -> None:
             super().create(path, data)

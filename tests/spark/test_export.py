@@ -157,7 +157,8 @@ def test_damage_of_a_version_is_the_same_error(on_spark, tmp_path):
     assert damaged(node, None)[1] == f"{node}: it is missing"
     definition = min(path for path in files(catalog.store) if path.startswith("def/view/"))
     kind, message, hint = damaged(definition, b"\xff" * 50)
-    assert (kind, hint) == (Damaged, "nothing was recorded; export a version that is whole")
+    advice = "nothing was recorded; export a version that is whole, and see what is damaged in this one"
+    assert (kind, hint) == (Damaged, f"{advice}: olympia fsck --level full")
     assert message.startswith(definition)
     assert catalog.snapshot().version == 3
 

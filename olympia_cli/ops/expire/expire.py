@@ -84,6 +84,7 @@ def mark(catalog: Catalog, plan: MarkPlan, message: str = "", *, retry_for: floa
     """
     if plan.is_empty:
         return None
+    catalog = catalog.anew()
     now = catalog.clock.now_millis()
     manifest = plan.files.manifest(new_manifest_path(now), plan.oldest, plan.former_oldest)
     transaction = catalog.begin()
@@ -107,6 +108,7 @@ def undo(catalog: Catalog, message: str = "", *, retry_for: float = 60.0) -> Com
 
     1 vn/oldest, which may lag and must not lead; 2 the commit; 3 vn/oldest, which another expire may have written
     """
+    catalog = catalog.anew()
     transaction = catalog.begin()
     marks = read_quarantine(transaction.base.definition)
     if not marks:
@@ -141,6 +143,7 @@ def purge(
     """
     if plan.is_empty:
         return None
+    catalog = catalog.anew()
     store = catalog.store
     done: Committed | None = None
     files = plan.files

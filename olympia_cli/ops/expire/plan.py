@@ -46,7 +46,7 @@ class Planner:
         store's time; without, this machine's clock must do. `definitions` is whether the definitions of objects are
         read too, as they must be before anything is done.
         """
-        self.catalog = catalog
+        self.catalog = catalog = catalog.anew()
         self.surveyor = surveyor
         self.store: Store = catalog.store
         self.head = catalog.snapshot()

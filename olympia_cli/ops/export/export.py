@@ -104,6 +104,7 @@ def create_export(
     5 the pin, where files are shared, and the record: a commit of its own
     """
     check_export_name(name)
+    catalog = catalog.anew()
     latest = catalog.begin().base
     if name in latest.definition.exported_snapshots:
         raise ExportExists(f"there is an export {name} already")
@@ -145,6 +146,7 @@ def resume_export(
     """Go on with an export that was interrupted: only what is missing is copied. One that is recorded is checked."""
     check_export_name(name)
     note = read_note(dest)
+    catalog = catalog.anew()
     latest = catalog.begin().base
     if note is None:
         raise ExportNotFound(

@@ -73,6 +73,7 @@ def create_java_copy(
 
     1 definitions; 2 nodes; 3 root 1, and all is read back; 4 the hint; 5 root 0: the SDK finds a catalog
     """
+    catalog = catalog.anew()
     latest = catalog.snapshot()
     snapshot = latest if at is None else catalog.snapshot(at)
     check_apart(catalog.store.uri, dest.uri)
