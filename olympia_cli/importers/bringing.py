@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import cast
 
 from olympia_cli.catalog.replay import moved
@@ -16,7 +17,7 @@ from olympia_cli.format.pb.actions_pb2 import RenameDef
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut
 from olympia_cli.importers.renaming import FORMER_NAME, Renaming
-from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, as_found
 from olympia_cli.ops.look.diff import ObjectChange, changed_fields
 from olympia_cli.ops.look.told import TYPES, alter_payload
 
@@ -44,7 +45,7 @@ def count(done: Imported, renaming: Renaming, change: ObjectChange) -> None:
 @dataclass(slots=True)
 class Bringing:
     """Changes of a source, a version of it if it has versions, staged one after the other. `here` are the objects of
-    this catalog by their ids."""
+    this catalog by their ids, and `joined` the namespaces of it that take what is in one of the source."""
 
     transaction: Transaction
     source: Snapshot | None
@@ -52,53 +53,85 @@ class Bringing:
     done: Imported
     here: dict[tuple[Kind, str], ObjectName] = field(init=False)
     moves: list[tuple[ObjectName, ObjectName]] = field(default_factory=list)
+    joined: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         base = self.transaction.base
         self.here = {(kind, found.id): found.name for kind in KINDS for found in base.objects(kind)}
 
     def take(self, changes: Iterable[ObjectChange]) -> None:
-        """In an order that fits: a namespace is there before what is in it, and empty before it goes."""
-        last: list[ObjectChange] = []
+        """What changed at the source, in an order that fits: a namespace is there before what is in it, empty before it
+        goes, and gone before another one has its name."""
         waiting: list[ObjectChange] = []
-        for change in changes:
-            if change.name.kind is Kind.NAMESPACE and self.renaming.into is not None:
-                continue
-            if change.change == "dropped" and change.name.kind is Kind.NAMESPACE:
-                last.append(change)
-            elif change.change == "dropped":
-                self._drop(change)
-            else:
+        going: list[ObjectChange] = []
+        for change in _joined(self._wanted(changes)):
+            if change.change != "dropped":
                 waiting.append(change)
-            if len(waiting) == AT_ONCE and all(one.change == "created" for one in waiting):
-                # of a whole catalog nothing waits for a drop
-                self._take_all(waiting)
-                waiting = []
-        self._take_all(waiting)
-        for change in last:
-            self._drop(change)
+            elif change.name.kind is Kind.NAMESPACE:
+                going.append(change)
+            else:
+                self._drop(change)
+        left = -1
+        while left != len(waiting) + len(going):
+            left = len(waiting) + len(going)
+            waiting = self._take_fitting(waiting, going)
+            going = [change for change in going if not self._drop_namespace(change)]
+        # what they wait for does not happen: the rest comes as far as it can
+        self._leave_blocked(self._take_fitting(waiting, going, is_last=True))
+        for change in going:
+            if not self._drop_namespace(change):
+                self._leave(change, f"it was dropped at the source, and {self._why_kept(change)}")
 
-    def _take_all(self, changes: list[ObjectChange]) -> None:
-        """A name may be free only when another object has moved on from it."""
+    def take_present(self, changes: Iterable[ObjectChange]) -> None:
+        """What the source holds, namespaces first: of a whole catalog no more is held than is taken together."""
+        wanted = self._wanted(changes)
+        while batch := list(islice(wanted, AT_ONCE)):
+            self._leave_blocked(self._take_fitting(batch, ()))
+
+    def _wanted(self, changes: Iterable[ObjectChange]) -> Iterator[ObjectChange]:
+        return (one for one in changes if one.name.kind is not Kind.NAMESPACE or self.renaming.into is None)
+
+    def _take_fitting(
+        self, changes: list[ObjectChange], going: Iterable[ObjectChange], is_last: bool = False
+    ) -> list[ObjectChange]:
+        """Take what can be taken, and give the rest: a name may be free only when another object has moved on from it.
+        The last time nobody waits for namespaces."""
         waiting: list[ObjectChange] = []
         while changes != waiting:
             waiting, changes = changes, []
+            coming, leaving = (set(), set()) if is_last else self._unsettled(waiting, going)
             for change in waiting:
-                if self._is_blocked(change):
+                if self._is_blocked(change, coming, leaving):
                     changes.append(change)
                 elif (change.name.kind, change.id) in self.here and change.change != "created":
                     self._move_on(change)
                 else:
                     self._create(change)
+        return changes
+
+    def _leave_blocked(self, changes: Iterable[ObjectChange]) -> None:
         for change in changes:
             self._leave(change, f"another {change.name.kind.word} has that name here")
 
-    def _is_blocked(self, change: ObjectChange) -> bool:
-        """Whether another object has the name that it is to have. A namespace that is here takes what comes."""
+    def _unsettled(self, waiting: Iterable[ObjectChange], going: Iterable[ObjectChange]) -> tuple[set[str], set[str]]:
+        """The names that namespaces are still to have, and those that they have here and are still to give up."""
+        of_namespaces = [change for change in waiting if change.name.kind is Kind.NAMESPACE]
+        moving = [change for change in of_namespaces if change.name != change.old_name]
+        held = (self.here.get((Kind.NAMESPACE, change.id)) for change in (*moving, *going))
+        coming = {self.renaming.name(change.name).namespace for change in of_namespaces}
+        return coming, {name.namespace for name in held if name is not None}
+
+    def _is_blocked(self, change: ObjectChange, coming: set[str], leaving: set[str]) -> bool:
+        """Whether another object has the name that it is to have, or its namespace is not yet the one of the source. A
+        namespace that is here, and stays, takes what comes."""
         name = self.renaming.name(change.name)
         here = self.here.get((name.kind, change.id))
-        if here == name or (name.kind is Kind.NAMESPACE and here is None):
+        if name.kind is not Kind.NAMESPACE and name.namespace in coming | leaving:
+            return True
+        if here == name:
             return False
+        if name.kind is Kind.NAMESPACE and here is None:
+            return name.namespace in leaving
         # one that was changed here is not moved, whoever has that name
         return self.transaction.draft.find(name) and (here is None or here == self._before(change.old_name))
 
@@ -109,11 +142,12 @@ class Bringing:
             if here == name and self._content(here) == content:
                 self.done.unchanged += 1
             else:
-                self._leave(change, _CHANGED_HERE)
+                self._leave(change, _CHANGED_HERE if here == name else f"it is called {here} here")
         elif draft.find(name):
-            return  # a namespace that is here already takes what comes, and keeps what it is
+            # a namespace that is here already takes what comes, and keeps what it is
+            self.joined.add(name.namespace)
         elif name.kind is not Kind.NAMESPACE and not self._need_namespace(name.namespace):
-            self._leave(change, "its namespace does not exist at the source")
+            self._leave(change, self._why_homeless(change))
         else:
             self._do(Action(TYPES[name.kind][0], name, content), change, "created")
 
@@ -137,7 +171,7 @@ class Bringing:
             return
         if name != before:
             if name.kind is not Kind.NAMESPACE and not self._need_namespace(name.namespace):
-                self._leave(change, "its namespace does not exist at the source")
+                self._leave(change, self._why_homeless(change))
                 return
             to = RenameDef(new_namespace_name=name.namespace, new_name=name.name)
             self.transaction.do(Action(TYPES[name.kind][3], before, former, to.SerializeToString()))
@@ -152,28 +186,56 @@ class Bringing:
         count(self.done, self.renaming, change)
 
     def _drop(self, change: ObjectChange) -> None:
+        """Drop a table or a view."""
         name, content = self._old(change)
-        key = (name.kind, change.id)
-        if key not in self.here:
+        if (name.kind, change.id) not in self.here:
             return
-        if isinstance(name, NamespaceName):
-            self._drop_homeless(change.old_name.namespace)
-        if self.here[key] != name or self._content(name) != content:
-            self._leave(change, "it was dropped at the source, and changed here")
-        elif isinstance(name, NamespaceName) and not self.transaction.draft.is_empty(name.namespace):
-            self._leave(change, "it was dropped at the source, and is not empty here")
+        if self._is_as_before(change):
+            self._do_drop(change, name, content)
         else:
-            self.transaction.do(Action(TYPES[name.kind][2], name, content))
-            del self.here[key]
-            self.done.dropped += 1
+            self._leave(change, "it was dropped at the source, and changed here")
 
-    def _drop_homeless(self, namespace: str) -> None:
-        """The SDK drops a namespace and leaves its views: here they go with it, and are told as left out."""
-        if self.source is None:
+    def _drop_namespace(self, change: ObjectChange) -> bool:
+        """Drop a namespace that nothing is in, and that nothing of the source has come into; whether it is gone."""
+        name, content = self._old(change)
+        if (name.kind, change.id) not in self.here:
+            return True
+        self._drop_homeless(change.old_name)
+        can_go = self.transaction.draft.is_empty(name.namespace) and name.namespace not in self.joined
+        if not can_go or not self._is_as_before(change):
+            return False
+        self._do_drop(change, name, content)
+        return True
+
+    def _do_drop(self, change: ObjectChange, name: ObjectName, content: bytes) -> None:
+        self.transaction.do(Action(TYPES[name.kind][2], name, content))
+        del self.here[name.kind, change.id]
+        self.done.dropped += 1
+
+    def _drop_homeless(self, namespace: ObjectName) -> None:
+        """The SDK drops a namespace and leaves its views: here they go with it, and are told as left out. What is in
+        another one of that name, which was made since, has a home."""
+        if self.source is None or self.source.find(namespace) is not None:
             return
         for kind in (Kind.TABLE, Kind.VIEW):
-            for found in self.source.read_objects(self.source.scan(kind, namespace)):
+            for found in self.source.read_objects(self.source.scan(kind, namespace.namespace)):
                 self._drop(ObjectChange("dropped", found.name, found.name, found, None))
+
+    def _is_as_before(self, change: ObjectChange) -> bool:
+        name, content = self._old(change)
+        return self.here[name.kind, change.id] == name and self._content(name) == content
+
+    def _why_kept(self, change: ObjectChange) -> str:
+        if not self._is_as_before(change):
+            return "changed here"
+        name, _ = self._old(change)
+        is_empty = self.transaction.draft.is_empty(name.namespace)
+        return "another one has its name there by now" if is_empty else "is not empty here"
+
+    def _why_homeless(self, change: ObjectChange) -> str:
+        namespace = as_found(Kind.NAMESPACE, change.name.namespace)
+        is_there = self.source is not None and self.source.find(namespace) is not None
+        return "its namespace is not here" if is_there else "its namespace does not exist at the source"
 
     def _do(self, action: Action, change: ObjectChange, what: str) -> None:
         assert action.name is not None
@@ -214,3 +276,16 @@ class Bringing:
                 new = self.renaming.name(TableName.known_legal(named.namespace_name, named.name))
                 named.namespace_name, named.name = new.namespace, new.name
         return self.renaming.name(name), definitions.body(own)
+
+
+def _joined(changes: Iterable[ObjectChange]) -> list[ObjectChange]:
+    """The same changes; an object whose former name another one has by now was renamed, and not dropped and made."""
+    found = list(changes)
+    dropped = {(one.name.kind, one.id): one for one in found if one.change == "dropped" and one.id}
+    renamed: set[tuple[Kind, str]] = set()
+    for at, change in enumerate(found):
+        former = dropped.get((change.name.kind, change.id))
+        if change.change == "created" and former is not None:
+            found[at] = ObjectChange("renamed", change.name, former.name, former.old, change.new)
+            renamed.add((change.name.kind, change.id))
+    return [one for one in found if one.change != "dropped" or (one.name.kind, one.id) not in renamed]

@@ -25,7 +25,7 @@ from olympia_cli.format.paths import check_pointer
 from olympia_cli.importers.bringing import AT_ONCE, KINDS, Bringing, count
 from olympia_cli.importers.iceberg import Imported, LeftOut
 from olympia_cli.importers.renaming import Renaming
-from olympia_cli.names import AtVersion, time_text
+from olympia_cli.names import AtVersion, Kind, time_text
 from olympia_cli.ops.look.diff import ObjectChange, diff
 
 
@@ -103,13 +103,13 @@ def _bring(source: Catalog, wanted: Snapshot, into: str | None, is_last: bool, t
     if note is not None and note.version != wanted.version:
         try:
             before = open_snapshot(source.store, AtVersion(note.version), source.clock.now_millis(), near=wanted)
-            bringing.take(_noted(diff(before, wanted), taken))
+            bringing.take(_noted(_changes(before, wanted), taken))
         except (Damaged, VersionNotFound) as error:
             # what it held then is not known any more, so nothing that differs is touched
             done.left_out.append(LeftOut(f"v{note.version}", error.message))
             is_last = True
     if note is None or is_last:
-        bringing.take(present(wanted, done, taken))
+        bringing.take_present(present(wanted, done, taken))
     new = ImportNote(wanted.version, into)
     if note != new:
         transaction.note_import(wanted.definition.id, new.encode())
@@ -155,6 +155,22 @@ def inspect(wanted: Snapshot, into: str | None) -> Imported:
     for change in present(wanted, done):
         count(done, renaming, change)
     return done
+
+
+def _changes(before: Snapshot, wanted: Snapshot) -> Iterator[ObjectChange]:
+    """What changed. A namespace takes its objects along where it goes: one that is under its former name still, in
+    another namespace that has that name by now, is named too."""
+    changes = list(diff(before, wanted))
+    yield from changes
+    told = {(change.name.kind, change.id) for change in changes}
+    of_namespaces = (change for change in changes if change.old is not None and change.name.kind is Kind.NAMESPACE)
+    for namespace in {
+        change.old_name for change in of_namespaces if change.new is None or change.name != change.old_name
+    }:
+        for kind in KINDS[1:] if wanted.find(namespace) is not None else ():
+            for found in wanted.read_objects(wanted.scan(kind, namespace.namespace)):
+                if (kind, found.id) not in told:
+                    yield ObjectChange("renamed", found.name, found.name, found, found)
 
 
 def _noted(changes: Iterable[ObjectChange], taken: set[str]) -> Iterator[ObjectChange]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
@@ -36,17 +36,20 @@ from olympia_cli.importers.parquet import (
     unite,
 )
 from olympia_cli.importers.parquet_footers import Footers
+from olympia_cli.importers.parquet_past import FILES, KnownFiles
 from olympia_cli.importers.renaming import Renaming
 from olympia_cli.names import TableName
 
 SOURCE = "olympia.import.parquet"
 """Of a table that was made from Parquet files: the folder that they are in."""
+_PAST_UNKNOWN = "its table was changed here and snapshots are expired: which of its files are new is not known any more"
 _EPOCH = datetime.date(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done for one table: it is made, or columns and files are added. `columns` are its partitions."""
+    """What is to be done for one table: it is made, or columns and files are added. `columns` are its partitions, and
+    `known` is how many files of the folder were ever part of it."""
 
     name: TableName
     location: str
@@ -54,6 +57,7 @@ class Plan:
     columns: tuple[str, ...]
     footers: tuple[Footer, ...]
     is_new: bool
+    known: int
 
     @property
     def found(self) -> FoundTable:
@@ -63,7 +67,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A folder, the files of it that are new, and the columns and partitions that its table has if it is there."""
+    """A folder, the files of it that are new, and the columns and partitions that its table has if it is there. So many
+    files of the folder are `known`."""
 
     name: TableName
     location: str
@@ -71,6 +76,7 @@ class _Asked:
     new: list[ParquetFile]
     schema: pa.Schema | None
     columns: tuple[str, ...]
+    known: int
 
 
 @dataclass(slots=True)
@@ -131,19 +137,23 @@ class ParquetImport:
             done.left_out.append(LeftOut(folder.folder, f"a view has the name {name}"))
             return None
         if catalog is None or not catalog.table_exists(identifier):
-            return _Asked(name, location, folder, folder.files, None, folder.columns)
+            return _Asked(name, location, folder, folder.files, None, folder.columns, 0)
         table = catalog.load_table(identifier)
         if table.properties.get(SOURCE) != location:
             done.left_out.append(LeftOut(folder.folder, f"another table has the name {name}"))
             return None
-        known = _known_files(table)
+        known = KnownFiles.of(table, location)
         self._compare(folder, known, location, done)
         new = [file for file in folder.files if self._location(file.path) not in known]
         if not new:
             done.unchanged += 1
             return None
+        if not known.is_all:
+            done.left_out.append(LeftOut(folder.folder, _PAST_UNKNOWN))
+            return None
         schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
-        return _Asked(name, location, folder, new, schema, tuple(field.name for field in table.spec().fields))
+        columns = tuple(field.name for field in table.spec().fields)
+        return _Asked(name, location, folder, new, schema, columns, known.count)
 
     def _planned(self, waiting: Sequence[_Asked], done: Imported) -> Iterator[Plan]:
         read = self.footers.read([file for one in waiting for file in one.new])
@@ -157,10 +167,13 @@ class ParquetImport:
             if plan := _plan(one, footers, done):
                 yield plan
 
-    def _compare(self, folder: ParquetFolder, known: Mapping[str, int], location: str, done: Imported) -> None:
-        """Files of the table are never taken out: that they are gone, or other ones by now, is told."""
+    def _compare(self, folder: ParquetFolder, known: KnownFiles, location: str, done: Imported) -> None:
+        """Files of the table are never taken out, and come once: that they are gone, or other ones by now, is told."""
         sizes = {self._location(file.path): file.size for file in folder.files}
-        for path, size in known.items():
+        for path, size in known.past.items():
+            if sizes.get(path, size) != size:
+                done.left_out.append(LeftOut(path, "it was part of the table once, and is another file by now"))
+        for path, size in known.present.items():
             if path not in sizes and path.startswith(f"{location}/"):
                 done.left_out.append(LeftOut(path, "it is part of the table, and not there any more"))
             elif sizes.get(path, size) != size:
@@ -177,6 +190,7 @@ class ParquetImport:
             done.namespaces += 1
         with self._begin(plan, staged) as transaction:
             metadata = transaction.table_metadata
+            transaction.set_properties({FILES: str(plan.known + len(plan.footers))})
             with transaction.update_snapshot().fast_append() as append:
                 for footer in plan.footers:
                     append.append_data_file(
@@ -214,7 +228,7 @@ def _plan(asked: _Asked, footers: Sequence[Footer], done: Imported) -> Plan | No
     fitting = [footer for footer in fitting if _fits(footer, schema, folder.columns, done)]
     if not fitting:
         return None
-    return Plan(asked.name, asked.location, schema, folder.columns, tuple(fitting), before is None)
+    return Plan(asked.name, asked.location, schema, folder.columns, tuple(fitting), before is None, asked.known)
 
 
 def _spec(columns: tuple[str, ...], schema: Schema) -> PartitionSpec:
@@ -245,14 +259,6 @@ def _bounds(footer: Footer, name: str) -> Iterator[object]:
             yield None
         else:
             yield from (statistics.min, statistics.max)
-
-
-def _known_files(table: Table) -> dict[str, int]:
-    """The data files of the table now, and their sizes."""
-    snapshot = table.current_snapshot()
-    manifests = [] if snapshot is None else snapshot.manifests(table.io)
-    entries = (entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io))
-    return {entry.data_file.file_path: entry.data_file.file_size_in_bytes for entry in entries}
 
 
 def _data_file(table: TableMetadata, footer: Footer, location: str, columns: tuple[str, ...]) -> DataFile:

@@ -139,3 +139,83 @@ def test_a_source_whose_id_is_empty_or_odd(sources):
             assert (found, done.left_out) == (version, [])
         assert [one.namespace for one in here.snapshot().namespaces()] == ["a"]
         check_catalog(store)
+
+
+class TestNamesThatAreTakenAgain:
+    """A source may drop or rename something and give its name to another: here it is then as it is there."""
+
+    @pytest.fixture
+    def source(self):
+        return Catalog.create(MemoryStore())
+
+    @pytest.mark.parametrize("history", [False, True])
+    @pytest.mark.parametrize(
+        ("before", "since"),
+        [
+            ("+s +s.a", "-s.a -s +s +s.b +s.c"),
+            ("+s", "-s +s"),
+            ("+s +r +s.a", "s.a>r.a -s +s +s.b"),
+            ("+s +s.a", "s>r +s"),
+            ("+s +s.a", "s>r +s r.a>s.a +r.a"),
+            ("+s +r +s.a", "-r s>r +s +s.a"),
+            ("+s +r +s.a +r.a", "s>q r>s +r s.a>q.b"),
+            ("+s +s.a +s.b", "s.b>s.c s.a>s.b +s.a"),
+        ],
+    )
+    def test_is_as_at_the_source(self, source, before, since, history):
+        store = new_store()
+        for words in (before, since):
+            for word in words.split():
+                change(source, word)
+            done, _ = bring(source, store, history)
+        assert (held(store), done.left_out) == (held(source.store), [])
+        check_catalog(store)
+
+    @pytest.mark.parametrize("since", ["s.a>r.a -s +s r.a>s.a", "s>q r>s q>r"])
+    def test_what_cannot_be_done_is_told_and_nothing_is_lost(self, source, since):
+        """A namespace in which a table stays cannot be made anew, nor can two change names."""
+        store = new_store()
+        for words in ("+s +r +s.a", since):
+            for word in words.split():
+                change(source, word)
+            done, _ = bring(source, store)
+        assert held(store).keys() == held(source.store).keys()
+        assert done.left_out
+
+    def test_what_was_put_into_a_namespace_here_keeps_it(self, source):
+        store = new_store()
+        change(source, "+s")
+        bring(source, store)
+        change(Catalog(store), "+s.mine")
+        for word in ("-s", "+s", "+s.a"):
+            change(source, word)
+        done, _ = bring(source, store)
+        assert held(store).keys() == {ns("s"), table("s.a"), table("s.mine")}
+        assert [one.why for one in done.left_out] == ["it was dropped at the source, and is not empty here"]
+
+    def test_a_namespace_that_is_not_here_any_more(self, source):
+        store = new_store()
+        change(source, "+s")
+        bring(source, store)
+        change(Catalog(store), "-s")
+        change(source, "+s.a")
+        done, _ = bring(source, store)
+        assert [(one.what, one.why) for one in done.left_out] == [("table s.a", "its namespace is not here")]
+        assert bring(source, store)[0].left_out == []
+        assert held(store) == held(source.store)
+
+
+def change(catalog, word):
+    """`+s` makes a namespace and `+s.a` a table, `-` drops one, and `s>r` renames."""
+    with catalog.transaction() as transaction:
+        old, _, new = word.strip("+-").partition(">")
+        names = [table(one) if "." in one else ns(one) for one in (old, new) if one]
+        kind = "table" if "." in old else "namespace"
+        if new:
+            getattr(transaction, f"rename_{kind}")(*names)
+        elif word[0] == "-":
+            getattr(transaction, f"drop_{kind}")(*names)
+        elif kind == "table":
+            transaction.create_table(*names, f"/{word}/metadata/v1.metadata.json")
+        else:
+            transaction.create_namespace(*names)

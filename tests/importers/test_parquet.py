@@ -16,6 +16,7 @@ from olympia_cli.iceberg import OlympiaCatalog
 from olympia_cli.importers.iceberg import Imported
 from olympia_cli.importers.parquet import find_folders
 from olympia_cli.importers.parquet_footers import MOST_BYTES, LocalFooters, open_io, read_footer
+from olympia_cli.importers.parquet_past import FILES
 from olympia_cli.importers.parquet_tables import ParquetImport
 from olympia_cli.importers.renaming import Renaming
 from olympia_cli.storage.local import LocalStore
@@ -220,3 +221,77 @@ class TestFooters:
 
     def test_one_that_grows(self, read, data):
         assert "was listed with 7" in read(data, size=7)
+
+
+class TestWhatWasChangedHere:
+    """A file comes once: what is deleted, overwritten or compacted here is not new at the source."""
+
+    @pytest.fixture
+    def world(self, raw, tmp_path):
+        world = World(tmp_path / "c", raw)
+        world.bring()
+        return world
+
+    def table(self, world):
+        return OlympiaCatalog.of(Catalog(world.store)).load_table("raw.t")
+
+    def expire(self, world):
+        """Only the current snapshot is left."""
+        table = self.table(world)
+        current = table.current_snapshot().snapshot_id
+        with table.maintenance.expire_snapshots() as expire:
+            expire.by_ids([one.snapshot_id for one in table.snapshots() if one.snapshot_id != current])
+
+    def add_and_bring(self, world):
+        write_parquet(world.raw / "t" / "new.parquet", v=[7])
+        return world.bring()[0]
+
+    @pytest.mark.parametrize("change", ["delete", "compact", "empty", "append"])
+    def test_only_new_files_come(self, world, change):
+        table = self.table(world)
+        rows = table.scan().to_arrow()
+        if change == "delete":
+            table.delete("v = 1")
+        elif change == "append":
+            table.append(rows.slice(0, 1))
+        else:
+            table.overwrite(rows if change == "compact" else rows.slice(0, 0))
+        left = world.rows("raw.t")
+        done, _ = world.bring()
+        assert (world.rows("raw.t"), done.moved_on, done.unchanged, done.left_out) == (left, [], 2, [])
+        done = self.add_and_bring(world)
+        assert ([one.files for one in done.moved_on], done.left_out) == ([1], [])
+        assert world.rows("raw.t") == sorted([*left, 7])
+        # the next one goes by what is noted, though the snapshots are gone
+        self.expire(world)
+        write_parquet(world.raw / "t" / "newer.parquet", v=[8])
+        done, _ = world.bring()
+        is_known = change == "append"
+        assert ([one.what for one in done.left_out], len(done.moved_on)) == ([] if is_known else ["t"], int(is_known))
+        assert world.rows("raw.t") == sorted([*left, 7, *([8] if is_known else [])])
+
+    def test_a_table_without_the_note_goes_by_its_snapshots(self, world):
+        with self.table(world).transaction() as transaction:
+            transaction.remove_properties(FILES)
+        self.table(world).delete("v = 1")
+        assert [one.files for one in self.add_and_bring(world).moved_on] == [1]
+        with self.table(world).transaction() as transaction:
+            transaction.remove_properties(FILES)
+        self.expire(world)
+        write_parquet(world.raw / "t" / "newer.parquet", v=[8])
+        assert [one.what for one in world.bring()[0].left_out] == ["t"]
+        assert world.rows("raw.t") == [0, 2, 7]
+
+    def test_files_of_the_folder_that_others_added(self, world):
+        """They are known as well; with snapshots gone too, nobody can tell whether they are all."""
+        file = write_parquet(world.raw / "t" / "theirs.parquet", v=[9])
+        self.table(world).add_files([f"file://{file}"])
+        assert [one.files for one in self.add_and_bring(world).moved_on] == [1]
+        assert world.rows("raw.t") == [0, 1, 2, 7, 9]
+
+    def test_another_file_in_the_place_of_one_that_was_taken_out(self, world):
+        self.table(world).delete("v = 1")
+        write_parquet(world.raw / "t" / "1.parquet", v=list(range(1000)))
+        [told] = world.bring()[0].left_out
+        assert told.why == "it was part of the table once, and is another file by now"
+        assert world.rows("raw.t") == [0, 2]

@@ -56,7 +56,7 @@ def run(
         from olympia_cli.importers.renaming import Renaming
 
         done = Imported(left_out=list(found.left_out))
-        Bringing(transaction, None, Renaming(transaction.base.sizes, keeps_legal=True), done).take(changes)
+        Bringing(transaction, None, Renaming(transaction.base.sizes, keeps_legal=True), done).take_present(changes)
         return done
 
     try:
