@@ -45,14 +45,17 @@ DOCUMENTS = (Output.JSON, Output.JSONL)
 
 
 def plan(session: Session, plan: ExpirePlan) -> None:
+    from olympia_cli.cli.fsck_render import versions_text
+    from olympia_cli.ops.fsck.findings import ranges
+
     mark = plan.mark
     purge(session, plan.purge)
     if not mark.is_empty:
         session.say(f"expire  {_versions(mark.expired)}: {_totals(mark.files)}")
     session.say(f"keep    {_versions([kept.version for kept in mark.kept])}")
     if mark.damaged:
-        last = f"v{mark.damaged[-1]}"
-        session.say(f"leave   all nodes and definitions: {last} is known to be damaged, and may need any of them")
+        named = versions_text(ranges(mark.damaged), "…") + (" is" if len(mark.damaged) == 1 else " are")
+        session.say(f"leave   all nodes and definitions: {named} known to be damaged, and may need any of them")
     if mark.young:
         session.say(f"leave   {plural(mark.young, 'file')} too young to be taken")
     if mark.unknown:

@@ -58,9 +58,9 @@ def write_finding(session: Session, out: TextIO, found: Finding) -> None:
     (_write_block if session.is_tty else _write_line)(session, out, found)
 
 
-def versions_text(found: Finding, dash: str = "-") -> str:
+def versions_text(ranges: Sequence[tuple[int, int]], dash: str = "-") -> str:
     """The versions that are hit: `v3, v9-v12`; of very many ranges the newest."""
-    parts = [f"v{first}" if first == last else f"v{first}{dash}v{last}" for first, last in found.versions]
+    parts = [f"v{first}" if first == last else f"v{first}{dash}v{last}" for first, last in ranges]
     return ", ".join(parts if len(parts) <= 8 else [f"{len(parts) - 8} ranges more", *parts[-8:]])
 
 
@@ -85,7 +85,7 @@ def _word(name: ObjectName) -> str:
 def _write_line(session: Session, out: TextIO, found: Finding) -> None:
     """One record a line: severity, code, file, what, versions, objects, and the next command or that it is known."""
     names = ", ".join(map(_word, found.objects)) if session.output is Output.WIDE else objects_text(found)
-    cells = [str(found.severity), found.code, found.path, found.message, versions_text(found), names]
+    cells = [str(found.severity), found.code, found.path, found.message, versions_text(found.versions), names]
     cells.append("acknowledged" if found.acknowledged else found.hint)
     out.write("\t".join(map(visible, cells)) + "\n")
 
@@ -103,7 +103,7 @@ def _parts(session: Session, found: Finding) -> Iterator[tuple[str, list[str]]]:
         yield "file", [found.path]
     hits = []
     if found.versions:
-        hits.append(f"{versions_text(found, '…')} ({plural(found.versions_total, 'version')})")
+        hits.append(f"{versions_text(found.versions, '…')} ({plural(found.versions_total, 'version')})")
     if session.output is Output.WIDE:
         hits += map(_word, found.objects)
     elif found.objects:

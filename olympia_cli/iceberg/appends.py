@@ -7,7 +7,8 @@
 4 what the commit does not name is removed from the folders: files of processes that failed, or did the same twice
 
 When nothing was committed the folders are emptied. When nobody knows whether it was, the file of step 3 stays, and as
-long as it is there nobody empties the folder. Nor does anybody when a snapshot of the table names the append.
+long as it is there nobody empties the folder. Nor does anybody when a snapshot of the table names the append, or when
+another table has the name.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ from pyiceberg.io.pyarrow import _dataframe_to_data_files, schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 
-from olympia_cli.errors import CommitConflict, OlympiaError, PathMissing
+from olympia_cli.errors import CommitConflict, InvalidOption, OlympiaError, PathMissing, PathTaken
 from olympia_cli.iceberg.access import ATTEMPTS
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.catalog_transaction import CatalogTransaction
@@ -95,13 +97,52 @@ def destination(table: Table, name: TableName, run: str | None, properties: Mapp
 
 
 def was_done(metadata: TableMetadata, run: str | None) -> bool:
-    """Whether an append of that name is in the table, as far back as its snapshots go."""
-    return run is not None and _says(metadata, RUN, run)
+    """Whether an append of that name is in what the table is now, as far back as its snapshots go: one that was rolled
+    back is not."""
+    return run is not None and _says(_ancestors(metadata), RUN, run)
 
 
-def _says(metadata: TableMetadata, key: str, value: str) -> bool:
-    summaries = (snapshot.summary for snapshot in metadata.snapshots)
+def partly_done(run: str | None, done: Iterable[TableName], lacking: Iterable[TableName]) -> InvalidOption:
+    """To skip it would lose the rows of some tables, and to make it would give others theirs twice."""
+    what = "this append" if run is None else f"the append {run!a}"
+    has, lacks = (", ".join(map(str, names)) for names in (done, lacking))
+    hint = "nothing was committed; append to those that lack it on their own"
+    return InvalidOption(f"{what} is in {has}, and not in {lacks}", hint=hint)
+
+
+def _is_in(metadata: TableMetadata, destination: Destination) -> bool:
+    """Whether a snapshot names the folder: then its files are the table's, whatever was rolled back."""
+    return _says(metadata.snapshots, _APPEND, destination.id)
+
+
+def _says(snapshots: Iterable[Snapshot], key: str, value: str) -> bool:
+    summaries = (snapshot.summary for snapshot in snapshots)
     return any(summary is not None and summary.get(key) == value for summary in summaries)
+
+
+def _ancestors(metadata: TableMetadata) -> Iterator[Snapshot]:
+    """The current snapshot, and those that it came from. Where one of these has expired, nobody can tell which of the
+    older ones it came from, and all count."""
+    others: dict[int | None, Snapshot] = {one.snapshot_id: one for one in metadata.snapshots}
+    next, last = metadata.current_snapshot_id, None
+    while (snapshot := others.pop(next, None)) is not None:
+        yield snapshot
+        next, last = snapshot.parent_snapshot_id, snapshot
+    if last is not None and not _is_first(last):
+        yield from (one for one in others.values() if _age(one) < _age(last))
+
+
+def _is_first(snapshot: Snapshot) -> bool:
+    """Whether it came from none: it has no files but its own. PyIceberg takes the parent away from one whose parent
+    expires."""
+    summary = snapshot.summary
+    if snapshot.parent_snapshot_id is not None or summary is None:
+        return False
+    return summary.get("total-data-files") == (summary.get("added-data-files") or "0")
+
+
+def _age(snapshot: Snapshot) -> tuple[int, int]:
+    return snapshot.sequence_number or 0, snapshot.timestamp_ms
 
 
 def write_rows(
@@ -131,32 +172,46 @@ def _parts(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[list[pyarrow.Reco
 
 def commit(catalog: OlympiaCatalog, written: Mapping[Destination, Sequence[DataFile]], message: str = "") -> int | None:
     """Steps 3 and 4: all of it in one commit. The version that it became; None where there is nothing to commit, or
-    an append of that name is there already."""
+    this append, or one of that name, is there already. InvalidOption where some of the tables have it, and some not."""
     filled = {destination: files for destination, files in written.items() if files}
+    marked = list[Destination]()
     try:
         for destination, files in filled.items():
-            destination.store.create(_COMMITTING, b"")
+            # one that is there says that a commit of these very files may have been made: that is still to be said
+            with suppress(PathTaken):
+                destination.store.create(_COMMITTING, uuid4().bytes)
+                marked.append(destination)
             _check_there(catalog, destination, files)
         version = _commit(catalog, filled, message)
     except CommitStateUnknownException as error:
         folders = ", ".join(destination.folder for destination in filled)
         raise CommitStateUnknownException(f"{error}; the data files are kept: {folders}") from error
     except Exception:
-        for destination in filled:
-            destination.store.delete_many([_COMMITTING])
+        _unmark(marked)
         raise
-    for destination, files in written.items():
-        _sweep(destination, files if version is not None else ())
+    if version is None:
+        _unmark(marked)
+        give_up(catalog, written)
+        return None
+    for destination, files in filled.items():
+        _sweep(destination, files)
+    give_up(catalog, written.keys() - filled.keys())
     return version
+
+
+def _unmark(marked: Iterable[Destination]) -> None:
+    for destination in marked:
+        destination.store.delete_many([_COMMITTING])
 
 
 def give_up(catalog: OlympiaCatalog, destinations: Iterable[Destination]) -> None:
     """Empty the folders, unless a commit names what is in them, or may do so: whoever gives up may do it because he
-    was not told that it was done. What cannot be looked up stays."""
+    was not told that it was done. What cannot be looked up stays: also where another table has the name now."""
     for destination in destinations:
         try:
             metadata = catalog.load_table(identifier_of(destination.name)).metadata
-            if not destination.store.exists(_COMMITTING) and not _says(metadata, _APPEND, destination.id):
+            _check_table(metadata, destination)
+            if not destination.store.exists(_COMMITTING) and not _is_in(metadata, destination):
                 _sweep(destination, ())
         except Exception as error:
             _log.warning("what was written stays in %s: %s", destination.folder, error)
@@ -176,11 +231,12 @@ def _commit(catalog: OlympiaCatalog, filled: Mapping[Destination, Sequence[DataF
     for attempt in range(ATTEMPTS):
         together, staged = CatalogTransaction.begin(catalog), list[Table]()
         try:
+            tables = {one.name: together.load_table(identifier_of(one.name)) for one in filled}
+            if _all_done({one: tables[one.name].metadata for one in filled}):
+                return None
             for destination, files in filled.items():
-                table = together.load_table(identifier_of(destination.name))
-                if was_done(table.metadata, destination.run):
-                    _discard(staged)
-                    return None
+                # a name that comes twice is looked up again: it has the rows of the first
+                table = tables.pop(destination.name, None) or together.load_table(identifier_of(destination.name))
                 _check_same(table.metadata, destination)
                 staged.append(_appended(table, files, destination))
             return together.commit(message).version if staged else None
@@ -198,6 +254,13 @@ def _commit(catalog: OlympiaCatalog, filled: Mapping[Destination, Sequence[DataF
     raise AssertionError("unreachable")
 
 
+def _all_done(found: Mapping[Destination, TableMetadata]) -> bool:
+    done = [to for to, metadata in found.items() if _is_in(metadata, to) or was_done(metadata, to.run)]
+    if done and (lacking := [to for to in found if to not in done]):
+        raise partly_done(done[0].run, (to.name for to in done), (to.name for to in lacking))
+    return bool(done)
+
+
 def _appended(table: Table, files: Sequence[DataFile], destination: Destination) -> Table:
     summary = {_APPEND: destination.id} | ({} if destination.run is None else {RUN: destination.run})
     with table.transaction() as changes, changes.update_snapshot(snapshot_properties=summary).fast_append() as append:
@@ -208,10 +271,14 @@ def _appended(table: Table, files: Sequence[DataFile], destination: Destination)
 
 def _check_same(metadata: TableMetadata, destination: Destination) -> None:
     """Columns may have come or gone, by which files are read all the same."""
-    if str(metadata.table_uuid) != destination.uuid:
-        raise CommitConflict(f"the table {destination.name} is another one than when the append began")
+    _check_table(metadata, destination)
     if metadata.default_spec_id != destination.spec_id:
         raise CommitConflict(f"the table {destination.name} is partitioned in another way than when the append began")
+
+
+def _check_table(metadata: TableMetadata, destination: Destination) -> None:
+    if str(metadata.table_uuid) != destination.uuid:
+        raise CommitConflict(f"the table {destination.name} is another one than when the append began")
 
 
 def _check_there(catalog: OlympiaCatalog, destination: Destination, files: Sequence[DataFile]) -> None:

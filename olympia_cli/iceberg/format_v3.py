@@ -4,7 +4,8 @@ are served do; what is here is what it lacks for them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -84,8 +85,28 @@ def upgraded(metadata: TableMetadata, updates: Sequence[TableUpdate]) -> tuple[T
     return TableMetadataUtil._construct_without_validation(newer), rest
 
 
-def check_known(document: Mapping[str, Any], metadata: TableMetadata, location: str) -> None:
-    """Refuse to change metadata of which something would be lost: PyIceberg leaves out what it does not know."""
+def check_known(document: Mapping[str, Any], read: TableMetadata, metadata: TableMetadata, location: str) -> None:
+    """Refuse to change metadata, a document that was read, of which something would be lost: PyIceberg leaves out what
+    it does not know."""
     names = {field.alias or name for name, field in type(metadata).model_fields.items()}
-    if unknown := sorted(document.keys() - names):
-        raise InvalidOption(f"{location} has {unknown[0]!a}, which a commit through PyIceberg would lose", hint="")
+    lost, kept = sorted(document.keys() - names), json.loads(to_json(read))
+    # on top the names decide: a field may be known and not written, as the id of no snapshot is
+    for name in document.keys() & kept.keys():
+        lost.extend(_lost(document[name], kept[name], name))
+    if lost:
+        raise InvalidOption(f"{location} has {lost[0]!a}, which a commit through PyIceberg would lose", hint="")
+
+
+def _lost(document: Any, kept: Any, where: str) -> Iterator[str]:
+    """The places in a document that have a value, and of which nothing was kept."""
+    match document, kept:
+        case dict(), dict():
+            for name, value in document.items():
+                if name in kept:
+                    yield from _lost(value, kept[name], f"{where}.{name}")
+                # the one source of a field, which is all that PyIceberg reads, has a name of its own
+                elif value is not None and not (name == "source-ids" and value == [kept.get("source-id")]):
+                    yield f"{where}.{name}"
+        case list(), list():
+            for number, pair in enumerate(zip(document, kept, strict=False)):
+                yield from _lost(*pair, f"{where}[{number}]")

@@ -134,8 +134,9 @@ class TableChanges:
         metadata = _updated(current, updates)
         if current is not None and metadata == current.metadata:
             return current
-        if current is not None and metadata.format_version == V3 and current.location not in self._staged:
-            check_known(_document(self._open_io, current.location), metadata, current.location)
+        if current is not None and metadata.format_version == V3 and current.location not in self._files:
+            document = _document(self._open_io, current.location)
+            check_known(document, current.metadata, metadata, current.location)
         number = -1 if current is None else MetastoreCatalog._parse_metadata_version(current.location)
         provider = load_location_provider(metadata.location, metadata.properties)
         location = provider.new_table_metadata_file_location(number + 1)

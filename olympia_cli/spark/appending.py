@@ -97,8 +97,9 @@ def append(
     """Append DataFrames to tables, `{"sales.orders": df, …}`, all in one commit; the version that it became.
 
     With `run`, a name for this very append, one that was committed under it before is not made again: None, as when
-    there are no rows. Columns that do not fit are an InvalidOption before anything is written. When it fails nothing
-    is committed, and what was written is removed; a CommitUnknown says where it is kept.
+    there are no rows. Columns that do not fit, or a run that some of the tables have and others, which are to get rows,
+    have not, are an InvalidOption before anything is written. When it fails nothing is committed, and what was written
+    is removed; a CommitUnknown says where it is kept.
     """
     from olympia_cli.spark.registration import register
 
@@ -110,15 +111,21 @@ def append(
     options = {name: parse_write_options({**given, "table": name}) for name in frames}
     register(spark)
     with iceberg_catalog(next(iter(options.values()))) as opened:
-        from olympia_cli.iceberg.appends import commit, give_up
+        from olympia_cli.iceberg.appends import commit, give_up, partly_done
 
         begun: dict[str, Append] = {}
         try:
             for name, frame in frames.items():
-                if (found := begin(options[name], frame.schema)) is None:
-                    give_up(opened, (one.destination for one in begun.values()))
-                    return None
-                begun[name] = found
+                if (found := begin(options[name], frame.schema)) is not None:
+                    begun[name] = found
+            if done := [options[name].table for name in frames if name not in begun]:
+                # the run before may have had no rows for a table either
+                with explained():
+                    lacking = [options[name].table for name in begun if not frames[name].isEmpty()]
+                if lacking:
+                    raise partly_done(run, done, lacking)
+                give_up(opened, (one.destination for one in begun.values()))
+                return None
             with explained():
                 written = {one.destination: _written(spark, frames[name], one) for name, one in begun.items()}
             return commit(opened, written, message)

@@ -176,6 +176,17 @@ def test_what_is_known_is_told_as_such(place):
     assert f"v{NEXT} " in run_here(*suggested(failed.stderr)).ok().stdout
 
 
+@pytest.mark.parametrize(
+    ("hit", "named"), [([3], "v3 is"), ([1, 2, 3], "v1…v3 are"), ([1, 3], "v1, v3 are")], ids=["one", "range", "list"]
+)
+def test_all_that_an_expire_leaves_files_for_are_named(place, hit, named):
+    for version in hit:
+        spoil(LocalStore(place), root_path(version), "truncated")
+    run_here("-c", place, "fsck", "--level", "full", "--all-versions", "--acknowledge").ok()
+    plan = run_here("-c", place, "expire", "--keep-last", "6", "--dry-run").ok()
+    assert f"all nodes and definitions: {named} known to be damaged, and may need any of them" in plan.stderr
+
+
 def test_versions_that_are_gone(place):
     """In quarantine they come back; after a purge the log says what there is."""
     words = ["--keep-last", "2", "--older-than", "0s", "--grace", "0s", "--offline", "--yes"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
@@ -112,7 +113,8 @@ def test_a_table_that_is_no_longer_what_it_was(catalog, table, change):
         commit(catalog, {to: files})
     assert rows(catalog) == 0
     give_up(catalog, [to])
-    assert not list(Path(to.folder).rglob("*.parquet"))
+    # the table that it began with may be there under another name, and have the files
+    assert bool(list(Path(to.folder).rglob("*.parquet"))) == (change == "another table")
     check_files(catalog)
 
 
@@ -157,6 +159,97 @@ def test_who_gives_up_what_is_committed_deletes_nothing(catalog, table):
     catalog.drop_table("ns.t")
     give_up(catalog, [other])
     assert Path(kept[0].file_path).exists()
+
+
+def test_who_gives_up_deletes_nothing_of_a_table_that_has_another_name_now(catalog, table):
+    to = begin(catalog)
+    commit(catalog, {to: written(catalog, to)})
+    catalog.rename_table("ns.t", "ns.u")
+    catalog.create_table("ns.t", BATCH.schema)
+    give_up(catalog, [to])
+    assert rows(catalog, "ns.u") == 3
+
+
+@pytest.mark.parametrize("run", ["monday", None])
+def test_an_append_that_is_committed_again_is_done_already(catalog, table, run):
+    to = begin(catalog, run)
+    files = written(catalog, to)
+    version = commit(catalog, {to: files})
+    # nor does it matter which of its files the second call knows of
+    for known in (files, [], files):
+        assert commit(catalog, {to: known}) is None
+        assert (catalog.version, rows(catalog)) == (version, 3)
+        check_files(catalog)
+    catalog.create_table("ns.u", BATCH.schema)
+    other = begin(catalog, name=TableName("ns", "u"))
+    assert commit(catalog, {to: [], other: written(catalog, other)}) == catalog.version
+    assert (rows(catalog), rows(catalog, "ns.u")) == (3, 3)
+
+
+@pytest.mark.parametrize("mode", ["lost_reply", "lost_request"])
+def test_an_append_of_unknown_outcome_may_be_committed_again(catalog, table, mode):
+    to = begin(catalog)
+    files = written(catalog, to)
+    with pytest.raises(CommitStateUnknownException):
+        commit(through(RootUnknown(catalog.store_catalog.store, (), mode), catalog), {to: files})
+    # a second one that fails does not make the outcome of the first known
+    with pytest.raises(PathMissing):
+        commit(catalog, {to: [*files, DataFile.from_args(file_path=f"{to.folder}/x", file_size_in_bytes=1)]})
+    give_up(catalog, [to])
+    assert all(Path(file.file_path).exists() for file in files)
+    assert (commit(catalog, {to: files}) is None) == (mode == "lost_reply")
+    assert rows(catalog) == 3
+
+
+def test_a_run_that_some_of_the_tables_have_is_refused(catalog, table):
+    """Whoever skips it loses the rows of the others, and whoever makes it has some twice."""
+    catalog.create_table("ns.u", BATCH.schema)
+    other = TableName("ns", "u")
+    first = begin(catalog, "monday")
+    version = commit(catalog, {first: written(catalog, first)})
+    both = begin(catalog, "monday"), begin(catalog, "monday", other)
+    with pytest.raises(InvalidOption, match=r"the append 'monday' is in ns\.t, and not in ns\.u"):
+        commit(catalog, {to: written(catalog, to) for to in both})
+    give_up(catalog, both)
+    assert (catalog.version, rows(catalog), rows(catalog, "ns.u")) == (version, 3, 0)
+    check_files(catalog)
+    check_files(catalog, "ns.u")
+    # a table that gets no rows has nothing to say
+    both = begin(catalog, "monday"), begin(catalog, "monday", other)
+    assert commit(catalog, {both[0]: written(catalog, both[0]), both[1]: []}) is None
+    # and when all have it, it was done
+    last = begin(catalog, "monday", other)
+    commit(catalog, {last: written(catalog, last)})
+    both = begin(catalog, "monday"), begin(catalog, "monday", other)
+    assert commit(catalog, {to: written(catalog, to) for to in both}) is None
+    assert (rows(catalog), rows(catalog, "ns.u")) == (3, 3)
+
+
+def test_an_append_that_was_rolled_back_is_made_again(catalog, table):
+    for run in ("monday", "tuesday"):
+        to = begin(catalog, run)
+        commit(catalog, {to: written(catalog, to)})
+    table = catalog.load_table("ns.t")
+    with table.manage_snapshots() as change:
+        change.rollback_to_snapshot(table.history()[0].snapshot_id)
+    assert rows(catalog) == 3
+    for run, done in (("monday", True), ("tuesday", False), ("tuesday", True)):
+        to = begin(catalog, run)
+        assert (commit(catalog, {to: written(catalog, to)}) is None) == done
+    assert rows(catalog) == 6
+
+
+def test_an_append_is_known_behind_snapshots_that_expired(catalog, table):
+    for run in ("monday", "tuesday", "wednesday"):
+        to = begin(catalog, run)
+        commit(catalog, {to: written(catalog, to)})
+    table = catalog.load_table("ns.t")
+    first, second, _ = (entry.snapshot_id for entry in table.history())
+    table.manage_snapshots().create_tag(first, "kept").commit()
+    table.maintenance.expire_snapshots().by_id(second).commit()
+    to = begin(catalog, "monday")
+    assert commit(catalog, {to: written(catalog, to)}) is None
+    assert rows(catalog) == 9
 
 
 def test_a_file_that_is_not_there_is_not_committed(catalog, table):

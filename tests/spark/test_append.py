@@ -262,8 +262,12 @@ def test_an_append_of_one_name_is_made_once(spark, lake, registered):
     frame = spark.createDataFrame([(1,), (2,)], "id long")
     for _ in range(2):
         save(frame, lake, "n.flat", run="2026-11-17")
-    assert append(spark, uri(lake), {"n.flat": frame, "n.parts": frame}, run="2026-11-17") is None
-    assert rows(lake, "n.flat") == [1, 2]
+    version = lake.version
+    with pytest.raises(InvalidOption, match=r"the append '2026-11-17' is in n\.flat, and not in n\.parts"):
+        append(spark, uri(lake), {"n.parts": frame, "n.flat": frame}, run="2026-11-17")
+    # a table that gets no rows, as the time before, has nothing to say
+    assert append(spark, uri(lake), {"n.flat": frame, "n.parts": frame.limit(0)}, run="2026-11-17") is None
+    assert (lake.version, rows(lake, "n.flat"), rows(lake, "n.parts")) == (version, [1, 2], [])
     assert append(spark, uri(lake), {"n.flat": frame}, run="2026-11-18") == lake.version
     assert rows(lake, "n.flat") == [1, 1, 2, 2]
     for table in ("n.flat", "n.parts"):
