@@ -19,7 +19,13 @@ SHOWN = 20
 
 
 def print_imported(
-    session: Session, done: Imported, version: int, dry_run: bool, noun: str = "table", **more: Any
+    session: Session,
+    done: Imported,
+    version: int,
+    dry_run: bool,
+    noun: str = "table",
+    hint: str = "see the reasons: run again, it brings what they do not hold for any more",
+    **more: Any,
 ) -> None:
     """Print it, and raise PartlyDone when something was left out. In JSON there is `more` to say."""
     from olympia_cli.errors import PartlyDone
@@ -50,7 +56,7 @@ def print_imported(
     if left_out:
         raise PartlyDone(
             f"{plural(len(left_out), noun)} left out",
-            hint="see the reasons, and run it again when they are gone",
+            hint=hint,
         )
 
 

@@ -57,12 +57,18 @@ def new_definition_path(kind: Kind, name: ObjectName | None) -> str:
 
         parts = (name.namespace, name.name) if name.name else (name.namespace,)
         stem += "-" + "-".join(quote(part, safe="") for part in parts)
-    stem = stem[: MAX_FILE_NAME_BYTES - len(".binpb")]
+    stem = stem[:_MAX_STEM]
     # a cut must not leave half of a percent escape, which some tools refuse
     stem = re.sub(r"%[0-9A-F]?$", "", stem)
     return f"def/{DEFINITION_FOLDERS[kind]}/{stem}.binpb"
 
 
+def may_be_cut(path: str) -> bool:
+    """Whether the names in the path of a definition may go on: it is as long as those that are cut."""
+    return len(path.rpartition("/")[2].removesuffix(".binpb")) > _MAX_STEM - len("%XX")
+
+
+_MAX_STEM = MAX_FILE_NAME_BYTES - len(".binpb")
 _UUID_VERSION, _WITH_DIGEST = 14, "8"
 """Where a uuid says its version, and the version whose meaning is left to those who use it."""
 

@@ -37,8 +37,13 @@ class KnownFiles:
         known._count(location)
         if noted == str(known.count):
             return known
+        is_lost = False
         for snapshot in table.snapshots():
-            known._read(table, snapshot, known.past)
+            try:
+                known._read(table, snapshot, known.past)
+            except FileNotFoundError:
+                # somebody has tidied up: what others tell may be all the same
+                is_lost = True
         for path in known.present:
             known.past.pop(path, None)
         known._count(location)
@@ -46,7 +51,7 @@ class KnownFiles:
             known.is_all = known.count == int(noted)
         else:
             # others have added files of the folder, or there is no note: then no snapshot may be missing
-            known.is_all = _goes_back_to_the_first(table)
+            known.is_all = not is_lost and _goes_back_to_the_first(table)
         return known
 
     def __contains__(self, path: str) -> bool:

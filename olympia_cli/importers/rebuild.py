@@ -8,15 +8,15 @@ cannot be told is left out, and said.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from urllib.parse import quote, unquote
 
-from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, check_supported, read_object
-from olympia_cli.errors import Damaged, OlympiaError, Refused
+from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot, check_supported, read_object
+from olympia_cli.errors import CatalogExists, Damaged, OlympiaError, Refused
 from olympia_cli.format.definitions import decode
-from olympia_cli.format.paths import DEFINITION_FOLDERS, parse_root_path
+from olympia_cli.format.paths import DEFINITION_FOLDERS, may_be_cut, parse_root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
 from olympia_cli.importers.iceberg import Imported, LeftOut
 from olympia_cli.names import Kind, ObjectName, as_found
@@ -54,6 +54,22 @@ def check_gone(store: Store) -> None:
                 hint="see what is wrong with it, and repair that",
                 command=("-c", store.uri, "fsck"),
             )
+
+
+def check_target(here: Snapshot, changes: Iterable[ObjectChange]) -> None:
+    """Refuse a catalog of other objects: they would be mixed. One that is empty, or that has an object of these, is
+    where a rebuild was before."""
+    ids = {(change.name.kind, change.id) for change in changes}
+    is_empty = True
+    for kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW):
+        for found in here.objects(kind):
+            if (kind, found.id) in ids:
+                return
+            is_empty = False
+    if not is_empty:
+        raise CatalogExists(
+            f"{here.store.uri} is a catalog of other objects already", hint="choose a place where there is none"
+        )
 
 
 def newest_catalog(store: Store) -> CatalogDef | None:
@@ -122,6 +138,8 @@ def _newest(store: Store, kind: Kind, done: Imported) -> Iterator[_Left]:
 def _name(left: _Left, namespaces: set[str]) -> ObjectName | str:
     """What an object was called, or why that cannot be told: the path does not say where the namespace ends."""
     stem = left.path.rpartition("/")[2].removesuffix(".binpb")[_STEM:]
+    if may_be_cut(left.path):
+        return "its path is as long as paths get, so the name that it had may go on"
     if left.kind is Kind.NAMESPACE:
         return as_found(Kind.NAMESPACE, unquote(stem)) if stem else "its path does not say what it was called"
     fitting = [namespace for namespace in namespaces if stem.startswith(quote(namespace, safe="") + "-")]

@@ -294,6 +294,18 @@ def test_identity_partitions_keep_their_values(made, bring, rows, empty):
     assert list(found.scan(row_filter="day = '2026-11-16'").plan_files()) == []
 
 
+def test_files_stay_when_their_table_is_partitioned_in_another_way(made, bring, rows):
+    with made.transaction() as txn:
+        stream = txn.table(txn.namespace("n"), "t", SCHEMA, [{"key": ["id"], "transform": {"name": "identity"}}])
+        txn.delta(txn.partition(stream, [1]), 1, data(1))
+    bring().ok()
+    with made.transaction() as txn:
+        txn.version(stream[:2], "1", SCHEMA, operation="update")
+        other = txn.delta(txn.partition(stream), 1, data(2))
+    assert skipped(bring(), "n.t") == {other: "its table is partitioned in another way by now"}
+    assert rows("n.t") == [(1, "n1")]
+
+
 def test_columns_are_found_by_their_ids(made, bring, rows):
     """A column that was renamed, one that is new, one that is gone: each file is read as what it is."""
     with made.transaction() as txn:
@@ -331,8 +343,30 @@ def test_a_value_for_older_files_is_not_lost_in_silence(made, bring, rows):
     with made.transaction() as txn:
         txn.version(stream[:2], "1", new, operation="update")
         txn.delta(partition, 2, pa.table({"id": [2], "name": ["n2"], "n": [5]}, schema=new))
-    assert skipped(bring(), "n.t") == {old: "it lacks the column 'n', which has a value of its own there"}
-    assert rows("n.t") == [(2, "n2", 5)]
+    why = "it lacks the column 'n', which has a value of its own there; its table has it, and stays as it is"
+    for _ in range(2):
+        assert problems(bring()) == {f"{old} of table n.t": why}
+        assert rows("n.t") == [(1, "n1")]
+
+
+def test_a_file_that_cannot_be_read_now_stays_in_its_table(made, bring, rows):
+    """Columns with a value for older files have known files read again, which may fail while the network does."""
+    valued = numbered(("id", pa.int64()), ("name", pa.string()))
+    valued = valued.set(0, valued.field(0).with_metadata({"PARQUET:field_id": "0", "DELTACAT:past_default": b"\x07"}))
+    with made.transaction() as txn:
+        partition = txn.partition(txn.table(txn.namespace("n"), "t", valued))
+        known = txn.delta(partition, 1, data(1))
+    bring().ok()
+    content = (made.folder / known).read_bytes()
+    (made.folder / known).write_bytes(bytes(len(content)))
+    with made.transaction() as txn:
+        txn.delta(partition, 2, data(2))
+    why = "it is no Parquet file, or was not written to its end; its table has it, and stays as it is"
+    assert problems(bring()) == {f"{known} of table n.t": why}
+    (made.folder / known).write_bytes(content)
+    assert rows("n.t") == [(1, "n1")]
+    assert tables(bring().ok()) == [("n.t", 2, 2)]
+    assert rows("n.t") == [(1, "n1"), (2, "n2")]
 
 
 def test_files_that_are_not_what_their_manifest_says(made, bring, rows):

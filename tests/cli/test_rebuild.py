@@ -7,7 +7,9 @@ import shutil
 import pyarrow as pa
 import pytest
 
+from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.iceberg import OlympiaCatalog
+from tests.helpers.names import ns, table
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 
@@ -114,3 +116,33 @@ def test_what_is_not_for_it(run, lake, tmp_path):
     run("-c", tmp_path / "new", "rebuild", tmp_path / "none").failed(10, "nothing of a catalog")
     run("-c", lake, "rebuild", lake).failed(2, "is the new catalog itself")
     assert not (tmp_path / "new").exists()
+
+
+def test_names_that_are_cut_in_their_paths_are_told(run, rebuild, tmp_path):
+    """A path has room for 212 characters of both names; one that has about as many may go on."""
+    lake = tmp_path / "lake"
+    catalog = Catalog.create(
+        str(lake), table_name_max_bytes=400, namespace_name_max_bytes=400, node_file_max_bytes=2**24
+    )
+    long, cut = "t" * 207, ("t" * 300, "t" * 208, "t" * 208 + "é")
+    with catalog.transaction() as transaction:
+        for namespace in ("n", "s" * 400):
+            transaction.create_namespace(ns(namespace))
+        for name in (long, *cut):
+            transaction.create_table(table(f"n.{name}"), "s3://b/m.json")
+    done = rebuild(lake)
+    assert [one["name"] for one in done.json["tables"]] == [f"n.{long}"]
+    assert list(problems(done).values()) == ["its path is as long as paths get, so the name that it had may go on"] * 4
+    assert "run" not in done.stderr.splitlines()[-1]
+
+
+def test_a_catalog_of_others_is_refused(run, lake, rebuild, tmp_path):
+    run("init", tmp_path / "new").ok()
+    run("-c", tmp_path / "new", "ns", "create", "theirs").ok()
+    for words in ((), ("--dry-run",)):
+        refused = rebuild(lake, *words)
+        assert (refused.exit_code, refused.stdout) == (11, "")
+        assert "is a catalog of other objects already" in refused.stderr
+    assert run("-c", tmp_path / "new", "ns", "ls", "--json").json["namespaces"][0]["name"] == "theirs"
+    run("-c", tmp_path / "new", "ns", "drop", "theirs").ok()
+    assert [one["name"] for one in rebuild(lake).json["tables"]] == ["a.t"]

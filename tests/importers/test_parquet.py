@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import pytest
 from pyiceberg.exceptions import CommitFailedException
@@ -281,6 +282,20 @@ class TestWhatWasChangedHere:
         write_parquet(world.raw / "t" / "newer.parquet", v=[8])
         assert [one.what for one in world.bring()[0].left_out] == ["t"]
         assert world.rows("raw.t") == [0, 2, 7]
+
+    @pytest.mark.parametrize("is_noted", [True, False])
+    def test_snapshots_whose_files_are_gone_tell_nothing(self, world, is_noted):
+        [first] = self.table(world).snapshots()
+        self.table(world).overwrite(self.table(world).scan().to_arrow().slice(0, 1))
+        assert self.add_and_bring(world).left_out == []
+        if not is_noted:
+            with self.table(world).transaction() as transaction:
+                transaction.remove_properties(FILES)
+        for one in (first, *self.table(world).snapshots()[1:-1]):
+            Path(one.manifest_list.removeprefix("file://")).unlink()
+        write_parquet(world.raw / "t" / "newer.parquet", v=[8])
+        assert [one.what for one in world.bring()[0].left_out] == ["t"]
+        assert world.rows("raw.t") == [0, 7]
 
     def test_files_of_the_folder_that_others_added(self, world):
         """They are known as well; with snapshots gone too, nobody can tell whether they are all."""

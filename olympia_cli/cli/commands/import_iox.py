@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -102,7 +102,7 @@ def run(
         print_imported(session, done, version, inspect or dry_run, "part", **_about(there, state))
 
 
-def _about(there: Source, state: State) -> dict[str, object]:
+def _about(there: Source, state: State) -> dict[str, Any]:
     from olympia_cli.names import time_text
 
     return {

@@ -16,6 +16,7 @@ EXAMPLES = [
     "olympia rebuild s3://lake/catalog -c s3://lake/new --dry-run",
     "olympia rebuild s3://lake/catalog -c s3://lake/new",
 ]
+_HINT = "see the reasons: what the files do not tell is for you to name and to register"
 
 
 def run(
@@ -28,16 +29,16 @@ def run(
     """Make a catalog from definitions and metadata files alone.
 
     For a catalog that has no root any more: where there are roots, fsck --repair and --salvage know more. The new one
-    is made where there is none. Each object is as its newest definition says, under the name that it had then, and a
-    table goes on to the newest metadata that follows. What was renamed later, or dropped, cannot be told from the rest.
-    What is doubtful is left out and told, and the exit code is 3. Running it again changes nothing. Tables of which
-    only the metadata is left are brought by import iceberg.
+    is made where there is none; a catalog of other objects is refused. Each object is as its newest definition says,
+    under the name that it had then, and a table goes on to the newest metadata that follows. What was renamed later, or
+    dropped, cannot be told from the rest. What is doubtful is left out and told, and the exit code is 3. Running it
+    again changes nothing. Tables of which only the metadata is left are brought by import iceberg.
     """
     from olympia_cli.catalog.catalog import Catalog
     from olympia_cli.cli.import_render import print_imported
     from olympia_cli.errors import CatalogNotFound, InvalidLocation
     from olympia_cli.importers.iceberg import Imported
-    from olympia_cli.importers.rebuild import check_gone, newest_catalog, objects_left
+    from olympia_cli.importers.rebuild import check_gone, check_target, newest_catalog, objects_left
 
     there, session = Session(ctx, prefix), Session(ctx)
     if there.store.uri == session.store.uri:
@@ -60,22 +61,23 @@ def run(
         return done
 
     try:
-        session.snapshot()
+        check_target(session.snapshot(), changes)
     except CatalogNotFound:
         if dry_run:
             from olympia_cli.storage.memory import MemoryStore
 
-            print_imported(session, bring(Catalog.create(MemoryStore(), **_like(former)).begin()), 0, True, "object")
+            done = bring(Catalog.create(MemoryStore(), **_like(former)).begin())
+            print_imported(session, done, 0, True, "object", hint=_HINT)
             return
         Catalog.create(session.store, **_like(former))
-    done: list[Imported] = []
+    rebuilt: list[Imported] = []
     if dry_run:
         transaction = session.catalog.begin()
-        done.append(bring(transaction))
+        rebuilt.append(bring(transaction))
         version = transaction.base.version
     else:
         changed = session.change(
-            lambda transaction: done.append(bring(transaction)),
+            lambda transaction: rebuilt.append(bring(transaction)),
             message=message or f"rebuilt from {there.store.uri}",
             retry_for=retry_for,
             again=True,
@@ -83,7 +85,7 @@ def run(
         )
         assert changed.version is not None
         version = changed.version
-    print_imported(session, done[-1], version, dry_run, "object")
+    print_imported(session, rebuilt[-1], version, dry_run, "object", hint=_HINT)
 
 
 def _like(former: CatalogDef | None) -> dict[str, Any]:

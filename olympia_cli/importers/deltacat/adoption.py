@@ -126,11 +126,10 @@ class Adoption(Staging):
             self._tell_skipped(key, table.name, planned)
         elif here not in (name, self._former_name(known_as)) or not is_as_made(present):
             self._leave(key, f"table {table.name}", _CHANGED_HERE)
-        elif held.is_torn:
+        elif planned is None or planned.is_torn:
             # what is here may be more than what can be read there by now
             self._tell_skipped(key, table.name, planned)
         else:
-            assert planned is not None
             self._follow(key, here, name, table.name, planned, properties)
 
     def _follow(

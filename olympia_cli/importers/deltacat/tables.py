@@ -15,7 +15,7 @@ from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.locations import load_location_provider
@@ -45,12 +45,14 @@ from olympia_cli.names import TableName
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """What a table is to be: its columns, its files with what they say of themselves, and what is left out of it."""
+    """What a table is to be: its columns, its files with what they say of themselves, and what is left out of it.
+    `is_torn` says that some of it, or a file that it has already, cannot be read as what it is to be."""
 
     schema: Schema
     spec: PartitionSpec
     files: dict[str, tuple[SourceFile, pq.FileMetaData | None, Record]]
     skipped: tuple[LeftOut, ...]
+    is_torn: bool
 
     @property
     def rows(self) -> int | None:
@@ -73,7 +75,7 @@ def plan(
     elif [field.source_id for field in spec.fields] != [field.source_id for field in wanted.fields]:
         at = ()
     files: dict[str, tuple[SourceFile, pq.FileMetaData | None, Record]] = {}
-    skipped = list(contents.skipped)
+    skipped, is_torn = list(contents.skipped), contents.is_torn
     # one that is missing is told already, and stays in a table that has it
     present = [file for file in contents.files if file.size is not None or f"{base}/{file.path}" in known]
     # a column may have come with a value for files that are known
@@ -81,30 +83,38 @@ def plan(
     ends = LocalFooters(base, io).read([ParquetFile(file.path, file.size or 0, {}) for file in new])
     footers = {file.path: end if isinstance(end, str) else end.metadata for file, end in zip(new, ends, strict=True)}
     for file in present:
-        footer = footers.get(file.path)
+        footer, is_known = footers.get(file.path), f"{base}/{file.path}" in known
+        values: list[object] = []
         try:
             if isinstance(footer, str):
                 raise Unfit(footer)
-            values = partition_values(file.values, spec, at, schema) if at or not spec.fields else _other_way()
+            if not is_known:
+                # the table has noted the values of one that it has
+                values = partition_values(file.values, spec, at, schema) if at or not spec.fields else _other_way()
             if footer is not None:
                 check_file(footer, schema, names, defaults)
-                _check(file, footer, spec, values)
+                _check(file, footer, () if is_known else spec.fields, values)
         except Unfit as error:
-            skipped.append(LeftOut(file.path, str(error)))
+            # the source has it still, so its rows are not taken out
+            is_torn = is_torn or is_known
+            stays = "; its table has it, and stays as it is" if is_known else ""
+            skipped.append(LeftOut(file.path, f"{error}{stays}"))
             continue
         files[f"{base}/{file.path}"] = (file, footer, Record(*values))
-    return TablePlan(schema, spec, files, tuple(skipped))
+    return TablePlan(schema, spec, files, tuple(skipped), is_torn)
 
 
 def _other_way() -> list[object]:
     raise Unfit("its table is partitioned in another way by now")
 
 
-def _check(file: SourceFile, footer: pq.FileMetaData, spec: PartitionSpec, values: Sequence[object]) -> None:
+def _check(
+    file: SourceFile, footer: pq.FileMetaData, fields: Sequence[PartitionField], values: Sequence[object]
+) -> None:
     """Refuse a file that does not hold what its manifest and its partition say."""
     if file.rows is not None and footer.num_rows != file.rows:
         raise Unfit(f"it has {footer.num_rows:,} of the {file.rows:,} rows that its manifest says")
-    for field, value in zip(spec.fields, values, strict=True):
+    for field, value in zip(fields, values, strict=True):
         for bound in _bounds(footer, field.name):
             if isinstance(bound, type(value)) and bound != value:
                 raise Unfit(f"its column {field.name!a} does not hold the value of its partition throughout")
