@@ -312,3 +312,20 @@ class TestBadSources:
         done = here("import", "parquet", raw / "file", "--json")
         assert done.exit_code != 0
         assert here("ns", "ls", "-o", "name").lines == ["raw"]
+
+
+class TestTheSourceItself:
+    """What is wrong with a source is said of it, and looked at there, not where it is to be brought."""
+
+    def test_a_source_that_is_not_there(self, run, empty, tmp_path):
+        for words in ([], ["--check"], ["--inspect"]):
+            said = run("-c", empty, "import", "olympia", tmp_path / "nowhere", *words, "--json").error
+            assert (said["exit_code"], said.get("command")) == (10, None)
+
+    def test_a_source_whose_latest_version_cannot_be_read(self, run, empty, other):
+        root = max(other.glob("vn/*0"), key=lambda path: path.name[::-1])
+        root.write_bytes(b"junk")
+        said = run("-c", empty, "import", "olympia", other, "--json").error
+        assert said["exit_code"] == 40
+        assert said["command"][1:3] == ["-c", str(other)]
+        assert run(*said["command"][1:]).exit_code == 50

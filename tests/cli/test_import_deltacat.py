@@ -501,6 +501,13 @@ def test_what_is_no_catalog(tmp_path, bring, words):
     assert bring(*words, source=tmp_path / "nowhere").exit_code == 10
 
 
+@pytest.mark.parametrize("words", [[], ["--inspect"], ["--check"]])
+def test_the_folder_above_a_catalog_is_none(tmp_path, bring, words):
+    unpack(SMALL, tmp_path / "above" / "catalog")
+    said = bring(*words, source=tmp_path / "above").error
+    assert (said["exit_code"], said["hint"]) == (10, "name the folder that txn/ is in")
+
+
 def test_an_empty_catalog(made, bring):
     made.write("version/2.0.0.post4.1", b"")
     assert bring().ok().json["tables"] == []

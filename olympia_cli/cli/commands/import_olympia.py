@@ -48,7 +48,7 @@ def run(
     olympia.import.name. What is left out is told, and the exit code is 3.
     """
     from olympia_cli.cli.import_render import print_imported
-    from olympia_cli.errors import InvalidLocation, InvalidOption
+    from olympia_cli.errors import CatalogNotFound, InvalidLocation, InvalidOption, OlympiaError
     from olympia_cli.names import check_name
 
     given = [option for option, value in (("--inspect", inspect), ("--check", check), ("--dry-run", dry_run)) if value]
@@ -57,9 +57,16 @@ def run(
     if into is not None:
         check_name(into, "namespace")
     there, session = Session(ctx, source), Session(ctx)
-    if check:
-        _check(there)
-    wanted = there.snapshot(at)
+    try:
+        if check:
+            _check(there)
+        wanted = there.snapshot(at)
+    except CatalogNotFound as error:
+        raise CatalogNotFound(error.message, hint="name a folder or prefix that holds one") from None
+    except OlympiaError as error:
+        # what is wrong there is looked at there
+        error.command = ("-c", source, *error.command) if error.command else ()
+        raise
     if inspect:
         from olympia_cli.importers.olympia import inspect as look
 

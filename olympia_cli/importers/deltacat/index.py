@@ -96,8 +96,9 @@ class Index:
 
     @property
     def is_catalog(self) -> bool:
-        """Whether any file is one that DeltaCAT writes."""
-        queries = ("revision", "mapping", "txn", "other WHERE part = 'version'")
+        """Whether a file is where DeltaCAT puts it in every catalog. Those of objects are at home at any depth, so a
+        folder above a catalog would have them, too, and not a single transaction."""
+        queries = ("txn", "other WHERE part = 'version'")
         return any(next(self.ask(f"SELECT 1 FROM {query} LIMIT 1"), None) for query in queries)
 
     @property
