@@ -260,4 +260,5 @@ def _too_large(most: int) -> Failure:
 
 
 async def _unused(request: Request) -> Awaitable[Response]:
+    """A route wants an endpoint; these are only asked whether a path is theirs."""
     raise NotImplementedError

@@ -23,7 +23,7 @@ from olympia_cli.names import AtTime, SettledReference, time_text
 
 
 @dataclass(frozen=True, slots=True)
-class ImportNote:
+class RevisionNote:
     """What was brought before: which transaction, and into which namespace if into one."""
 
     revision: int
@@ -39,7 +39,7 @@ def note_key(base: str) -> str:
     return "iox-" + sha256(base.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def read_note(properties: Mapping[str, str], base: str, source: Source) -> ImportNote | None:
+def read_note(properties: Mapping[str, str], base: str, source: Source) -> RevisionNote | None:
     """The note of an earlier import that still counts; none that cannot be read."""
     try:
         fields = json.loads(properties.get(IMPORTED + note_key(base), ""))
@@ -50,7 +50,7 @@ def read_note(properties: Mapping[str, str], base: str, source: Source) -> Impor
         return None
     present = {str(file.uuid) for file in source.revisions.get(revision, ())}
     counts = uuid in present or (not present and revision < source.oldest)
-    return ImportNote(revision, uuid, into) if counts else None
+    return RevisionNote(revision, uuid, into) if counts else None
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Run:
     catalog: OlympiaCatalog
     into: str | None
     message: str
-    note: ImportNote | None
+    note: RevisionNote | None
 
     def one(self, reference: SettledReference, dry_run: bool) -> tuple[Imported, State, int]:
         """Bring one state, or tell what would be done."""
@@ -119,7 +119,7 @@ class Run:
             for plan in self.tables.planner.plans(state, done, self.catalog, only):
                 count(plan, done)
             return self.catalog.version
-        note = ImportNote(state.revision, str(state.uuid), self.into)
+        note = RevisionNote(state.revision, str(state.uuid), self.into)
         key = note_key(self.tables.planner.base)
         about = f"revision {state.revision} of {self._source.name}, {time_text(state.start_millis)}"
         # planned on what the transaction is on: what another import does meanwhile is a conflict, and not undone
