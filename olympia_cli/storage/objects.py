@@ -43,7 +43,7 @@ from olympia_cli.storage.protocol import (
     is_temporary,
     largest,
 )
-from olympia_cli.storage.settle import MOMENT, TIME_ALLOWED, Failure, Fate, pause, reason, settle_create
+from olympia_cli.storage.settle import MOMENT, TIME_ALLOWED, Failure, Fate, fair, pause, reason, settle_create
 
 CONNECTIONS = 64
 _WORKERS = 32
@@ -173,8 +173,9 @@ class ObjectStore:
                 unclear = unclear or failure.fate is Fate.UNCLEAR
                 raise
 
+        seconds = self._time_for(content)
         try:
-            self._again(put, self._time_for(content))
+            self._again(put, seconds, least=fair(seconds))
         except (StorageFailed, StorageDenied) as error:
             if not unclear:
                 raise
@@ -235,9 +236,9 @@ class ObjectStore:
     def _time_for(self, data: bytes) -> float:
         return self._time_allowed + size_seconds(len(data))
 
-    def _again(self, request: Callable[[float], T], time_allowed: float | None = None) -> T:
+    def _again(self, request: Callable[[float], T], time_allowed: float | None = None, *, least: float = MOMENT) -> T:
         """Ask until there is an answer or the time is up, ever more seldom: for requests that do no harm when they are
-        carried out twice. Each is given the seconds that are left."""
+        carried out twice. Each is given the seconds that are left, the `least` of them after the first."""
         deadline = time.monotonic() + (self._time_allowed if time_allowed is None else time_allowed)
         why: Failure | None = None
         for attempt in count():
@@ -246,9 +247,12 @@ class ObjectStore:
             except Failure as failure:
                 why = reason(why, failure)
                 wait = pause(attempt)
-                if failure.fate in (Fate.MISSING, Fate.REFUSED) or time.monotonic() + wait + MOMENT > deadline:
-                    raise why.error from why.__cause__
-            time.sleep(wait)
+                over = failure.fate in (Fate.MISSING, Fate.REFUSED) or time.monotonic() + wait + least > deadline
+            if not over:
+                time.sleep(wait)
+                over = time.monotonic() + least > deadline  # a busy machine sleeps longer than it was asked to
+            if over:
+                raise why.error from why.__cause__
         raise AssertionError("unreachable")
 
     def _read_or_error(self, path: str) -> bytes | StoreError:

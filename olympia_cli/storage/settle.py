@@ -61,6 +61,12 @@ def pause(attempt: int, *, longest: float = 2.0) -> float:
     return min(longest, 0.05 * 2.0 ** min(attempt, 10)) * random.uniform(0.5, 1.0)
 
 
+def fair(time_allowed: float) -> float:
+    """The seconds that a request which writes gets at least: one that is cut off may have been sent, so none is begun
+    that a slow store could not answer in time."""
+    return min(1.0, time_allowed / 8)
+
+
 def settle_create(
     send: Callable[[float], None],
     read: Callable[[float], bytes],
@@ -73,12 +79,11 @@ def settle_create(
     them, and raise Failure; `where` is the key as a person would write it.
     """
     start = time.monotonic()
-    # a request that is cut off may have been sent, so none is begun that a slow store could not answer in time
-    fair = min(1.0, time_allowed / 8)
+    least = fair(time_allowed)
     why: Failure | None = None
     sent = False
     attempt = 0
-    while (share := _share(start, time_allowed)) > fair:
+    while (share := _share(start, time_allowed)) > least:
         try:
             return send(share)
         except Failure as failure:

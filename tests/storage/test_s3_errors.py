@@ -16,7 +16,9 @@ from olympia_cli.errors import (
     StorageFailed,
 )
 from olympia_cli.storage.gcs import GcsStore
+from olympia_cli.storage.objects import ObjectStore
 from olympia_cli.storage.s3 import S3Store
+from olympia_cli.storage.settle import Failure, Fate
 from tests.helpers.places import BUCKET, gcs_options, quiet_environment, s3_options
 from tests.helpers.servers.gcs import SmallGcs
 from tests.helpers.servers.proxy import Fault, FaultProxy, Mode
@@ -58,11 +60,10 @@ def open_s3():
 
 @pytest.fixture
 def unreachable():
-    """A port where nobody listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    return f"http://127.0.0.1:{port}"
+    """A port where nobody listens. It is held, so that nobody else gets it meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{held.getsockname()[1]}"
 
 
 def _everything(store):
@@ -124,11 +125,14 @@ def test_denied_on_gcs(gcs_server):
 
 @pytest.mark.parametrize("backend", ["s3", "gcs"])
 def test_unreachable(unreachable, backend):
-    """Nothing was sent, so nothing stands: that is known, also for a creation."""
+    """Nothing was sent, so nothing stands: that is known, also for a creation.
+
+    The time is such that no request gets less than a second: one that a busy machine cuts off may have been sent.
+    """
     if backend == "s3":
-        store = S3Store(BUCKET, "p", s3_options(unreachable), time_allowed=1.0)
+        store = S3Store(BUCKET, "p", s3_options(unreachable), time_allowed=8.0)
     else:
-        store = GcsStore(BUCKET, "p", gcs_options(unreachable), time_allowed=1.0)
+        store = GcsStore(BUCKET, "p", gcs_options(unreachable), time_allowed=8.0)
 
     def refused(work) -> None:
         with pytest.raises(StorageFailed, match=r"cannot reach http://127.*: connection refused: check the endpoint"):
@@ -138,6 +142,27 @@ def test_unreachable(unreachable, backend):
     with ThreadPoolExecutor(len(works)) as pool:
         list(pool.map(refused, works))
     store.close()
+
+
+def test_no_write_is_begun_that_could_only_be_cut_off(monkeypatch):
+    """It would turn what is known, that nothing was sent, into an outcome that is not."""
+    monkeypatch.setattr("olympia_cli.storage.objects.pause", lambda attempt: 0.15)
+    given: list[float] = []
+
+    class Nobody:
+        uri = "s3://nobody"
+
+        def put(self, key: str, data: bytes, *, exclusive: bool, seconds: float) -> None:
+            given.append(seconds)
+            raise Failure(Fate.UNSENT, StorageFailed("cannot reach it"))
+
+    store = ObjectStore(Nobody(), "p", time_allowed=0.8)
+    for write in (store.create, store.overwrite):
+        given.clear()
+        with pytest.raises(StorageFailed, match="cannot reach it"):
+            write("a", b"1")
+        assert len(given) > 1
+        assert min(given) >= 0.1
 
 
 @pytest.mark.parametrize("backend", ["s3", "gcs"])
