@@ -94,7 +94,7 @@ class DistributedDefinitions:
         self._take_keys(into, {(row.path, row.kind): numbers[row.path, row.kind] for row in unverified})
 
     def take_tables(self, into: Examined) -> None:
-        """Learn of the tables whose metadata leads to something that is wrong."""
+        """Learn of the tables and views whose metadata leads to something that is wrong."""
         definitions = into.definitions
         locations = sorted({location for hit in into.data_findings for location in hit.locations})
         if definitions is None or not locations or not self.read_frames:
@@ -106,7 +106,7 @@ class DistributedDefinitions:
         numbers = self._know(into, rows)
         definitions.by_location.clear()
         for row in rows:
-            definitions.note_table(numbers[row.path, row.kind], row.location)
+            definitions.note_metadata(numbers[row.path, row.kind], row.location)
 
     def _names(self, definitions: Definitions, noted: Sequence[Any], levels: Sequence[DataFrame]) -> DataFrame:
         names = (

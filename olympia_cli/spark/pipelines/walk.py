@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from olympia_cli.errors import ExecutorUnprepared, PathMissing, StoreError
-from olympia_cli.format.pb.objects_pb2 import TableDef
+from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.named import MOST_NAMED
 from olympia_cli.ops.walk.facts import DefinitionName, NodeFacts, NodeRules, look_at_definition
@@ -308,5 +308,5 @@ def _judge(files: Files, kind: Kind, place: Place, data: bytes | StoreError) -> 
     if isinstance(found, Flaw):
         return None, None, found.code, text(found.reason), found.hint, None, size, host
     definition, verified = found
-    location = definition.iceberg_metadata_location if isinstance(definition, TableDef) else ""
+    location = definition.iceberg_metadata_location if isinstance(definition, TableDef | ViewDef) else ""
     return key_code(definition.id), verified, None, None, None, text(location) or None, size, host
