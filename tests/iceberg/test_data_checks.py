@@ -558,6 +558,17 @@ def test_the_metadata_of_a_view(tmp_path: Path, content: str | None, told_of: tu
         assert (one.objects, one.versions) == ((ViewName("ns", "v"),), ((1, 1),))
 
 
+def test_a_view_that_was_renamed_is_blamed_under_both_names(tmp_path: Path) -> None:
+    catalog = Catalog.create(MemoryStore("catalog", {}))
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(NamespaceName("ns"))
+        transaction.create_view(ViewName("ns", "v"), view_definition(f"file://{tmp_path}/gone.metadata.json"))
+    with catalog.transaction() as transaction:
+        transaction.rename_view(ViewName("ns", "v"), ViewName("ns", "w"))
+    [found] = fsck(catalog.store, level=Level.DATA, all_versions=True, data=IcebergDataChecks()).findings
+    assert (found.objects, found.versions) == ((ViewName("ns", "v"), ViewName("ns", "w")), ((1, 2),))
+
+
 def test_what_is_sound_for_a_table_is_not_for_a_view(local_lake: Lake) -> None:
     location = local_lake.table("t").metadata_location
     pairs: list[WithData] = [

@@ -91,13 +91,14 @@ class Definitions:
         """The number of the definition at a path, which is read later unless it is known. `level` is the level of the
         node that names it."""
         number, new = self._numbered(path, kind, level)
-        # a table that is renamed keeps its definition, which is read again for the other name
-        renamed = self._data and kind is Kind.TABLE
+        # a table or view that is renamed keeps its definition, which is read again for the other name
+        renamed = self._data and kind in (Kind.TABLE, Kind.VIEW)
         other_name = (renamed or self.noted is not None) and self._is_new(path, key)
+        named = (Place(path, level), number, kind, key)
         if other_name and self.noted is not None:
-            self.noted.append((Place(path, level), number, kind, key))
+            self.noted.append(named)
         if new or (renamed and other_name):
-            self._waiting.append((Place(path, level), number, kind, key))
+            self._waiting.append(named)
         if new and doubtful:
             self.doubtful.add(number)
         elif not doubtful and self.doubtful:

@@ -157,7 +157,7 @@ class DistributedDefinitions:
             held = together(map(named_by, self._walk.levels)).join(apart(more), ["path", "kind"])
             nodes = {graph.numbers[row.holder] for row in held.select("holder").distinct().collect()}
         assert definitions.noted is not None
-        ours = frame_of(self._walk.engine, [(place.path, int(kind)) for place, _, kind, _ in definitions.noted], _NAMED)
+        ours = frame_of(self._walk.engine, ((place.path, int(kind)) for place, _, kind, _ in definitions.noted), _NAMED)
         rows = ours.distinct().join(apart(more), ["path", "kind"]).collect()
         numbers = {definitions.known(row.path, Kind(row.kind), 0) for row in rows}
         return nodes.union(node for node, names in enumerate(graph.names) if not numbers.isdisjoint(names))
