@@ -26,6 +26,7 @@ from olympia_cli.errors import (
     StorageFull,
 )
 from olympia_cli.storage.local import LocalStore
+from tests.helpers.disk import Recorder
 
 PROJECT = Path(__file__).parents[2]
 
@@ -277,45 +278,6 @@ with open(root + ".calls") as calls:
         assert expected[case] <= set(found["calls"])
 
 
-class Recorder:
-    """Writes down what the store asks of the operating system below a folder, in order."""
-
-    def __init__(self, monkeypatch, folder):
-        self.folder = os.path.realpath(folder)
-        self.calls = []
-        self.names = {}
-        for name in ("open", "write", "pwrite", "ftruncate", "fsync", "link", "replace", "unlink", "mkdir"):
-            monkeypatch.setattr(os, name, self.recorded(name, getattr(os, name)))
-
-    def name_of(self, file, dir_fd=None):
-        if isinstance(file, int):
-            return self.names.get(file, "")
-        full = os.path.join(self.names.get(dir_fd, ""), file) if dir_fd is not None else os.fspath(file)
-        return os.path.normpath(full)
-
-    def recorded(self, name, call):
-        def wrapped(*args, **options):
-            result = call(*args, **options)
-            if name in ("link", "replace"):
-                target = self.name_of(args[1], options["dst_dir_fd"])
-                self.note(name, self.name_of(args[0], options["src_dir_fd"]), target)
-            elif name == "open":
-                self.names[result] = self.name_of(args[0], options.get("dir_fd"))
-                self.note(name, self.names[result], args[1])
-            else:
-                self.note(name, self.name_of(args[0], options.get("dir_fd")))
-            return result
-
-        return wrapped
-
-    def note(self, name, path, *more):
-        if path.startswith(self.folder):
-            self.calls.append((name, os.path.relpath(path, self.folder), *more))
-
-    def named(self, *names):
-        return [call for call in self.calls if call[0] in names]
-
-
 class TestOrder:
     """What survives a power cut: a file's data once it is synced, a name once its folder is."""
 
@@ -326,11 +288,7 @@ class TestOrder:
 
     def assert_durable(self, calls, made):
         """Every name in `made` was linked after its data was synced, and its folder was synced afterwards."""
-        links = {
-            os.path.relpath(call[2], calls.folder): (at, call[1])
-            for at, call in enumerate(calls.calls)
-            if call[0] in ("link", "replace")
-        }
+        links = {call[2]: (at, call[1]) for at, call in enumerate(calls.calls) if call[0] in ("link", "replace")}
         assert sorted(links) == sorted(made)
         for path, (linked, temporary) in links.items():
             folder = os.path.dirname(path) or "."
@@ -506,6 +464,24 @@ class TestWhatADiskAnswers:
         assert files_below(root) == ["old"]
         assert store.read("old") == b"1"
 
+    @pytest.mark.parametrize("number", [3, 100])
+    @pytest.mark.parametrize("failing", ["first", "last"])
+    def test_one_sync_of_many_fails(self, store, root, fail, number, failing):
+        """In whatever thread, and however the others go: none of the files gets its name."""
+        fail("fsync", errno.EIO, when=lambda file: is_file(file) and os.fstat(file).st_size == 5)
+        files = [*((f"b/{n}", b"sound file") for n in range(number - 1)), ("b/bad", b"wrong")]
+        with pytest.raises(StorageFailed):
+            store.create_many(dict(files if failing == "last" else reversed(files)))
+        assert files_below(root) == []
+
+    def test_one_folder_of_many_cannot_be_synced(self, store, root, fail):
+        store.create_many({f"{name}/0": b"" for name in "abc"})
+        folder = os.stat(root / "b").st_ino
+        fail("fsync", errno.EIO, when=lambda file: os.fstat(file).st_ino == folder)
+        with pytest.raises(OutcomeUnknown):
+            store.create_many({f"{name}/1": b"" for name in "abc"})
+        assert temporaries(root) == []
+
     def test_the_folder_cannot_be_synced(self, store, root, fail):
         store.create("vn/0", b"0")
         fail("fsync", errno.EIO, when=is_folder)
@@ -677,7 +653,7 @@ class TestNoPermission:
 import json, os, sys
 from olympia_cli.errors import OlympiaError
 from olympia_cli.storage.local import LocalStore
-import encodings.idna
+import encodings.idna, threading
 
 if os.getuid() == 0:
     os.setgroups([])
