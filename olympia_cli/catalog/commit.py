@@ -52,8 +52,8 @@ class Committed:
 
     version: int
     actions: tuple[Action, ...]
-    root: bytes = field(default=b"", compare=False, repr=False)
-    """The file that holds it, where it was just written."""
+    made: Snapshot | None = field(default=None, compare=False, repr=False)
+    """That version, where it was just written: none of it need be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def commit(
         clock.sleep(random.uniform(0, min(1.0, 0.002 * 2 ** min(attempt, 10))))
     _check_not_freed(transaction, version)
     write_latest(store, version)
-    return _close(transaction, Committed(version, tuple(actions), data))
+    return _close(transaction, Committed(version, tuple(actions), files.made(transaction.base, version, data)))
 
 
 def rebase(transaction: Transaction) -> Committed | None:
@@ -182,6 +182,9 @@ class FileWriter:
         self._clock = clock
         self._paths: dict[tuple[Kind, bytes] | Node, str] = {}
         self._written: set[str] = set()
+        self._nodes: dict[str, Node] = {}
+        self._definitions: dict[str, bytes] = {}
+        self._root: Root | None = None
         self._first_at: int | None = None
 
     def root(self, draft: Draft, actions: Sequence[Action], check_alive: Callable[[], None]) -> bytes:
@@ -193,8 +196,19 @@ class FileWriter:
             # files that no root refers to yet are protected from expire by their age alone
             if self._first_at is None or self._clock.elapsed_millis() - self._first_at <= HALF_AN_HOUR_MILLIS:
                 rows = [encode_action(action, draft.tree.keys) for action in actions]
+                self._root = root
                 return encode_root(root, rows)
             self._paths, self._written, self._first_at = {}, set(), None
+            self._nodes, self._definitions = {}, {}
+
+    def made(self, base: Snapshot, version: int, data: bytes) -> Snapshot:
+        """The version that the last root is now, which knows what was written for it."""
+        made = Snapshot(self._store, RootFile(version, base.file.width, data), base, self._root)
+        for path, node in self._nodes.items():
+            made.reader.remember(path, node)
+        for path, definition in self._definitions.items():
+            made.definitions.remember(path, definition)
+        return made
 
     def _plan(self, draft: Draft) -> tuple[Root, dict[str, bytes]]:
         base, tree = draft.base, draft.tree
@@ -224,7 +238,7 @@ class FileWriter:
         if path is None:
             path = self._paths[kind, content] = new_definition_path(kind, name)
         if path not in self._written:
-            files[path] = definitions.encode(content, path)
+            files[path] = self._definitions[path] = definitions.encode(content, path)
         return path
 
     def _node(self, node: Node, now: int, files: dict[str, bytes]) -> str:
@@ -233,6 +247,7 @@ class FileWriter:
         path = self._paths.get(placed)
         if path is None:
             path = self._paths[placed] = new_node_path()
+            self._nodes[path] = placed
         if path not in self._written:
             files[path] = encode_node(placed, now)
         return path
