@@ -22,7 +22,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from olympia_cli.errors import (
@@ -79,26 +79,17 @@ class LocalStore(LocalReader):
         self.create_many({path: data})
 
     def create_many(self, files: Mapping[str, bytes]) -> None:
-        for path in files:
-            self._locate(path)
-        folders: dict[str, int] = {}
-        writes: list[_Write] = []
-        try:
-            for path, data in files.items():
-                folder = path.rpartition("/")[0]
-                if folder not in folders:
-                    folders[folder] = self._open_folder(path)
-                writes.append(_Write(path, folders[folder], _temporary_name(), data))
+        with self._writes(files.items()) as writes:
             self._write(writes)
-            for write in writes:
-                self._link(write)
-            if self._durable:
-                together(self._sync_folder, list(folders.items()))
-        finally:
-            for write in writes:
-                _remove(write)
-            for opened in folders.values():
-                os.close(opened)
+            self._name(writes)
+
+    def create_after(self, files: Mapping[str, bytes], path: str, data: bytes, ready: Callable[[], None]) -> None:
+        # the data of the last one is synced with that of the others: one wait less
+        with self._writes([*files.items(), (path, data)]) as writes:
+            self._write(writes)
+            self._name(writes[:-1])
+            ready()
+            self._name(writes[-1:])
 
     def overwrite(self, path: str, data: bytes) -> None:
         self._locate(path)
@@ -169,6 +160,34 @@ class LocalStore(LocalReader):
         pass
 
     # the steps of a write
+
+    @contextlib.contextmanager
+    def _writes(self, files: Iterable[tuple[str, bytes]]) -> Iterator[list[_Write]]:
+        """What is to be written, its folders open. However it ends, its temporary files go."""
+        files = list(files)
+        for path, _ in files:
+            self._locate(path)
+        folders: dict[str, int] = {}
+        writes: list[_Write] = []
+        try:
+            for path, data in files:
+                folder = path.rpartition("/")[0]
+                if folder not in folders:
+                    folders[folder] = self._open_folder(path)
+                writes.append(_Write(path, folders[folder], _temporary_name(), data))
+            yield writes
+        finally:
+            for write in writes:
+                _remove(write)
+            for opened in folders.values():
+                os.close(opened)
+
+    def _name(self, writes: Sequence[_Write]) -> None:
+        """Steps 3 and 4 for all of them."""
+        for write in writes:
+            self._link(write)
+        if self._durable:
+            together(self._sync_folder, list({write.path.rpartition("/")[0]: write.folder for write in writes}.items()))
 
     def _open_folder(self, path: str) -> int:
         """The folder that holds the path, made if it is missing.

@@ -176,6 +176,7 @@ FILES = {f"node/{n}": b"%d" % n * 300 for n in range(3)} | {"def/table/x": b"x" 
 EXPECTED = {
     "create": {"vn/1": {None, NEW}},
     "create_many": {path: {None, data} for path, data in FILES.items()},
+    "create_after": {path: {None, data} for path, data in (FILES | {"vn/1": NEW}).items()},
     "overwrite": {"vn/oldest": {OLD, NEW}},
     "delete_many": {path: {None, data} for path, data in FILES.items()},
 }[case]
@@ -183,6 +184,7 @@ EXPECTED = {
 FINAL = {
     "create": {"vn/1": NEW},
     "create_many": FILES,
+    "create_after": FILES | {"vn/1": NEW},
     "overwrite": {"vn/oldest": NEW},
     "delete_many": dict.fromkeys(FILES),
 }[case]
@@ -198,6 +200,8 @@ def act(store):
         store.create("vn/1", NEW)
     if case == "create_many":
         store.create_many(FILES)
+    if case == "create_after":
+        store.create_after(FILES, "vn/1", NEW, lambda: None)
     if case == "overwrite":
         store.overwrite("vn/oldest", NEW)
     if case == "delete_many":
@@ -250,6 +254,8 @@ with open(root + ".calls", "w") as calls:
                 if name.startswith(".tmp-") and ended == 0:
                     problems.append(f"{n}: {path} is left over by a process that ended well")
         there = [path for path in EXPECTED if content(path) is not None]
+        if case == "create_after" and "vn/1" in there and len(there) < len(EXPECTED):
+            problems.append(f"{n}: the last one is there, and not all of the others")
         if sorted(info.path for info in after.list()) != sorted(there):
             problems.append(f"{n}: the listing is wrong")
         act(after)
@@ -265,13 +271,14 @@ with open(root + ".calls") as calls:
 """
 
     @pytest.mark.parametrize("half", ["before", "half"])
-    @pytest.mark.parametrize("case", ["create", "create_many", "overwrite", "delete_many"])
+    @pytest.mark.parametrize("case", ["create", "create_many", "create_after", "overwrite", "delete_many"])
     def test_it_leaves_all_or_nothing(self, root, case, half):
         found = run(self.DRIVER, root, case, half)
         assert found["problems"] == []
         expected = {
             "create": {"mkdir", "open", "write", "fsync", "link", "unlink", "close"},
             "create_many": {"mkdir", "open", "write", "fsync", "link", "unlink", "close"},
+            "create_after": {"mkdir", "open", "write", "fsync", "link", "unlink", "close"},
             "overwrite": {"open", "write", "fsync", "replace", "close"},
             "delete_many": {"unlink", "open", "fsync", "close"},
         }
@@ -322,6 +329,16 @@ class TestOrder:
         self.assert_durable(calls, list(files))
         folders = [call[1] for call in calls.named("fsync") if ".tmp-" not in call[1]]
         assert sorted(folders) == ["node", "vn"]
+
+    def test_create_after(self, store, calls):
+        files = {f"{('node', 'def/table')[n % 2]}/{n}": b"%d" % n for n in range(5)}
+        asked = []
+        store.create_after(files, "vn/1", b"root", lambda: asked.append(len(calls.calls)))
+        self.assert_durable(calls, [*files, "vn/1"])
+        [ready] = asked
+        syncs = [at for at, call in enumerate(calls.calls) if call[0] == "fsync" and call[1] != "vn"]
+        [linked] = [at for at, call in enumerate(calls.calls) if call[0] == "link" and call[2] == "vn/1"]
+        assert max(syncs) < ready <= linked
 
     def test_overwrite(self, store, calls):
         for content in (b"1", b"2"):
@@ -457,6 +474,7 @@ class TestWhatADiskAnswers:
         for use in (
             lambda: store.create("a", b"1"),
             lambda: store.create_many({f"b/{n}": b"1" for n in range(100)}),
+            lambda: store.create_after({"b/1": b"1"}, "a", b"1", lambda: pytest.fail("it is nobody's turn")),
             lambda: store.overwrite("old", b"2"),
         ):
             with pytest.raises(StorageFailed):
