@@ -67,14 +67,16 @@ class CatalogObject(Generic[D]):
 class Snapshot:
     """One version of a catalog."""
 
-    def __init__(self, store: Store, file: RootFile, near: Snapshot | None = None) -> None:
-        """`near` is another version of the same catalog, whose nodes and definitions need not be read again."""
+    def __init__(self, store: Store, file: RootFile, near: Snapshot | None = None, root: Root | None = None) -> None:
+        """`near` is another version of the same catalog, whose nodes and definitions need not be read again; `root` is
+        what the file was made of, where that is known."""
         if file.damage is not None:
             raise file.damage
         self.store = store
         self.file = file
-        same = near is not None and near.file.data == file.data
-        self.root: Root = near.root if near is not None and same else decode_root(file.data, file.path, file.java)
+        if root is None and near is not None and near.file.data == file.data:
+            root = near.root
+        self.root: Root = decode_root(file.data, file.path, file.java) if root is None else root
         if near is not None and near.root.sizes != self.root.sizes:
             # another catalog at the same place
             near = None
@@ -82,6 +84,7 @@ class Snapshot:
             near.reader if near is not None else NodeReader(store, java=file.java, sizes=self.root.sizes)
         )
         self.definitions: DefinitionReader = near.definitions if near is not None else DefinitionReader(store)
+        same = near is not None and near.root.catalog_def == self.root.catalog_def
         self._definition: CatalogDef | None = near._definition if near is not None and same else None
         self._keys: KeyCodec | None = None
         self._namespaces: dict[NamespaceName, str | None] = {}
