@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Generic, TypeVar, cast
 
 from olympia_cli.catalog.definition_reader import DefinitionReader
@@ -202,13 +202,19 @@ class Snapshot:
     # Many objects
 
     def namespaces(self) -> Iterator[NamespaceName]:
-        return (cast(NamespaceName, name) for name, _ in self.entries(Kind.NAMESPACE))
+        return cast("Iterator[NamespaceName]", self._listed(Kind.NAMESPACE))
 
     def tables(self, namespace: str | None = None) -> Iterator[TableName]:
-        return (cast(TableName, name) for name, _ in self.entries(Kind.TABLE, namespace))
+        return cast("Iterator[TableName]", self._listed(Kind.TABLE, namespace))
 
     def views(self, namespace: str | None = None) -> Iterator[ViewName]:
-        return (cast(ViewName, name) for name, _ in self.entries(Kind.VIEW, namespace))
+        return cast("Iterator[ViewName]", self._listed(Kind.VIEW, namespace))
+
+    def _listed(self, kind: Kind, namespace: str | None = None) -> Iterator[ObjectName]:
+        """As `entries`, the names alone: of lists that are long, a node at a time."""
+        if namespace is not None:
+            self._check_namespace(namespace)
+        return chain.from_iterable(names for names, _ in self._scanned(kind, namespace, None))
 
     def entries(
         self, kind: Kind, namespace: str | None = None, after: ObjectName | None = None
@@ -225,10 +231,16 @@ class Snapshot:
         self, kind: Kind, namespace: str | None = None, after: ObjectName | None = None
     ) -> Iterator[tuple[ObjectName, str]]:
         """As `entries`, whether or not the namespace exists."""
+        for names, paths in self._scanned(kind, namespace, after):
+            yield from zip(names, paths, strict=True)
+
+    def _scanned(
+        self, kind: Kind, namespace: str | None, after: ObjectName | None
+    ) -> Iterator[tuple[Sequence[ObjectName], Sequence[str]]]:
         self._loaded_definition()
         last = "" if after is None else self.keys.encode(after)
         for keys, values in scan_nodes(self.reader, self.root.node, self.keys.prefix(kind, namespace), last):
-            yield from zip(self.keys.decode_many(keys, self.file.path), values, strict=True)
+            yield self.keys.decode_many(keys, self.file.path), values
 
     def _check_namespace(self, namespace: str) -> None:
         name = as_found(Kind.NAMESPACE, namespace) if self.file.java else NamespaceName(namespace)

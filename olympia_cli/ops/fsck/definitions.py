@@ -12,14 +12,16 @@ from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.names import Kind, TableName, ViewName
 from olympia_cli.ops.fsck.data import WithData
+from olympia_cli.ops.fsck.numbering import Numbering
 from olympia_cli.ops.fsck.verified import Verified
 from olympia_cli.ops.walk.facts import look_at_definition
 from olympia_cli.ops.walk.files import Files, Place
 from olympia_cli.ops.walk.flaws import Flaw
-from olympia_cli.ops.walk.reach import path_digest
+from olympia_cli.ops.walk.reach import PATH_DIGEST_BYTES, path_digest
 
 AT_ONCE = 8192
 NO_ID = 0
+_ID_BYTES = 8
 MAX_UNVERIFIED = 10_000
 """Of definitions without a digest so many are remembered, to compare them with the actions that wrote them."""
 
@@ -40,8 +42,8 @@ class Definitions:
         self._keys = keys
         self._verified = verified
         self._data = data
-        self._numbers: dict[bytes, int] = {}
-        self._ids: dict[bytes, int] = {}
+        self._numbers = Numbering(PATH_DIGEST_BYTES)
+        self._ids = Numbering(_ID_BYTES)
         self._kinds = array("B")
         self._waiting: list[tuple[Place, int, Kind, str]] = []
         self._given: set[bytes] = set()
@@ -76,7 +78,7 @@ class Definitions:
         return len(self._ids) + 1
 
     def id_number(self, id: str) -> int:
-        return self._ids.setdefault(_id_digest(id), len(self._ids) + 1)
+        return self._ids.add(_id_digest(id)) + 1
 
     @property
     def waiting(self) -> int:
@@ -120,7 +122,7 @@ class Definitions:
             number = self._numbers.get(digest)
         if number is not None:
             return number, False
-        number = self._numbers[digest] = len(self.id_of)
+        number = self._numbers.add(digest)
         self.id_of.append(NO_ID)
         self._kinds.append(kind)
         self.unread.append(1)
@@ -128,7 +130,7 @@ class Definitions:
         return number, True
 
     def set_id(self, number: int, digest: bytes) -> None:
-        self.id_of[number] = self._ids.setdefault(digest, len(self._ids) + 1)
+        self.id_of[number] = self._ids.add(digest) + 1
 
     def note_metadata(self, number: int, location: str) -> None:
         """The definition of a table or view with metadata."""
@@ -214,4 +216,4 @@ class Definitions:
 
 
 def _id_digest(id: str) -> bytes:
-    return blake2b(id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return blake2b(id.encode("utf-8", "surrogatepass"), digest_size=_ID_BYTES).digest()
