@@ -161,15 +161,20 @@ def digest(rows: Sequence[Row]) -> str:
     """
     hashed = sha256(struct.pack("<i", len(rows)))
     for column in zip(*rows, strict=True) if rows else ((), (), ()):
-        text = "".join([value for value in column if value is not None])
-        data = text.encode()
-        if len(data) == len(text):
-            lengths = [-1 if value is None else len(value) for value in column]
-        else:
-            lengths = [-1 if value is None else len(value.encode()) for value in column]
+        lengths, data = _joined(column, -1)
         hashed.update(struct.pack(f"<{len(lengths)}i", *lengths))
         hashed.update(data)
     return hashed.hexdigest()
+
+
+def _joined(column: Sequence[str | None], null: int) -> tuple[list[int], bytes]:
+    """The lengths of a column's values, and their UTF-8 bytes one after the other: a column may be most of what a
+    commit holds in memory, and is not copied value by value."""
+    text = "".join([value for value in column if value is not None])
+    data = text.encode()
+    if len(data) == len(text):
+        return [null if value is None else len(value) for value in column], data
+    return [null if value is None else len(value.encode()) for value in column], data
 
 
 def _tree_rows(node: Node, system: dict[str, str]) -> list[Row]:
@@ -211,13 +216,13 @@ def _encode(tree: list[Row], actions: list[Row], sizes: Sizes | None) -> bytes:
 def _strings(values: Sequence[str | None]) -> Any:
     """A column from its buffers. `pa.array` asks pandas whether it knows the values, where pandas is installed, and
     importing that takes longer than a whole commit."""
-    encoded = [b"" if value is None else value.encode() for value in values]
-    offsets = struct.pack(f"<{len(values) + 1}i", 0, *accumulate(map(len, encoded)))
+    lengths, data = _joined(values, 0)
+    offsets = struct.pack(f"<{len(values) + 1}i", 0, *accumulate(lengths))
     validity = None
     if None in values:
         bits = int("".join(["0" if value is None else "1" for value in reversed(values)]), 2)
         validity = pa.py_buffer(bits.to_bytes((len(values) + 7) // 8, "little"))
-    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.string(), len(values), buffers)
 
 
