@@ -1,11 +1,11 @@
 """What adopting costs: time, peak memory and files read, for a source of so many tables.
 
-    python benchmarks/adopt.py [--tables 10000 100000] [--kinds olympia parquet iox] [--folder FOLDER]
+    python benchmarks/adopt.py [--tables 10000 100000] [--kinds olympia parquet deltacat iox] [--folder FOLDER]
 
 `olympia` is a catalog of ours with a definition for each table; `parquet` is a folder with one Parquet file for each
-table, a thousand tables in a folder; `iox` is a preserved catalog of such files with a checkpoint. Sources are made
-once in the folder. Each import runs in a process of its own, into a new catalog without syncing, and then once more,
-when nothing is new.
+table, a thousand tables in a folder; `deltacat` is a catalog of such files, a thousand tables in a transaction; `iox`
+is a preserved catalog of them with a checkpoint. Sources are made once in the folder. Each import runs in a process of
+its own, into a new catalog without syncing, and then once more, when nothing is new.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from olympia_cli.storage.local import LocalStore
 from tests.helpers.big_catalog import make_big_catalog
 from tests.helpers.stores import WrappedStore
 
-KINDS = ("olympia", "parquet", "iox")
+KINDS = ("olympia", "parquet", "deltacat", "iox")
 TABLES_A_NAMESPACE = 1000
 
 
@@ -64,6 +64,8 @@ def make(kind: str, folder: Path, tables: int) -> Path:
     namespaces = max(1, tables // TABLES_A_NAMESPACE)
     if kind == "olympia":
         make_big_catalog(LocalStore(made, durable=False), namespaces, tables // namespaces, own=True)
+    elif kind == "deltacat":
+        make_deltacat(made, tables)
     elif kind == "iox":
         from tests.helpers.iox_catalog import IoxCatalog, rows
 
@@ -83,6 +85,22 @@ def make(kind: str, folder: Path, tables: int) -> Path:
             (place / "part.parquet").write_bytes(data)
     made.rename(source)
     return source
+
+
+def make_deltacat(folder: Path, tables: int) -> None:
+    import pyarrow as pa
+
+    from tests.helpers.deltacat_catalog import DeltacatWriter, numbered
+
+    catalog, schema = DeltacatWriter(folder), numbered(("id", pa.int64()), ("name", pa.string()))
+    data = pa.table({"id": [1, 2, 3], "name": ["a", "b", None]}, schema=schema)
+    for first in range(0, tables, TABLES_A_NAMESPACE):
+        with catalog.transaction() as transaction:
+            namespace = transaction.namespace(f"ns{first // TABLES_A_NAMESPACE:06}")
+            for number in range(first, min(first + TABLES_A_NAMESPACE, tables)):
+                stream = transaction.table(namespace, f"table{number:06}", schema)
+                transaction.delta(transaction.partition(stream), 1, data)
+        catalog.numbers.clear()
 
 
 def bring_olympia(source: Path, dest: Path) -> tuple[Imported, int, int]:
@@ -144,7 +162,30 @@ def bring_iox(source: Path, dest: Path) -> tuple[Imported, int, int]:
     return done, version, max(reads.values())
 
 
-BRING = {"olympia": bring_olympia, "parquet": bring_parquet, "iox": bring_iox}
+def bring_deltacat(source: Path, dest: Path) -> tuple[Imported, int, int]:
+    from olympia_cli.iceberg import OlympiaCatalog
+    from olympia_cli.importers.deltacat.adoption import Adoption
+    from olympia_cli.importers.deltacat.importing import import_at
+    from olympia_cli.importers.deltacat.index import FOREVER
+    from olympia_cli.importers.deltacat.source import Source
+    from olympia_cli.importers.parquet_footers import open_io
+    from olympia_cli.importers.renaming import Renaming
+
+    reads: Counter[int] = Counter()
+
+    class Read(WrappedStore):
+        def read_many(self, paths):
+            for path, data in self.inner.read_many(paths):
+                reads[hash(path)] += 1
+                yield path, data
+
+    base, store, here = f"file://{source}", Read(LocalStore(source)), Catalog(LocalStore(dest, durable=False))
+    catalog, renaming = OlympiaCatalog.of(here), Renaming(here.snapshot().sizes)
+    done, version = import_at(Adoption(Source(store), base, open_io(base, {}), catalog, renaming, False), FOREVER, "")
+    return done, version, max(reads.values())
+
+
+BRING = {"olympia": bring_olympia, "parquet": bring_parquet, "deltacat": bring_deltacat, "iox": bring_iox}
 
 
 def measure(kind: str, source: Path, dest: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from olympia_cli.cli import render
@@ -11,7 +13,7 @@ from olympia_cli.cli.fsck_render import write_finding
 from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
-    from olympia_cli.importers.iceberg import Imported
+    from olympia_cli.importers.iceberg import Imported, LeftOut
     from olympia_cli.importers.iox.checks import Checked
 
 SHOWN = 20
@@ -31,7 +33,7 @@ def print_imported(
     from olympia_cli.errors import PartlyDone
 
     if session.output in (Output.JSON, Output.JSONL):
-        render.document(session, {**_describe(done, version), **more, "dry_run": dry_run})
+        render.document(session, {**_describe(session, done, version), **more, "dry_run": dry_run})
     elif not session.quiet:
         words = [f"{plural(len(done.created), 'table')} registered"]
         for count, text in (
@@ -54,20 +56,30 @@ def print_imported(
     for what, why in left_out[:SHOWN]:
         session.say(f"warning: left out {what}: {why}")
     if left_out:
-        raise PartlyDone(
-            f"{plural(len(left_out), noun)} left out",
-            hint=hint,
-        )
+        remedy = next((one.remedy for one in _left_out(done) if one.remedy is not None), None)
+        said = (hint, ()) if remedy is None else (remedy.hint, remedy.command)
+        raise PartlyDone(f"{plural(len(left_out), noun)} left out", hint=said[0], command=said[1])
 
 
-def _describe(done: Imported, version: int) -> dict[str, Any]:
+def _left_out(done: Imported) -> Iterator[LeftOut]:
+    yield from done.left_out
+    for table in (*done.created, *done.moved_on):
+        yield from table.skipped
+
+
+def _describe_left_out(session: Session, one: LeftOut) -> dict[str, Any]:
+    command = {} if one.remedy is None else {"command": shlex.join((*session.program, *one.remedy.command))}
+    return {"what": one.what, "why": one.why, **command}
+
+
+def _describe(session: Session, done: Imported, version: int) -> dict[str, Any]:
     tables: list[dict[str, Any]] = [
         {
             "name": str(one.name),
             "source": one.source,
             "files": one.files,
             "rows": one.rows,
-            "skipped": [{"what": left.what, "why": left.why} for left in one.skipped],
+            "skipped": [_describe_left_out(session, left) for left in one.skipped],
         }
         for one in (*done.created, *done.moved_on)
     ]
@@ -76,7 +88,7 @@ def _describe(done: Imported, version: int) -> dict[str, Any]:
         "namespaces": done.namespaces,
         "tables": tables,
         "views": done.views,
-        "problems": [{"what": one.what, "why": one.why} for one in done.left_out],
+        "problems": [_describe_left_out(session, one) for one in done.left_out],
         "unchanged": done.unchanged,
         "dropped": done.dropped,
         "renamed": [{"from": former, "to": name} for former, name in done.renamed],

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from olympia_cli.importers.deltacat.rewriting import Rewriter
     from olympia_cli.importers.parquet_footers import Footers
     from olympia_cli.ops.expire.survey import Surveyor
     from olympia_cli.ops.export.verify import ExportEngine
@@ -40,6 +41,11 @@ class LongWork(Protocol):
         """Who reads the footers of the Parquet files below a base; `properties` are PyIceberg's for them."""
         ...
 
+    def rewriter(self, base: str, source: Mapping[str, str], dest: Mapping[str, str]) -> Rewriter | None:
+        """Who writes rows of DeltaCAT anew, which only Spark does; the properties are PyIceberg's for the files below a
+        base, and for those of tables."""
+        ...
+
 
 class LocalWork:
     spark = None
@@ -65,6 +71,9 @@ class LocalWork:
         from olympia_cli.importers.parquet_footers import LocalFooters, open_io
 
         return LocalFooters(base, open_io(base, properties))
+
+    def rewriter(self, base: str, source: Mapping[str, str], dest: Mapping[str, str]) -> None:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +110,8 @@ class SparkWork:
         from olympia_cli.spark.pipelines.footers import SparkFooters
 
         return SparkFooters(self.spark, base, properties)
+
+    def rewriter(self, base: str, source: Mapping[str, str], dest: Mapping[str, str]) -> Rewriter:
+        from olympia_cli.spark.pipelines.rewrite import SparkRewriter
+
+        return SparkRewriter(self.spark, base, source, dest)

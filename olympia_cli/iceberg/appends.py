@@ -76,11 +76,12 @@ class Destination:
     @property
     def store(self) -> Store:
         """The folder itself."""
-        return _store(self.folder, self.properties)
+        return folder_store(self.folder, self.properties)
 
 
 @lru_cache(maxsize=16)
-def _store(folder: str, properties: tuple[tuple[str, str], ...]) -> Store:
+def folder_store(folder: str, properties: tuple[tuple[str, str], ...]) -> Store:
+    """A folder of data files, with PyIceberg's properties for them."""
     place = place_of(folder)
     uri = f"/{place.path}" if place.store == LOCAL else f"{place.store}/{place.path}"
     return open_store(uri, store_options(uri, dict(properties)) or None)

@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import islice
 from typing import Any, TypeVar
 
 from pyiceberg.catalog import MetastoreCatalog
@@ -52,6 +53,7 @@ from olympia_cli.errors import (
 from olympia_cli.iceberg.format_v3 import V3, check_known, to_json, upgraded, with_row_ids
 from olympia_cli.iceberg.identifiers import dotted
 from olympia_cli.iceberg.locations import LOCAL, place_of
+from olympia_cli.iceberg.new_files import NewFiles
 from olympia_cli.iceberg.table_actions import actions_of
 from olympia_cli.names import TableName, ViewName
 from olympia_cli.ops.verify_metadata import parse_metadata
@@ -64,7 +66,7 @@ Fit = Callable[[TableMetadata | None, Sequence[TableUpdate]], Sequence[TableUpda
 """Updates as they are meant on a table; None is one that is to be made."""
 
 R = TypeVar("R")
-_WORKERS = 16
+_WORKERS, _AT_ONCE = 16, 1024
 _KEPT = 64
 _log = logging.getLogger(__name__)
 
@@ -77,14 +79,6 @@ class TableState:
     location: str
 
 
-@dataclass(frozen=True, slots=True)
-class NewFile:
-    """A metadata file that is to be written, and the properties of its table, which say how."""
-
-    content: bytes
-    properties: Properties
-
-
 class TableChanges:
     """Changes of tables in one transaction, and the metadata files that they need."""
 
@@ -92,7 +86,7 @@ class TableChanges:
         self.transaction = transaction
         self._open_io = open_io
         self._staged: dict[str, TableMetadata] = {}
-        self._files: dict[str, NewFile] = {}
+        self._files = NewFiles()
         self._written: list[str] = []
         self.unwritten = False
         """Whether a commit ended before it began, because a metadata file could not be written."""
@@ -105,8 +99,8 @@ class TableChanges:
         return TableState(self._staged.get(location) or self._read(location), location)
 
     def _read(self, location: str) -> TableMetadata:
-        file = self._files.get(location)
-        return read_metadata(self._open_io, location) if file is None else decode_metadata(file.content, location)
+        content = self.staged_file(location)
+        return read_metadata(self._open_io, location) if content is None else decode_metadata(content, location)
 
     def create(self, name: TableName, metadata: TableMetadata, location: str) -> TableState:
         """A new table whose metadata is to be written."""
@@ -134,7 +128,7 @@ class TableChanges:
         metadata = _updated(current, updates)
         if current is not None and metadata == current.metadata:
             return current
-        if current is not None and metadata.format_version == V3 and current.location not in self._files:
+        if current is not None and metadata.format_version == V3 and current.location not in self._files.places:
             document = _document(self._open_io, current.location)
             check_known(document, current.metadata, metadata, current.location)
         number = -1 if current is None else MetastoreCatalog._parse_metadata_version(current.location)
@@ -159,35 +153,34 @@ class TableChanges:
 
     def add_file(self, location: str, content: bytes, properties: Properties) -> None:
         """A file that is to be written before the commit, and removed again when that fails."""
-        self._files[location] = NewFile(content, properties)
+        self._files.put(location, content, properties)
 
     def staged_file(self, location: str) -> bytes | None:
         """What will be at a location, if this transaction writes it."""
-        file = self._files.get(location)
-        return None if file is None else file.content
+        return self._files.get(location)[0] if location in self._files.places else None
 
     @contextmanager
     def whole(self) -> Iterator[None]:
         """Statements that are all done or not at all: what a block that fails has staged is taken back."""
-        before, staged, files = self.transaction.mark(), dict(self._staged), dict(self._files)
+        before, staged, files = self.transaction.mark(), dict(self._staged), dict(self._files.places)
         try:
             yield
         except Exception:
             self.transaction.go_back(before)
-            self._staged, self._files = staged, files
+            self._staged, self._files.places = staged, files
             raise
 
     def commit(self, author: Author, retry_for: float = 60.0, atomic: bool = True) -> Committed:
         """Write and commit all of it, in the order that the module's text gives."""
         transaction = self.transaction
         files = FileWriter(transaction.base.store, transaction.clock)
-        if transaction.has_writes and self._files:
+        if transaction.has_writes and self._files.places:
             files.root(transaction.draft, (), transaction.check_alive)
         return self._written_for(lambda: commit(transaction, author, retry_for=retry_for, atomic=atomic, files=files))
 
     def save(self, running: DistributedTransaction) -> None:
         """As `commit`, into the distributed transaction that this one is: its save takes the place of the root."""
-        if self._files:
+        if self._files.places:
             running.write_files()
         self._written_for(lambda: _save(running))
 
@@ -216,7 +209,7 @@ class TableChanges:
         left = []
         for location in self._written:
             try:
-                self._io(location).delete(location)
+                self._open_io(self._files.get(location)[1], location).delete(location)
             except FileNotFoundError:
                 continue
             except Exception:
@@ -236,19 +229,22 @@ class TableChanges:
         def write(location: str) -> None:
             # noted first: a write that fails may leave something all the same
             self._written.append(location)
+            content, properties = self._files.get(location)
             try:
-                write_file(location, self._files[location].content, self._io(location))
+                write_file(location, content, self._open_io(properties, location))
             except (PathTaken, FileExistsError):
                 # what is there is somebody else's
                 self._written.remove(location)
                 raise
 
-        if len(self._files) == 1:
-            write(*self._files)
+        if len(self._files.places) == 1:
+            write(*self._files.places)
             return
+        waiting = iter(self._files.places)
         with ThreadPoolExecutor(_WORKERS, thread_name_prefix="metadata") as pool:
-            for _ in pool.map(write, self._files):
-                pass
+            while batch := list(islice(waiting, _AT_ONCE)):
+                for _ in pool.map(write, batch):
+                    pass
 
     def stage(self, metadata: TableMetadata, location: str) -> TableState:
         """Metadata that is to be written, for a definition that names it."""
@@ -258,10 +254,6 @@ class TableChanges:
         self._staged[location] = metadata
         self.add_file(location, encode_metadata(metadata, location), metadata.properties)
         return TableState(metadata, location)
-
-    def _io(self, location: str) -> FileIO:
-        """Opened when it is needed: a transaction may have very many tables."""
-        return self._open_io(self._files[location].properties, location)
 
     def _kept(self) -> str:
         shown = ", ".join(self._written)

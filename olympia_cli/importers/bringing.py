@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import islice
@@ -11,6 +12,7 @@ from typing import cast
 from olympia_cli.catalog.replay import moved
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
 from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.errors import OlympiaError
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action
 from olympia_cli.format.pb.actions_pb2 import RenameDef
@@ -24,6 +26,17 @@ from olympia_cli.ops.look.told import TYPES, alter_payload
 AT_ONCE = 1024
 KINDS = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW)
 _CHANGED_HERE = "it was changed here"
+
+
+@contextmanager
+def of_source(source: Snapshot) -> Iterator[None]:
+    """What is wrong with the source is looked at there, and not in the catalog that it comes into."""
+    try:
+        yield
+    except OlympiaError as error:
+        if error.command and error.command[0] != "-c":
+            error.command = ("-c", source.store.uri, *error.command)
+        raise
 
 
 def count(done: Imported, renaming: Renaming, change: ObjectChange) -> None:
@@ -64,7 +77,7 @@ class Bringing:
         goes, and gone before another one has its name."""
         waiting: list[ObjectChange] = []
         going: list[ObjectChange] = []
-        for change in _joined(self._wanted(changes)):
+        for change in self._wanted(changes):
             if change.change != "dropped":
                 waiting.append(change)
             elif change.name.kind is Kind.NAMESPACE:
@@ -215,11 +228,24 @@ class Bringing:
     def _drop_homeless(self, namespace: ObjectName) -> None:
         """The SDK drops a namespace and leaves its views: here they go with it, and are told as left out. What is in
         another one of that name, which was made since, has a home."""
-        if self.source is None or self.source.find(namespace) is not None:
+        source = self.source
+        if source is None or self._is_there(namespace):
             return
-        for kind in (Kind.TABLE, Kind.VIEW):
-            for found in self.source.read_objects(self.source.scan(kind, namespace.namespace)):
-                self._drop(ObjectChange("dropped", found.name, found.name, found, None))
+        with of_source(source):
+            homeless = [
+                found
+                for kind in (Kind.TABLE, Kind.VIEW)
+                for found in source.read_objects(source.scan(kind, namespace.namespace))
+            ]
+        for found in homeless:
+            self._drop(ObjectChange("dropped", found.name, found.name, found, None))
+
+    def _is_there(self, namespace: ObjectName) -> bool:
+        """Whether the source has it."""
+        if self.source is None:
+            return False
+        with of_source(self.source):
+            return self.source.find(namespace) is not None
 
     def _is_as_before(self, change: ObjectChange) -> bool:
         name, content = self._old(change)
@@ -234,8 +260,8 @@ class Bringing:
 
     def _why_homeless(self, change: ObjectChange) -> str:
         namespace = as_found(Kind.NAMESPACE, change.name.namespace)
-        is_there = self.source is not None and self.source.find(namespace) is not None
-        return "its namespace is not here" if is_there else "its namespace does not exist at the source"
+        there = self._is_there(namespace)
+        return "its namespace is not here" if there else "its namespace does not exist at the source"
 
     def _do(self, action: Action, change: ObjectChange, what: str) -> None:
         assert action.name is not None
@@ -276,16 +302,3 @@ class Bringing:
                 new = self.renaming.name(TableName.known_legal(named.namespace_name, named.name))
                 named.namespace_name, named.name = new.namespace, new.name
         return self.renaming.name(name), definitions.body(own)
-
-
-def _joined(changes: Iterable[ObjectChange]) -> list[ObjectChange]:
-    """The same changes; an object whose former name another one has by now was renamed, and not dropped and made."""
-    found = list(changes)
-    dropped = {(one.name.kind, one.id): one for one in found if one.change == "dropped" and one.id}
-    renamed: set[tuple[Kind, str]] = set()
-    for at, change in enumerate(found):
-        former = dropped.get((change.name.kind, change.id))
-        if change.change == "created" and former is not None:
-            found[at] = ObjectChange("renamed", change.name, former.name, former.old, change.new)
-            renamed.add((change.name.kind, change.id))
-    return [one for one in found if one.change != "dropped" or (one.name.kind, one.id) not in renamed]

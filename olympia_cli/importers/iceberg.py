@@ -32,11 +32,20 @@ _EMPTY = {"total-data-files": "0", "total-records": "0"}
 
 
 @dataclass(frozen=True, slots=True)
+class Remedy:
+    """What can be done about something that is left out for good otherwise: words, and those of a command."""
+
+    hint: str
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LeftOut:
     """What was not imported, and why."""
 
     what: str
     why: str
+    remedy: Remedy | None = None
 
 
 @dataclass(frozen=True, slots=True)

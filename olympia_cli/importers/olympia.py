@@ -22,7 +22,7 @@ from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import Damaged, InvalidOption, OlympiaError, VersionNotFound
 from olympia_cli.format.node import Sizes
 from olympia_cli.format.paths import check_pointer
-from olympia_cli.importers.bringing import AT_ONCE, KINDS, Bringing, count
+from olympia_cli.importers.bringing import AT_ONCE, KINDS, Bringing, count, of_source
 from olympia_cli.importers.iceberg import Imported, LeftOut
 from olympia_cli.importers.renaming import Renaming
 from olympia_cli.names import AtVersion, Kind, time_text
@@ -102,19 +102,26 @@ def _bring(source: Catalog, wanted: Snapshot, into: str | None, is_last: bool, t
     taken: set[str] = set()
     if note is not None and note.version != wanted.version:
         try:
-            before = open_snapshot(source.store, AtVersion(note.version), source.clock.now_millis(), near=wanted)
-            bringing.take(_noted(_changes(before, wanted), taken))
+            with of_source(wanted):
+                before = open_snapshot(source.store, AtVersion(note.version), source.clock.now_millis(), near=wanted)
+            bringing.take(_noted(_there(_changes(before, wanted), wanted), taken))
         except (Damaged, VersionNotFound) as error:
             # what it held then is not known any more, so nothing that differs is touched
             done.left_out.append(LeftOut(f"v{note.version}", error.message))
             is_last = True
     if note is None or is_last:
-        bringing.take_present(present(wanted, done, taken))
+        bringing.take_present(_there(present(wanted, done, taken), wanted))
     new = ImportNote(wanted.version, into)
     if note != new:
         transaction.note_import(wanted.definition.id, new.encode())
     done.left_out = list(dict.fromkeys(done.left_out))
     return done
+
+
+def _there(changes: Iterable[ObjectChange], source: Snapshot) -> Iterator[ObjectChange]:
+    """The same changes; what goes wrong when they are read is about the source."""
+    with of_source(source):
+        yield from changes
 
 
 def _renaming(source: Snapshot, sizes: Sizes, into: str | None) -> Renaming:

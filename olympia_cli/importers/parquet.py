@@ -81,8 +81,6 @@ def find_folders(files: Iterable[FileInfo]) -> tuple[list[ParquetFolder], list[L
         else:
             table.files.append(ParquetFile(file.path, file.size, partition))
     left_out += [LeftOut(folder or ".", why) for folder, why in sorted(others.items())]
-    if not folders and not left_out:
-        left_out.append(LeftOut(".", "there are no Parquet files"))
     return [table for table in folders.values() if table.files], left_out
 
 

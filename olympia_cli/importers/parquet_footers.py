@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 
+from olympia_cli.importers.footer_check import check_footer
 from olympia_cli.importers.parquet import Footer, ParquetFile
 
 AT_ONCE = 1024
@@ -56,6 +57,7 @@ def read_footer(files: FileIO, base: str, file: ParquetFile) -> Footer | str:
             end = _read_end(stream, file.size)
         if isinstance(end, str):
             return end
+        check_footer(memoryview(end)[-_length(end) : -_END])
         metadata = pq.read_metadata(io.BytesIO(end))
         schema = metadata.schema.to_arrow_schema()
         _pyarrow_to_schema_without_ids(schema)
@@ -72,13 +74,18 @@ def _read_end(stream: Any, size: int) -> bytes | str:
     end = _tail(stream, size, _GUESS)
     if len(end) < _END + len(_MAGIC) or not end.endswith(_MAGIC):
         return "it is no Parquet file, or was not written to its end"
-    wanted = int.from_bytes(end[-_END : -len(_MAGIC)], "little") + _END
+    wanted = _length(end)
     if wanted > size - len(_MAGIC):
         return "it is no Parquet file, or was not written to its end"
     if wanted > MOST_BYTES:
         return f"its footer has {wanted:,} bytes, and no more than {MOST_BYTES:,} are read"
     # before the footer must be something that could be the file
     return end if wanted + len(_MAGIC) <= len(end) else _tail(stream, size, wanted + len(_MAGIC))
+
+
+def _length(end: bytes) -> int:
+    """How long a file says that its footer is, with what follows it."""
+    return int.from_bytes(end[-_END : -len(_MAGIC)], "little") + _END
 
 
 def _tail(stream: Any, size: int, length: int) -> bytes:

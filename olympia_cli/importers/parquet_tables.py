@@ -21,10 +21,11 @@ from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
+from olympia_cli.errors import command_words
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.identifiers import identifier_of
 from olympia_cli.iceberg.table_layout import partition_spec
-from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut
+from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut, Remedy
 from olympia_cli.importers.parquet import (
     Conflict,
     Footer,
@@ -43,6 +44,7 @@ from olympia_cli.names import TableName
 SOURCE = "olympia.import.parquet"
 """Of a table that was made from Parquet files: the folder that they are in."""
 _PAST_UNKNOWN = "its table was changed here and snapshots are expired: which of its files are new is not known any more"
+_ANEW = "drop its table, and the next import brings all files of the folder, those that were taken out here too"
 _EPOCH = datetime.date(1970, 1, 1)
 
 
@@ -149,7 +151,8 @@ class ParquetImport:
             done.unchanged += 1
             return None
         if not known.is_all:
-            done.left_out.append(LeftOut(folder.folder, _PAST_UNKNOWN))
+            remedy = Remedy(_ANEW, command_words("table", "drop", names=[str(name)]))
+            done.left_out.append(LeftOut(folder.folder, _PAST_UNKNOWN, remedy))
             return None
         schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
         columns = tuple(field.name for field in table.spec().fields)

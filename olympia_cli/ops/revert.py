@@ -158,7 +158,7 @@ class _Planner:
         self._transaction = transaction
         self._plan = plan
         self._after = after
-        changes = list(diff(plan.before, after))
+        changes = _apart(list(diff(plan.before, after)))
         around = [one for one in changes if one.change == "renamed" and isinstance(one.name, NamespaceName)]
         self._changes = [one for one in changes if not _follows(one, around)]
         self._was: dict[ObjectName, Found | None] = {}
@@ -270,10 +270,25 @@ def _conflict(plan: RevertPlan, after: Snapshot, latest: Snapshot) -> RevertConf
     return error
 
 
+def _apart(changes: Sequence[ObjectChange]) -> list[ObjectChange]:
+    """The same changes; a rename from or to a name that another object took or left is a drop there and a return here:
+    no order of renames takes back an exchange."""
+    moving = [one for one in changes if one.change != "altered"]
+    taken = {one.name for one in moving if one.new is not None} & {
+        one.old_name for one in moving if one.old is not None
+    }
+    return [part for one in changes for part in (_halves(one) if {one.name, one.old_name} & taken else [one])]
+
+
 def _parts(change: ObjectChange, replaced: set[ObjectName]) -> list[ObjectChange]:
     """A rename out of a namespace that is replaced by another, or into one, is a drop there and a return here."""
     around = {NamespaceName(name.namespace) for name in (change.old_name, change.name)}
-    if change.change != "renamed" or not around & replaced:
+    return _halves(change) if around & replaced else [change]
+
+
+def _halves(change: ObjectChange) -> list[ObjectChange]:
+    """A rename as a drop and a return; anything else as it is."""
+    if change.change != "renamed":
         return [change]
     drop = ObjectChange("dropped", change.old_name, change.old_name, change.old, None)
     return [drop, ObjectChange("created", change.name, change.name, None, change.new)]

@@ -235,6 +235,21 @@ class TestBadSources:
         assert [one["what"] for one in done.json["problems"]] == ["table n.t1"]
         assert [one["name"] for one in done.json["tables"]] == ["n.t2"]
 
+    @pytest.mark.parametrize("history", [(), ("--history",)])
+    def test_damage_that_is_met_on_the_way_is_looked_at_where_it_is(self, run, here, tmp_path, history):
+        there = tmp_path / "there"
+        catalog = Catalog.create(LocalStore(str(there)), order=4)
+        with catalog.transaction() as transaction:
+            for number in range(20):
+                transaction.create_namespace(ns(f"n{number:02}"))
+        next((there / "node").glob("**/*.arrow")).unlink()
+        done = here("import", "olympia", there, *history)
+        assert done.exit_code == 40
+        words = shlex.split(done.stderr.splitlines()[-1].rpartition(": ")[2])
+        assert words == ["olympia", "-c", str(there), "fsck"]
+        assert run(*words[1:]).exit_code == 50
+        assert here("ns", "ls", "--json").json["namespaces"] == []
+
     @pytest.mark.parametrize("words", ["import olympia", "import olympia --inspect", "rebuild"])
     @pytest.mark.parametrize("what", ["nothing", "an empty folder", "a file", "other files", "an Iceberg table"])
     def test_what_is_no_catalog(self, run, here, tmp_path, words, what):

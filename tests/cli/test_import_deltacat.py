@@ -6,6 +6,7 @@ import datetime
 import json
 import re
 import shutil
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -267,6 +268,34 @@ def test_what_plain_files_cannot_say_is_left_out(made, bring, rows):
     again = bring()
     assert (again.json["version"], again.exit_code, len(again.json["problems"])) == (1, 3, 5)
     assert f"{csv} of table n.formats" in problems(again)
+
+
+def test_what_is_left_out_names_the_command_that_brings_it(made, bring, empty):
+    """It is typed where Spark is."""
+    with made.transaction() as txn:
+        partition = txn.partition(txn.table(txn.namespace("n"), "t", SCHEMA))
+        txn.delta(partition, 1, data(1), type="upsert")
+    command = f"olympia -c {empty} import deltacat --rewrite --into all {made.folder}"
+    for done in (bring("--into", "all"), bring("--into", "all")):
+        left = done.json["problems"] or done.json["tables"][0]["skipped"]
+        assert [one["command"] for one in left] == [command]
+        assert json.loads(done.stderr.splitlines()[-1])["error"]["hint"].endswith(command)
+
+
+def test_rewriting_without_spark(made, bring, monkeypatch):
+    with made.transaction() as txn:
+        txn.namespace("n")
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    done = bring("--rewrite")
+    assert done.exit_code == 2
+    assert "install olympia-cli[spark]" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("--rewrite", "--history"), ("--rewrite", "--check"), ("--rewrite", "--inspect"), ("--master", "local")]
+)
+def test_options_that_do_not_go_together(made, bring, words):
+    assert bring(*words).exit_code == 2
 
 
 def test_identity_partitions_keep_their_values(made, bring, rows, empty):

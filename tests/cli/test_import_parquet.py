@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import json
+import shlex
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -218,9 +220,35 @@ def test_looking_first(bring, write, run, tmp_path, empty):
     assert tables(dry) == tables(inspected) == [("raw.t", 1, 1)]
     assert run("-c", empty, "ns", "ls", "--json").json == {"version": 0, "namespaces": []}
     assert bring("--dry-run", "--inspect").exit_code == 2
-    none = run("-c", empty, "import", "parquet", tmp_path / "none", "--json")
-    assert problems(none) == {".": "there are no Parquet files"}
-    assert (none.json["version"], none.json["tables"]) == (0, [])
+
+
+def test_a_table_that_takes_nothing_any_more_says_what_can_be_done(bring, write, rows, run, empty):
+    for number in range(2):
+        write(f"t/{number}.parquet", v=[number])
+    bring().ok()
+    OlympiaCatalog("c", warehouse=str(empty)).load_table("raw.t").delete("v = 1")
+    write("t/2.parquet", v=[2])
+    bring().ok()
+    table = OlympiaCatalog("c", warehouse=str(empty)).load_table("raw.t")
+    with table.maintenance.expire_snapshots() as expire:
+        expire.by_ids([one.snapshot_id for one in table.snapshots()[:-1]])
+    write("t/3.parquet", v=[3])
+    stuck = bring()
+    [problem] = stuck.json["problems"]
+    assert "not known any more" in problem["why"]
+    assert json.loads(stuck.stderr.splitlines()[-1])["error"]["hint"].endswith(problem["command"])
+    run(*shlex.split(problem["command"])[1:]).ok()
+    bring().ok()
+    assert rows("raw.t") == [(0,), (1,), (2,), (3,)]
+
+
+@pytest.mark.parametrize("look", ["--inspect", "--dry-run", "-q"])
+def test_a_place_without_files(run, tmp_path, empty, look):
+    none = run("-c", empty, "import", "parquet", tmp_path / "none", look)
+    assert (none.exit_code, none.stdout) == (10, "")
+    assert (
+        none.stderr == f"error: no Parquet files are below {tmp_path}/none: name a folder or prefix that holds some\n"
+    )
 
 
 @pytest.mark.parametrize("place", ["raw", "raw/lake", "raw/a/lake"])

@@ -125,6 +125,7 @@ class Transaction:
         type: str = "append",
         entry_type: str = "data",
         content_type: str = "application/parquet",
+        meta: dict[str, Any] | None = None,
         **more: Any,
     ) -> str:
         """A delta of one file, whose path is returned; what is no table is written as it is."""
@@ -139,6 +140,7 @@ class Transaction:
             "content_type": content_type,
             "content_encoding": "identity",
             "entry_type": entry_type,
+            **(meta or {}),
         }
         body = {
             "deltaLocator": {"streamPosition": position},
@@ -204,8 +206,12 @@ def version_body(
     }
 
 
-def numbered(*fields: tuple[str, pa.DataType]) -> pa.Schema:
-    """A schema whose columns have ids from 0, as DeltaCAT gives them."""
+def numbered(*fields: tuple[str, pa.DataType], keys: Sequence[str] = ()) -> pa.Schema:
+    """A schema whose columns have ids from 0, as DeltaCAT gives them; `keys` are its merge keys."""
+    key = {"DELTACAT:merge_key": "True"}
     return pa.schema(
-        [pa.field(name, type, metadata={"PARQUET:field_id": str(id)}) for id, (name, type) in enumerate(fields)]
+        [
+            pa.field(name, type, metadata={"PARQUET:field_id": str(id), **(key if name in keys else {})})
+            for id, (name, type) in enumerate(fields)
+        ]
     )

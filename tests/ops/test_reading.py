@@ -55,6 +55,25 @@ def test_a_diff_does_not_read_what_both_versions_share():
     assert store.reads < 30
 
 
+def test_a_rename_is_one_though_the_former_name_is_taken_again():
+    catalog = Catalog.create(MemoryStore())
+    change(catalog, lambda t: t.create_namespace(ns("n")), *(_create(name) for name in ("n.a", "n.b", "n.c")))
+    change(
+        catalog,
+        lambda t: t.rename_table(table("n.a"), table("n.d")),
+        _create("n.a"),
+        lambda t: t.rename_table(table("n.b"), table("n.x")),
+        lambda t: t.rename_table(table("n.c"), table("n.b")),
+        lambda t: t.rename_table(table("n.x"), table("n.c")),
+    )
+    found = [(one.change, one.old_name.name, one.name.name) for one in diff(*map(catalog.snapshot, (_at(1), _at(2))))]
+    assert found == [("created", "a", "a"), ("renamed", "c", "b"), ("renamed", "b", "c"), ("renamed", "a", "d")]
+
+
+def _create(name):
+    return lambda t: t.create_table(table(name), location(0))
+
+
 def test_a_diff_of_every_pair_of_versions_is_what_the_checker_finds(tall):
     contents = {version.number: version.contents for version in check_versions(tall.store)}
     for old, new in ((0, 4), (4, 0), (1, 3), (2, 2)):

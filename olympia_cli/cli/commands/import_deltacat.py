@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from olympia_cli.cli.context import Session
+from olympia_cli.cli.engine import Conf, EngineWord, Master, Parallelism, Remote, engine
 from olympia_cli.cli.params import DryRun, Message, RetryFor
 
 if TYPE_CHECKING:
+    from olympia_cli.cli.work import LongWork
     from olympia_cli.importers.deltacat.source import Source
 
 EXAMPLES = [
@@ -16,6 +18,7 @@ EXAMPLES = [
     "olympia import deltacat s3://lake/deltacat --dry-run",
     "olympia import deltacat ./deltacat --history",
     "olympia import deltacat ./deltacat --at 2026-11-15T20:00Z --into old",
+    "olympia import deltacat s3://lake/deltacat --rewrite --master spark://host:7077",
 ]
 
 
@@ -32,46 +35,71 @@ def run(
         bool, typer.Option("--inspect", help="Show its tables and its transactions, and import nothing.")
     ] = False,
     check: Annotated[bool, typer.Option("--check", help="Look for what is wrong with it, and import nothing.")] = False,
+    rewrite: Annotated[
+        bool, typer.Option("--rewrite", help="Write anew, on Spark, what plain Parquet files cannot say.")
+    ] = False,
     dry_run: DryRun = False,
     message: Message = "",
     retry_for: RetryFor = "60s",
+    master: Master = None,
+    remote: Remote = None,
+    parallelism: Parallelism = None,
+    conf: Conf = None,
 ) -> None:
     """Bring a DeltaCAT catalog in: its namespaces, and its tables as Iceberg tables.
 
     Objects keep their ids and columns theirs, and Parquet files stay where they are. Of each table the latest active
     version comes. Data that is not Parquet is left out, and so are upserts and deletes, with the rows before them that
-    they may change: no row shows that DeltaCAT would not show. All is one commit, or with --history one for each
-    transaction. Running it again brings what is new; what was changed here since is left as it is.
+    they may change: no row shows that DeltaCAT would not show. With --rewrite the partitions that have such are merged
+    on Spark and written anew, as files of the new table. All is one commit, or with --history one for each transaction.
+    Running it again brings what is new; what was changed here since is left as it is.
 
     A name that the format forbids is renamed: a space or control character becomes % and two hex digits, and one that
     is too long is cut and ends in ~ and a digest. What is left out is told, and the exit code is 3; with --check it is
     50 where something is damaged.
     """
     from olympia_cli.cli.iceberg_tables import need_pyiceberg
-    from olympia_cli.errors import InvalidOption
+    from olympia_cli.errors import InvalidOption, command_words
     from olympia_cli.names import check_name
     from olympia_cli.storage.open import open_store
 
-    given = [option for option, value in (("--inspect", inspect), ("--check", check), ("--dry-run", dry_run)) if value]
-    if len(given) > 1:
-        raise InvalidOption(f"{given[0]} and {given[1]} do not go together", hint="give one of them")
+    looks = (("--inspect", inspect), ("--check", check))
+    for options in (
+        (*looks, ("--dry-run", dry_run)),
+        (*looks, ("--rewrite", rewrite)),
+        (("--history", history), ("--rewrite", rewrite)),
+    ):
+        given = [option for option, value in options if value]
+        if len(given) > 1:
+            raise InvalidOption(f"{given[0]} and {given[1]} do not go together", hint="give one of them")
+    about = (("--master", master), ("--remote", remote), ("--parallelism", parallelism), ("--conf", conf))
+    for option, value in about:
+        if value is not None and not rewrite:
+            raise InvalidOption(f"{option} is about Spark", hint="leave it out, or use --rewrite")
     if into is not None:
         check_name(into, "namespace")
     need_pyiceberg()
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.importers.deltacat.source import Source
+    from olympia_cli.importers.iceberg import Remedy
 
     session = Session(ctx)
     with session.progress() as progress:
         progress.phase("listing files")
         found = Source(open_store(source, session.options_for(source) or None))
+    words = command_words(
+        "import", "deltacat", "--rewrite", *([] if into is None else ["--into", into]), names=[source]
+    )
+    found.remedy = Remedy("bring it too, its rows merged and written anew on Spark", words)
     before = found.before(at, SystemClock().now_millis())
     if check:
         _check(session, found, before)
     elif inspect:
         _inspect(session, found, before, into)
-    else:
-        _import(session, found, source, before, into, history and not dry_run, dry_run, message, retry_for)
+        return
+    where = EngineWord.SPARK if rewrite else EngineWord.LOCAL
+    with engine(session, where, master, remote, parallelism, conf) as work:
+        _import(session, found, source, before, into, history and not dry_run, dry_run, message, retry_for, work)
 
 
 def _import(
@@ -84,6 +112,7 @@ def _import(
     dry_run: bool,
     message: str,
     retry_for: str,
+    work: LongWork,
 ) -> None:
     from olympia_cli.cli.iceberg_tables import iceberg_catalog
     from olympia_cli.cli.import_render import print_imported
@@ -95,14 +124,15 @@ def _import(
     from olympia_cli.storage.open import scheme_of
 
     base = f"file://{found.store.uri}" if scheme_of(source) == "file" else source.rstrip("/")
-    io = open_io(base, io_properties(source, session.options_for(source)))
+    properties = io_properties(source, session.options_for(source))
     with (
         session.progress() as progress,
         iceberg_catalog(session, message=message, retry_for=retry_for) as catalog,
     ):
         progress.phase("reading tables")
         renaming = Renaming(session.snapshot().sizes, into)
-        adoption = Adoption(found, base, io, catalog, renaming, dry_run)
+        rewriter = work.rewriter(base, properties, catalog.properties)
+        adoption = Adoption(found, base, open_io(base, properties), catalog, renaming, dry_run, rewriter)
         done, version = (import_history if history else import_at)(adoption, before, message)
     print_imported(session, done, version, dry_run, "object")
 

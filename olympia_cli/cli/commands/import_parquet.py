@@ -40,7 +40,7 @@ def run(
     """
     from olympia_cli.cli.iceberg_tables import iceberg_catalog, need_pyiceberg
     from olympia_cli.cli.import_render import print_imported
-    from olympia_cli.errors import InvalidOption
+    from olympia_cli.errors import InvalidOption, PathMissing
     from olympia_cli.format.node import Sizes
     from olympia_cli.names import check_name
     from olympia_cli.storage.open import open_store, scheme_of
@@ -66,6 +66,8 @@ def run(
         progress.phase("listing files")
         files = store.list() if inspect else not_of(session.store.uri, store.uri, store.list())
         folders, done.left_out = find_folders(files)
+    if not folders and not done.left_out:
+        raise PathMissing(f"no Parquet files are below {prefix}", hint="name a folder or prefix that holds some")
     source = Source(Location(store.uri, options), sum(len(folder.files) for folder in folders))
     with (
         engine(session, where, master, remote, parallelism, conf, source=source) as work,

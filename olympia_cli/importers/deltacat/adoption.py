@@ -19,7 +19,7 @@ from olympia_cli.importers.deltacat.contents import Contents, Unreadable, conten
 from olympia_cli.importers.deltacat.schemas import Unfit
 from olympia_cli.importers.deltacat.source import SourceTable
 from olympia_cli.importers.deltacat.staging import Key, Staging, is_as_made
-from olympia_cli.importers.deltacat.tables import TablePlan, bring, known_files, make, plan
+from olympia_cli.importers.deltacat.tables import TablePlan, Written, bring, known_files, make, plan
 from olympia_cli.importers.iceberg import FoundTable, LeftOut
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, as_found
 
@@ -87,12 +87,16 @@ class Adoption(Staging):
         key = (Kind.TABLE, self.id_of(table.id))
         self.told.pop(key, None)
         try:
-            held = contents(self.source, table)
+            held = contents(self.source, table, self.rewriter is not None or self._was_rewritten(key))
             self._hold(key, table, held)
         except (Unreadable, Unfit) as error:
             self._leave(key, f"table {table.name}", str(error))
         except InvalidName as error:
             self._leave(key, f"table {table.name}", error.message)
+
+    def _was_rewritten(self, key: Key) -> bool:
+        here = self.here.get(key)
+        return here is not None and self._present(here).properties.get(notes.REWRITTEN) == "true"
 
     def _hold(self, key: Key, table: SourceTable, held: Contents) -> None:
         body = table.found.body
@@ -116,6 +120,7 @@ class Adoption(Staging):
         present = self._present(here)
         known_as = TableName.known_legal(*(present.properties.get(one, "") for one in (notes.NAMESPACE, notes.TABLE)))
         is_new = here != name or known_as != table.name or present.properties.get(notes.TRANSACTION) != last
+        is_new = is_new or (bool(held.pieces) and not self._was_rewritten(key))
         planned: TablePlan | None = None
         if is_new or held.skipped or present.properties.get(notes.LEFT_OUT) != "0":
             planned, known = self._plan(here, held)
@@ -126,6 +131,9 @@ class Adoption(Staging):
             self._tell_skipped(key, table.name, planned)
         elif here not in (name, self._former_name(known_as)) or not is_as_made(present):
             self._leave(key, f"table {table.name}", _CHANGED_HERE)
+        elif held.pieces and self.rewriter is None:
+            why = "rows of it were written anew, and it has moved on at the source"
+            self._leave(key, f"table {table.name}", why, self.source.remedy)
         elif planned is None or planned.is_torn:
             # what is here may be more than what can be read there by now
             self._tell_skipped(key, table.name, planned)
@@ -141,12 +149,12 @@ class Adoption(Staging):
         planned: TablePlan,
         properties: dict[str, str],
     ) -> None:
-        if not self.dry_run:
-            bring(self.staged, here, planned)
+        written = Written() if self.dry_run else bring(self.staged, here, planned, self.rewriter)
         made = cast(TableDef, self._present(here)).iceberg_metadata_location
-        left_out = str(len(planned.skipped))
-        self._note(key, here, named, made, planned, self.moved_on)
-        self._change(key, name, properties | {notes.METADATA: made, notes.LEFT_OUT: left_out}, f"table {named}")
+        if planned.pieces or self._was_rewritten(key):
+            properties[notes.REWRITTEN] = "true" if planned.pieces else "false"
+        self._note(key, here, named, made, planned, written, self.moved_on)
+        self._change(key, name, properties | _made(made, planned, written), f"table {named}")
 
     def _make(
         self, key: Key, named: TableName, name: TableName, planned: TablePlan, properties: dict[str, str]
@@ -158,13 +166,14 @@ class Adoption(Staging):
                 return
             self.transaction.create_namespace(namespace)
             self.done.namespaces += 1
-        location = _NOT_MADE
+        location, written = _NOT_MADE, Written()
         if not self.dry_run:
-            location = self.staged.stage(make(self.staged, name, key[1], planned))
-        properties |= {notes.METADATA: location, notes.LEFT_OUT: str(len(planned.skipped))}
+            state, written = make(self.staged, name, key[1], planned, self.rewriter)
+            location = self.staged.stage(state)
+        properties |= _made(location, planned, written) | ({notes.REWRITTEN: "true"} if planned.pieces else {})
         definition = TableDef(id=key[1], properties=properties, iceberg_metadata_location=location)
         self._create(definition, name, named)
-        self._note(key, name, named, location, planned, self.created)
+        self._note(key, name, named, location, planned, written, self.created)
 
     def _note(
         self,
@@ -173,10 +182,17 @@ class Adoption(Staging):
         named: TableName,
         location: str,
         planned: TablePlan,
+        written: Written,
         into: dict[Key, FoundTable],
     ) -> None:
-        """Tell of a table that comes or moves on; one that came in this import has only come."""
-        found = FoundTable(name, str(named), location, frozenset(), len(planned.files), planned.rows, planned.skipped)
+        """Tell of a table that comes or moves on; one that came in this import has only come. What is not written yet
+        is not counted."""
+        files: int | None = len(planned.files) + len(written.files)
+        rows = None if planned.rows is None else planned.rows + sum(file.record_count for file in written.files)
+        if planned.pieces and self.dry_run:
+            files = rows = None
+        skipped = (*planned.skipped, *written.skipped)
+        found = FoundTable(name, str(named), location, frozenset(), files, rows, skipped)
         (self.created if key in self.created else into)[key] = found
 
     def _plan(self, here: TableName, held: Contents) -> tuple[TablePlan, frozenset[str]]:
@@ -187,4 +203,9 @@ class Adoption(Staging):
 
     def _tell_skipped(self, key: Key, name: TableName, planned: TablePlan | None) -> None:
         if planned is not None and planned.skipped:
-            self.told[key] = [LeftOut(f"{one.what} of table {name}", one.why) for one in planned.skipped]
+            self.told[key] = [LeftOut(f"{one.what} of table {name}", one.why, one.remedy) for one in planned.skipped]
+
+
+def _made(location: str, planned: TablePlan, written: Written) -> dict[str, str]:
+    """What the next import must know of a table."""
+    return {notes.METADATA: location, notes.LEFT_OUT: str(len(planned.skipped) + len(written.skipped))}

@@ -82,7 +82,8 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file of a delta. `rows` and `size` are what the manifest says, where it does."""
+    """A file of a delta. `rows` and `size` are what the manifest says, where it does; `keys` are the columns by which
+    it deletes, and `schema` is the id of the schema that it was written with."""
 
     url: str
     rows: int | None
@@ -90,6 +91,8 @@ class Entry:
     content_type: str
     encoding: str
     type: str
+    keys: tuple[str | int, ...] = ()
+    schema: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +248,7 @@ def _entry(found: Any) -> Entry:
     if not isinstance(found, dict):
         raise Malformed("a file in its manifest is no map")
     meta = _maybe(found, "meta", dict) or {}
+    params = _maybe(meta, "entry_params", dict) or {}
     return Entry(
         _maybe(found, "url", str) or _take(found, "uri", str),
         _maybe(meta, "record_count", int),
@@ -252,6 +256,8 @@ def _entry(found: Any) -> Entry:
         _maybe(meta, "content_type", str) or "",
         _maybe(meta, "content_encoding", str) or "identity",
         _maybe(meta, "entry_type", str) or "data",
+        tuple(one for one in _maybe(params, "equality_field_locators", list) or [] if isinstance(one, str | int)),
+        _maybe(meta, "schema_id", int),
     )
 
 

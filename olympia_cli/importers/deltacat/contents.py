@@ -8,6 +8,7 @@ would not show. What is in no order with it does not count either.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,8 +23,10 @@ from olympia_cli.importers.deltacat.bodies import (
     Table,
     TableVersion,
 )
+from olympia_cli.importers.deltacat.rewriting import Piece, PieceFile, Step, why_not
+from olympia_cli.importers.deltacat.schemas import with_default
 from olympia_cli.importers.deltacat.source import Found, Source, SourceTable
-from olympia_cli.importers.iceberg import LeftOut
+from olympia_cli.importers.iceberg import LeftOut, Remedy
 from olympia_cli.storage.protocol import check_path
 
 T = TypeVar("T")
@@ -53,21 +56,25 @@ class Contents:
     files: tuple[SourceFile, ...]
     skipped: tuple[LeftOut, ...]
     is_torn: bool
+    pieces: tuple[Piece, ...] = ()
+    remedy: Remedy | None = None
 
 
-def contents(source: Source, table: SourceTable) -> Contents:
-    """The files of a table; Unreadable with the reason when they cannot be told."""
+def contents(source: Source, table: SourceTable, rewrites: bool = False) -> Contents:
+    """The files of a table, and with `rewrites` the partitions whose rows are to be written anew; Unreadable with the
+    reason when they cannot be told."""
     body = table.found.body
     assert isinstance(body, Table)
     if body.active is None:
         raise Unreadable("none of its versions is active")
     folders = (*table.found.row.object, body.active)
     version = _need(table.at(folders), TableVersion, f"its active version {body.active!a}")
-    skipped = _Skipped()
+    skipped = _Skipped(None if rewrites else source.remedy)
     for found in table.below(table.found.row.object):
         if found.row.object != folders and isinstance(found.body, TableVersion) and found.body.state == "active":
             skipped.add(f"version {found.row.object[-1]}", f"version {body.active} is the latest active one")
     files: list[SourceFile] = []
+    pieces: list[Piece] = []
     stream = _stream(table, folders, skipped)
     for found in [] if stream is None else table.below(stream):
         partition = found.body
@@ -75,8 +82,15 @@ def contents(source: Source, table: SourceTable) -> Contents:
             skipped.tear(f"partition {found.row.object[-1]}", partition)
         elif isinstance(partition, Partition) and partition.state == COMMITTED:
             values = partition.values if partition.scheme == version.scheme else None
-            files += _files(source, table, found, values, skipped)
-    return Contents(version, tuple(files), skipped.told(), skipped.is_torn)
+            deltas = sorted(table.below(found.row.object), key=_position)
+            piece = _piece(source, version, deltas) if rewrites else None
+            if isinstance(piece, str):
+                skipped.add(f"partition {found.row.object[-1]}", f"it is not rewritten: {piece}")
+            if isinstance(piece, Piece):
+                pieces.append(piece)
+            else:
+                files += _files(source, deltas, values, skipped)
+    return Contents(version, tuple(files), skipped.told(), skipped.is_torn, tuple(pieces), source.remedy)
 
 
 def _stream(table: SourceTable, version: tuple[str, ...], skipped: _Skipped) -> tuple[str, ...] | None:
@@ -92,10 +106,36 @@ def _stream(table: SourceTable, version: tuple[str, ...], skipped: _Skipped) -> 
     return streams[0] if streams else None
 
 
+def _piece(source: Source, version: TableVersion, deltas: Sequence[Found]) -> Piece | str | None:
+    """A partition that plain files cannot say, as what is to be written of it, or why that is not known; None for one
+    that they can."""
+    bodies = [(one, one.body) for one in deltas if isinstance(one.body, Delta)]
+    merges = any(body.merges for _, body in bodies)
+    entries = [entry for _, body in bodies for entry in body.entries]
+    needed = merges or bool(with_default(version)) or not all(_is_plain(entry) for entry in entries)
+    if not needed or len(bodies) < len(deltas):
+        return None
+    steps = []
+    for found, body in bodies:
+        if merges and body.previous is None:
+            return f"delta {_name(found)} is in no order with its upserts and deletes"
+        files = []
+        for entry in body.entries:
+            path = place(source, entry, found.row.transaction)
+            if path is None or (size := source.index.size(path)) is None:
+                return f"{entry.url} is not there"
+            files.append(PieceFile(path, size, entry))
+        steps.append(Step(body.type, tuple(files)))
+    return why_not(steps, version) or Piece(tuple(steps))
+
+
+def _is_plain(entry: Entry) -> bool:
+    return entry.content_type == PARQUET and entry.encoding == "identity"
+
+
 def _files(
-    source: Source, table: SourceTable, found: Found, values: tuple[Any, ...] | None, skipped: _Skipped
+    source: Source, deltas: Sequence[Found], values: tuple[Any, ...] | None, skipped: _Skipped
 ) -> list[SourceFile]:
-    deltas = sorted(table.below(found.row.object), key=_position)
     merging = [one for one in deltas if not isinstance(one.body, Delta) or one.body.merges]
     last = _position(merging[-1]) if merging else None
     files = []
@@ -103,15 +143,15 @@ def _files(
         if not isinstance(one.body, Delta):
             skipped.tear(f"delta {_name(one)}", str(one.body))
         elif one.body.merges:
-            skipped.add(f"delta {_name(one)}", f"it is {_merge(one.body)}, which plain files cannot say")
+            skipped.leave(f"delta {_name(one)}", f"it is {_merge(one.body)}, which plain files cannot say")
         elif last is not None and (one.body.previous is None or _position(one) < last):
-            skipped.add(f"delta {_name(one)}", _NOT_EXPRESSED)
+            skipped.leave(f"delta {_name(one)}", _NOT_EXPRESSED)
         else:
             for entry in one.body.entries:
                 path = place(source, entry, one.row.transaction)
-                if entry.content_type != PARQUET or entry.encoding != "identity":
+                if not _is_plain(entry):
                     packed = "" if entry.encoding == "identity" else f" in {entry.encoding!a}"
-                    skipped.add(entry.url, f"it is {entry.content_type!a}{packed}, and not plain Parquet")
+                    skipped.leave(entry.url, f"it is {entry.content_type!a}{packed}, and not plain Parquet")
                 elif path is None:
                     skipped.add(entry.url, "it lies outside of the catalog")
                 else:
@@ -162,8 +202,10 @@ def _need(found: Found | None, type: type[T], what: str) -> T:
 class _Skipped:
     """What is left out, by the reason: a table may have a million files."""
 
-    def __init__(self) -> None:
+    def __init__(self, remedy: Remedy | None) -> None:
         self._by_reason: dict[str, list[str]] = defaultdict(list)
+        self._remedy = remedy
+        self._remedied: set[str] = set()
         self.is_torn = False
 
     def tear(self, what: str, why: str) -> None:
@@ -174,8 +216,16 @@ class _Skipped:
     def add(self, what: str, why: str) -> None:
         self._by_reason[why].append(what)
 
+    def leave(self, what: str, why: str) -> None:
+        """Something that could come, if its rows were written anew."""
+        self._remedied.add(why)
+        self.add(what, why)
+
     def told(self) -> tuple[LeftOut, ...]:
-        return tuple(LeftOut(told_as_one(what), why) for why, what in self._by_reason.items())
+        return tuple(
+            LeftOut(told_as_one(what), why, self._remedy if why in self._remedied else None)
+            for why, what in self._by_reason.items()
+        )
 
 
 def told_as_one(things: list[str]) -> str:

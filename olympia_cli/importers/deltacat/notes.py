@@ -10,6 +10,7 @@
 | `deltacat.description` | tables | what was said of it |
 | `deltacat.property.*` | both | properties whose own names would mean something else here |
 | `deltacat.left-out` | tables | of how many sorts what could not be taken is |
+| `deltacat.rewritten` | tables | whether rows of it are merged and written anew |
 | `deltacat.metadata-location` | tables | the metadata that the import made: any other was made here |
 """
 
@@ -27,6 +28,7 @@ from olympia_cli.names import time_text
 
 PREFIX = "deltacat."
 CATALOG, TRANSACTION, METADATA = f"{PREFIX}catalog", f"{PREFIX}transaction", f"{PREFIX}metadata-location"
+REWRITTEN = f"{PREFIX}rewritten"
 NAMESPACE, TABLE, LEFT_OUT = f"{PREFIX}namespace", f"{PREFIX}table", f"{PREFIX}left-out"
 _REVISIONS = 100
 _OWN = f"{PREFIX}property."

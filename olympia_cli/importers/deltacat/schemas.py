@@ -22,8 +22,8 @@ from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, Lon
 
 from olympia_cli.importers.deltacat.bodies import PartitionKey, TableVersion
 
-_ID = b"PARQUET:field_id"
-_DEFAULT = b"DELTACAT:past_default"
+ID = b"PARQUET:field_id"
+DEFAULT = b"DELTACAT:past_default"
 _EPOCH = datetime.date(1970, 1, 1)
 _VALUES: dict[type, type] = {BooleanType: bool, IntegerType: int, LongType: int, StringType: str, DateType: str}
 
@@ -32,11 +32,15 @@ class Unfit(Exception):
     """A table or a file that Iceberg cannot have so."""
 
 
+class Lacking(Unfit):
+    """A file that lacks a column which has a value for it: Iceberg could have it if it was written anew."""
+
+
 def table_schema(version: TableVersion) -> Schema:
     """The columns of a table, under the ids that they have. All are optional: an older file may not have them."""
     if version.schema is None:
         raise Unfit("it has no schema")
-    arrow = _arrow(version.schema)
+    arrow = arrow_schema(version.schema)
     for type in _leaves(arrow):
         if pa.types.is_unsigned_integer(type) and type.bit_width >= 32:
             raise Unfit(f"it has a column of the type {type}, which Iceberg does not have")
@@ -54,18 +58,19 @@ def former_names(version: TableVersion) -> set[tuple[int, str]]:
     return {
         (int(id), field.name)
         for schema in (*version.schemas, *([version.schema] if version.schema else []))
-        for field in _arrow(schema)
-        if (id := (field.metadata or {}).get(_ID)) is not None
+        for field in arrow_schema(schema)
+        if (id := (field.metadata or {}).get(ID)) is not None
     }
 
 
 def with_default(version: TableVersion) -> set[str]:
     """The columns that have a value in files which lack them."""
-    arrow = [] if version.schema is None else _arrow(version.schema)
-    return {field.name for field in arrow if _DEFAULT in (field.metadata or {})}
+    arrow = [] if version.schema is None else arrow_schema(version.schema)
+    return {field.name for field in arrow if DEFAULT in (field.metadata or {})}
 
 
-def _arrow(data: bytes) -> pa.Schema:
+def arrow_schema(data: bytes) -> pa.Schema:
+    """A schema from its bytes; Unfit where they are none."""
     try:
         return pa.ipc.read_schema(pa.py_buffer(data))
     except (pa.ArrowException, ValueError, OSError) as error:
@@ -94,7 +99,7 @@ def _leaves(fields: Iterable[pa.Field], inner: bool = False) -> Iterator[pa.Data
 def _ids(fields: Iterable[pa.Field]) -> Iterator[bool]:
     """For each column, and each within one, whether it has an id."""
     for field in fields:
-        yield _ID in (field.metadata or {})
+        yield ID in (field.metadata or {})
         if pa.types.is_map(field.type):
             yield from _ids([field.type.key_field, field.type.item_field])
         else:
@@ -121,7 +126,7 @@ def check_file(metadata: pq.FileMetaData, schema: Schema, names: set[tuple[int, 
         known = {field.field_id: schema.find_field(field.name) for field in columns.fields}
     there = {known[column.field_id].name for column in columns.fields if column.field_id in known}
     for name in sorted(defaults - there):
-        raise Unfit(f"it lacks the column {name!a}, which has a value of its own there")
+        raise Lacking(f"it lacks the column {name!a}, which has a value of its own there")
     for column in columns.fields:
         field = known.get(column.field_id)
         if field is None:

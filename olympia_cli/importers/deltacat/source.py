@@ -13,6 +13,7 @@ from olympia_cli.importers.deltacat.bodies import Body, Namespace, Table, Transa
 from olympia_cli.importers.deltacat.index import FOREVER, Ended, Index, Row
 from olympia_cli.importers.deltacat.layout import KINDS, TRANSACTION_ID
 from olympia_cli.importers.deltacat.msgpack import Malformed
+from olympia_cli.importers.iceberg import Remedy
 from olympia_cli.names import Ago, AtTime, TableName, parse_reference, settle
 from olympia_cli.storage.protocol import Store
 
@@ -66,7 +67,9 @@ class SourceTable:
 
 
 class Source:
-    """What is there. `uri` is where it is."""
+    """What is there. `remedy` is what brings what plain files cannot say, where somebody can do it."""
+
+    remedy: Remedy | None = None
 
     def __init__(self, store: Store) -> None:
         self.store = store

@@ -21,8 +21,9 @@ from olympia_cli.format.pb.objects_pb2 import NamespaceDef, TableDef
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.catalog_transaction import CatalogTransaction
 from olympia_cli.importers.deltacat import notes
+from olympia_cli.importers.deltacat.rewriting import Rewriter
 from olympia_cli.importers.deltacat.source import Source
-from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut
+from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut, Remedy
 from olympia_cli.importers.renaming import FORMER_NAME, Renaming
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName
 from olympia_cli.ops.look.diff import changed_fields
@@ -37,7 +38,8 @@ Key = tuple[Kind, str]
 
 @dataclass(slots=True)
 class Staging:
-    """One import. The files of the source are at `base`, and `io` reads them. `here` are the objects of this catalog by
+    """One import. The files of the source are at `base`, and `io` reads them; `rewriter` writes what they cannot say,
+    if somebody does. `here` are the objects of this catalog by
     their ids, `mine` those that came from the source before; `told` is what was left out, by the object that it is
     of."""
 
@@ -47,6 +49,7 @@ class Staging:
     catalog: OlympiaCatalog
     renaming: Renaming
     dry_run: bool
+    rewriter: Rewriter | None = None
     done: Imported = field(default_factory=Imported)
     here: dict[Key, ObjectName] = field(default_factory=dict)
     mine: set[Key] = field(default_factory=set)
@@ -179,8 +182,8 @@ class Staging:
         assert found is not None
         return found
 
-    def _leave(self, key: Key, what: str, why: str) -> None:
-        self.told[key] = [LeftOut(what, why)]
+    def _leave(self, key: Key, what: str, why: str, remedy: Remedy | None = None) -> None:
+        self.told[key] = [LeftOut(what, why, remedy)]
 
     def _former_name(self, named: ObjectName) -> ObjectName:
         """What an import called it here; its namespace may have moved on already."""

@@ -19,7 +19,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField,
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.locations import load_location_provider
-from pyiceberg.table.metadata import TableMetadataV2
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate
 from pyiceberg.typedef import Record
@@ -27,8 +27,11 @@ from pyiceberg.typedef import Record
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.identifiers import identifier_of
 from olympia_cli.iceberg.table_changes import TableState
+from olympia_cli.importers.deltacat.bodies import TableVersion
 from olympia_cli.importers.deltacat.contents import Contents, SourceFile
+from olympia_cli.importers.deltacat.rewriting import Piece, Rewriter
 from olympia_cli.importers.deltacat.schemas import (
+    Lacking,
     Unfit,
     check_file,
     former_names,
@@ -53,6 +56,8 @@ class TablePlan:
     files: dict[str, tuple[SourceFile, pq.FileMetaData | None, Record]]
     skipped: tuple[LeftOut, ...]
     is_torn: bool
+    version: TableVersion
+    pieces: tuple[Piece, ...]
 
     @property
     def rows(self) -> int | None:
@@ -98,10 +103,12 @@ def plan(
             # the source has it still, so its rows are not taken out
             is_torn = is_torn or is_known
             stays = "; its table has it, and stays as it is" if is_known else ""
-            skipped.append(LeftOut(file.path, f"{error}{stays}"))
+            skipped.append(
+                LeftOut(file.path, f"{error}{stays}", contents.remedy if isinstance(error, Lacking) else None)
+            )
             continue
         files[f"{base}/{file.path}"] = (file, footer, Record(*values))
-    return TablePlan(schema, spec, files, tuple(skipped), is_torn)
+    return TablePlan(schema, spec, files, tuple(skipped), is_torn, version, contents.pieces)
 
 
 def _other_way() -> list[object]:
@@ -129,7 +136,27 @@ def _bounds(footer: pq.FileMetaData, name: str) -> Iterator[object]:
             yield from (statistics.min, statistics.max)
 
 
-def make(staged: OlympiaCatalog, name: TableName, id: str, plan: TablePlan) -> TableState:
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The data files that the pieces of a table became, and those that became none."""
+
+    files: tuple[DataFile, ...] = ()
+    skipped: tuple[LeftOut, ...] = ()
+
+    @classmethod
+    def of(cls, plan: TablePlan, metadata: TableMetadata, rewriter: Rewriter | None) -> Written:
+        if rewriter is None or not plan.pieces:
+            return cls()
+        done = rewriter.write(metadata, plan.version, plan.pieces)
+        files = tuple(file for one in done if not isinstance(one, str) for file in one)
+        return cls(
+            files, tuple(LeftOut("a partition", f"it is not rewritten: {one}") for one in done if isinstance(one, str))
+        )
+
+
+def make(
+    staged: OlympiaCatalog, name: TableName, id: str, plan: TablePlan, rewriter: Rewriter | None
+) -> tuple[TableState, Written]:
     """The metadata of a new table, its manifests being written; it counts when a definition names it."""
     place = staged._resolve_table_location(None, name.namespace, name.name)
     metadata = TableMetadataV2.model_validate(
@@ -150,15 +177,17 @@ def make(staged: OlympiaCatalog, name: TableName, id: str, plan: TablePlan) -> T
     location = load_location_provider(place, metadata.properties).new_table_metadata_file_location()
     table = staged._table(name, TableState(metadata, location))
     transaction = Transaction(table)
-    if plan.files:
+    written = Written.of(plan, metadata, rewriter)
+    if plan.files or written.files:
         with transaction.update_snapshot().fast_append() as append:
-            for path in plan.files:
-                append.append_data_file(_data_file(table, path, plan))
-    return TableState(transaction.table_metadata, location)
+            for file in (*(_data_file(table, path, plan) for path in plan.files), *written.files):
+                append.append_data_file(file)
+    return TableState(transaction.table_metadata, location), written
 
 
-def bring(staged: OlympiaCatalog, name: TableName, plan: TablePlan) -> None:
-    """Bring a table to where its source is: new columns, files that came, files that went."""
+def bring(staged: OlympiaCatalog, name: TableName, plan: TablePlan, rewriter: Rewriter | None) -> Written:
+    """Bring a table to where its source is: new columns, files that came, files that went. What was written anew before
+    goes, and is written once more."""
     table = staged.load_table(identifier_of(name))
     known = known_files(table)
     come = [path for path in plan.files if path not in known]
@@ -170,14 +199,16 @@ def bring(staged: OlympiaCatalog, name: TableName, plan: TablePlan) -> None:
         names = {TableProperties.DEFAULT_NAME_MAPPING: schema.name_mapping.model_dump_json()}
         current = SetCurrentSchemaUpdate.model_validate({"schema-id": -1})
         transaction._apply((AddSchemaUpdate(schema=schema), current, SetPropertiesUpdate(updates=names)))
-    if come or gone:
+    written = Written.of(plan, transaction.table_metadata, rewriter)
+    if come or gone or written.files:
         update = transaction.update_snapshot()
         with update.overwrite() if gone else update.fast_append() as change:
             for file in gone:
                 change.delete_data_file(file)
-            for path in come:
-                change.append_data_file(_data_file(table, path, plan))
+            for file in (*(_data_file(table, path, plan) for path in come), *written.files):
+                change.append_data_file(file)
     transaction.commit_transaction()
+    return written
 
 
 def known_files(table: Table) -> dict[str, DataFile]:

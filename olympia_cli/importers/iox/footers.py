@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from olympia_cli.importers.iox.actions import Chunk
-from olympia_cli.importers.iox.thrift import read_struct
 from olympia_cli.importers.iox.wire import Garbled, bytes_of, fields, number_of, text_of
+from olympia_cli.importers.thrift import read_struct
 
 TIME = "time"
 Value = bool | int | float | str

@@ -40,7 +40,8 @@ class ObjectChange:
 def diff(old: Snapshot, new: Snapshot) -> Iterator[ObjectChange]:
     """The changes from one version to another, in the order of names. Subtrees that both share are not read.
 
-    An object that vanishes under one name and appears under another with the same id was renamed.
+    An object that vanishes under one name and appears under another with the same id was renamed, whoever has its
+    former name by now.
     """
     gone: dict[ObjectName, str] = {}
     come: dict[ObjectName, str] = {}
@@ -56,8 +57,14 @@ def diff(old: Snapshot, new: Snapshot) -> Iterator[ObjectChange]:
     wanted = [*gone.items(), *come.items()]
     wanted += [(name, path) for name, paths in both.items() for path in paths]
     objects = dict(zip(wanted, _read(old, wanted), strict=True))
-    dropped = {(name.kind, objects[name, path].id): name for name, path in gone.items()}
     changes: list[ObjectChange] = []
+    for name, (before, after) in both.items():
+        older, newer = objects[name, before], objects[name, after]
+        if older.id != newer.id:
+            gone[name], come[name] = before, after
+        elif changed_fields(older.definition, newer.definition):
+            changes.append(ObjectChange("altered", name, name, older, newer))
+    dropped = {(name.kind, objects[name, path].id): name for name, path in gone.items()}
     for name, path in come.items():
         present = objects[name, path]
         former = dropped.pop((name.kind, present.id), None) if present.id else None
@@ -67,13 +74,6 @@ def diff(old: Snapshot, new: Snapshot) -> Iterator[ObjectChange]:
             changes.append(ObjectChange("renamed", name, former, objects[former, gone[former]], present))
     for former in dropped.values():
         changes.append(ObjectChange("dropped", former, former, objects[former, gone[former]], None))
-    for name, (before, after) in both.items():
-        older, newer = objects[name, before], objects[name, after]
-        if older.id != newer.id:
-            changes.append(ObjectChange("dropped", name, name, older, None))
-            changes.append(ObjectChange("created", name, name, None, newer))
-        elif changed_fields(older.definition, newer.definition):
-            changes.append(ObjectChange("altered", name, name, older, newer))
     yield from sorted(changes, key=_order)
 
 

@@ -1,0 +1,69 @@
+"""Partitions of DeltaCAT written anew by tasks, one by one: executors read, merge and write, and the driver commits.
+
+The folder that they write to has a proof of it. The source is only read: a file that a task does not see as it was
+listed is looked at by the driver before that is believed.
+"""
+
+from __future__ import annotations
+
+import pickle
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+
+from olympia_cli.errors import ExecutorUnprepared
+from olympia_cli.importers.deltacat.bodies import TableVersion
+from olympia_cli.importers.deltacat.rewriting import Metadata, Outcome, Piece, Rewriting, Unseen
+from olympia_cli.spark.batches import arrow_schema, ddl
+from olympia_cli.spark.engine import SparkEngine
+from olympia_cli.spark.failures import explained, told
+from olympia_cli.spark.pipelines.place import rows_of
+from olympia_cli.spark.proof import Proof, leave
+
+_ROW = {"at": "long", "host": "string", "files": "binary"}
+_ARROW = arrow_schema(_ROW)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRewriter:
+    """The properties are PyIceberg's for the files below `base`, and for those of tables; they may hold secrets."""
+
+    engine: SparkEngine
+    base: str
+    source: Mapping[str, str] = field(repr=False)
+    dest: Mapping[str, str] = field(repr=False)
+
+    def write(self, metadata: Metadata, version: TableVersion, pieces: Sequence[Piece]) -> list[Outcome]:
+        work, number = Rewriting.of(self.base, self.source, self.dest, metadata, version, pieces), len(pieces)
+        proof = leave(work.store)
+        try:
+            with explained(), self.engine.job("import deltacat: rewrite"):
+                numbers = self.engine.spark.range(0, number, 1, self.engine.parts(number, 1))
+                rows = numbers.mapInArrow(partial(_write, work, proof), ddl(_ROW)).toArrow()
+        finally:
+            work.store.delete_many([proof.path])
+        done: list[Outcome] = [""] * number
+        for row in rows_of(rows.to_batches()):
+            found = pickle.loads(row["files"])
+            if isinstance(found, Unseen) and work.sees(found):
+                raise ExecutorUnprepared(
+                    f"the executor on {row['host']} does not see {found.path} below {self.base} as it is",
+                    hint="let every machine reach the same files: a folder must be mounted on all of them",
+                )
+            done[row["at"]] = f"{found.path} is not there as it was listed" if isinstance(found, Unseen) else found
+        return done
+
+
+# On the workers
+
+
+@told
+def _write(work: Rewriting, proof: Proof, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    proof.check(work.store)
+    for row in rows_of(numbers):
+        files = pickle.dumps(work.write(work.pieces[row["id"]]))
+        columns = {"at": [row["id"]], "host": [socket.gethostname()], "files": [files]}
+        yield pa.RecordBatch.from_pydict(columns, schema=_ARROW)

@@ -1,0 +1,309 @@
+"""Upserts, deletes and data that is not Parquet: the rows that DeltaCAT would show, written anew."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.orc
+import pyarrow.parquet as pq
+import pytest
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.iceberg import OlympiaCatalog
+from olympia_cli.importers.deltacat.adoption import Adoption
+from olympia_cli.importers.deltacat.importing import import_at
+from olympia_cli.importers.deltacat.index import FOREVER
+from olympia_cli.importers.deltacat.rewriting import Rewriting
+from olympia_cli.importers.deltacat.source import Source
+from olympia_cli.importers.iceberg import Remedy
+from olympia_cli.importers.parquet_footers import open_io
+from olympia_cli.importers.renaming import Renaming
+from olympia_cli.storage.local import LocalStore
+from tests.helpers.check import check_catalog
+from tests.helpers.deltacat_catalog import DeltacatWriter, numbered
+
+COLUMNS = (("id", pa.int64()), ("name", pa.string()))
+SCHEMA = numbered(*COLUMNS, keys=["id"])
+DELETE = {"type": "delete", "entry_type": "equality_delete"}
+
+
+def data(*rows, schema=SCHEMA):
+    return pa.table([list(column) for column in zip(*rows, strict=True)], schema=schema)
+
+
+@dataclass
+class Here:
+    """Writes in this process; `written` counts the pieces."""
+
+    base: str
+    warehouse: str
+    written: int = 0
+
+    def write(self, metadata, version, pieces):
+        work = Rewriting.of(self.base, {}, {"warehouse": self.warehouse}, metadata, version, pieces)
+        self.written += len(pieces)
+        return [work.write(piece) for piece in work.pieces]
+
+
+class World:
+    def __init__(self, folder):
+        self.made = DeltacatWriter(folder / "source")
+        self.store = LocalStore(str(folder / "c"))
+        Catalog.create(self.store)
+
+    def bring(self, rewrite=True, dry_run=False):
+        """What was done, and the version; `self.written` is how many partitions were written anew."""
+        base = f"file://{self.made.folder}"
+        catalog = OlympiaCatalog.of(Catalog(self.store))
+        rewriter = Here(base, self.store.uri) if rewrite else None
+        source = Source(LocalStore(str(self.made.folder)))
+        source.remedy = Remedy("do it", ("import", "deltacat"))
+        renaming = Renaming(Catalog(self.store).snapshot().sizes)
+        adoption = Adoption(source, base, open_io(base, {}), catalog, renaming, dry_run, rewriter)
+        done, version = import_at(adoption, FOREVER, "")
+        self.written = rewriter.written if rewriter else 0
+        return done, version
+
+    def rows(self, name="n.t"):
+        found = OlympiaCatalog.of(Catalog(self.store)).load_table(name).scan().to_arrow()
+        return sorted((tuple(row.values()) for row in found.to_pylist()), key=str)
+
+    def files(self, name="n.t"):
+        table = OlympiaCatalog.of(Catalog(self.store)).load_table(name)
+        return {task.file.file_path for task in table.scan().plan_files()}
+
+
+@pytest.fixture
+def world(tmp_path):
+    world = World(tmp_path)
+    yield world
+    check_catalog(world.store)
+
+
+@pytest.fixture
+def partition(world):
+    """A table n.t with one partition, and a way to add deltas to it, each in a transaction."""
+    with world.made.transaction() as txn:
+        found = txn.partition(txn.table(txn.namespace("n"), "t", SCHEMA))
+
+    def delta(position, rows, **more):
+        with world.made.transaction() as txn:
+            return txn.delta(found, position, rows, **more)
+
+    return delta
+
+
+def why(done):
+    return [one.why for table in (*done.created, *done.moved_on) for one in table.skipped] + [
+        one.why for one in done.left_out
+    ]
+
+
+def test_deltas_are_applied_in_their_order(world, partition):
+    partition(1, data((1, "a"), (2, "b"), (None, "e")))
+    partition(2, data((1, "x"), (3, "c"), (3, "d"), (None, "f")), type="upsert")
+    partition(3, data((1, "again")))
+    partition(4, data((2, None)), **DELETE)
+    partition(5, data((2, "new")))
+    [found], version = world.bring()[0].created, 1
+    assert world.rows() == [(1, "again"), (1, "x"), (2, "new"), (3, "d"), (None, "f")]
+    assert (found.files, found.rows, found.skipped) == (1, 5, ())
+    assert world.bring() == (world.bring()[0], version)
+    assert (world.written, world.bring()[0].unchanged) == (0, 2)
+
+
+def test_a_delete_says_by_which_columns(world, partition):
+    partition(1, data((1, "a"), (2, "a"), (3, "b")))
+    partition(2, data((None, "a")), **DELETE, meta={"entry_params": {"equality_field_locators": ["name"]}})
+    partition(3, data((4, "a")))
+    partition(4, pa.table({"id": [4]}), **DELETE, meta={"entry_params": {"equality_field_locators": [0]}})
+    world.bring()
+    assert world.rows() == [(3, "b")]
+
+
+def test_what_is_plain_stays_where_it_is(world):
+    with world.made.transaction() as txn:
+        stream = txn.table(txn.namespace("n"), "t", SCHEMA)
+        whole, merged = txn.partition(stream), txn.partition(stream)
+        plain = txn.delta(whole, 1, data((1, "a")))
+        old = txn.delta(merged, 1, data((2, "b")))
+        txn.delta(merged, 2, data((2, "c")), type="upsert")
+    world.bring()
+    assert world.rows() == [(1, "a"), (2, "c")]
+    files = world.files()
+    assert f"file://{world.made.folder}/{plain}" in files
+    assert not any(old in file for file in files)
+    assert len(files) == 2
+
+
+def test_new_deltas_are_brought_by_writing_anew(world, partition):
+    partition(1, data((1, "a")))
+    partition(2, data((1, "b")), type="upsert")
+    world.bring()
+    first = world.files()
+    partition(3, data((2, "c")), type="upsert")
+    done, _ = world.bring(rewrite=False)
+    assert why(done) == ["rows of it were written anew, and it has moved on at the source"]
+    assert done.left_out[0].remedy is not None
+    assert world.rows() == [(1, "b")]
+    done, version = world.bring()
+    assert (len(done.moved_on), world.rows()) == (1, [(1, "b"), (2, "c")])
+    assert not first & world.files()
+    assert world.bring()[1] == world.bring(rewrite=False)[1] == version
+
+
+def test_one_that_came_without(world, partition):
+    partition(1, data((1, "a")))
+    partition(2, data((1, "b")), type="upsert")
+    partition(3, data((2, "c")))
+    done, _ = world.bring(rewrite=False)
+    assert world.rows() == [(2, "c")]
+    assert all(one.remedy is not None for one in done.created[0].skipped)
+    done, version = world.bring()
+    assert (world.rows(), version, why(done)) == ([(1, "b"), (2, "c")], 2, [])
+
+
+def test_a_dry_run_writes_nothing(world, partition):
+    partition(1, data((1, "a")), type="upsert")
+    before = sorted(file.path for file in world.store.list())
+    [found] = world.bring(dry_run=True)[0].created
+    assert (found.files, found.rows, world.written) == (None, None, 0)
+    assert sorted(file.path for file in world.store.list()) == before
+
+
+def packed(table, kind):
+    sink = io.BytesIO()
+    plain = table.replace_schema_metadata()
+    if kind == "application/orc":
+        pyarrow.orc.write_table(plain, sink)
+    elif kind == "application/feather":
+        pyarrow.feather.write_feather(table, sink)
+    elif kind == "text/csv":
+        pyarrow.csv.write_csv(plain, sink, pyarrow.csv.WriteOptions(include_header=False))
+    else:
+        sink.write(b'{"id": 1, "name": "a"}\n{"id": 2, "name": null}\n')
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+@pytest.mark.parametrize("kind", ["application/orc", "application/feather", "text/csv", "application/json"])
+def test_what_is_not_parquet(world, partition, kind, encoding):
+    content = packed(data((1, "a"), (2, None)), kind)
+    meta = {"record_count": 2, "content_encoding": encoding}
+    partition(1, content if encoding == "identity" else gzip.compress(content), content_type=kind, meta=meta)
+    partition(2, data((3, "")), type="add")
+    assert why(world.bring(rewrite=False)[0])
+    assert why(world.bring()[0]) == []
+    assert world.rows() == [(1, "a"), (2, None), (3, "")]
+
+
+def test_names_of_a_csv_are_those_of_the_schema_that_it_was_written_with(world):
+    old = SCHEMA.with_metadata({"DELTACAT:schema_id": "0"})
+    new = numbered(("title", pa.string()), ("id", pa.int64()), keys=["id"])
+    new = pa.schema([new.field(0).with_metadata(SCHEMA.field(1).metadata), SCHEMA.field(0)])
+    with world.made.transaction() as txn:
+        stream = txn.table(txn.namespace("n"), "t", old)
+        partition = txn.partition(stream)
+        txn.delta(partition, 1, b'1,"a"\n', content_type="text/csv", meta={"schema_id": 0})
+    path = next(world.made.folder.glob("*/*/1/rev/**/*.mpk"))
+    with world.made.transaction() as txn:
+        from tests.helpers.deltacat_catalog import version_body
+
+        body = version_body("1", new.with_metadata({"DELTACAT:schema_id": "1"}))
+        body["schemas"] = [old.serialize().to_pybytes(), *body["schemas"]]
+        txn.put(stream[:3], body, "update")
+    assert path.exists()
+    assert why(world.bring()[0]) == []
+    assert world.rows() == [("a", 1)]
+
+
+@pytest.mark.parametrize("default", [b"\x07", b"Bw=="])
+def test_a_value_for_older_files(world, partition, default):
+    """Also in a table that has them already, and that takes nothing any more otherwise."""
+    partition(1, data((1, "a")))
+    world.bring(rewrite=False)
+    new = SCHEMA.append(pa.field("n", pa.int64(), metadata={"PARQUET:field_id": "2", "DELTACAT:past_default": default}))
+    with world.made.transaction() as txn:
+        [table] = {file.parts[-6] for file in world.made.folder.glob("*/*/1/rev/*/*/*.mpk")}
+        [namespace] = {file.parts[-7] for file in world.made.folder.glob("*/*/1/rev/*/*/*.mpk")}
+        txn.version((namespace, table), "1", new, operation="update")
+    partition(2, data((2, "b", 5), schema=new))
+    done, _ = world.bring(rewrite=False)
+    assert [one.remedy is None for one in done.left_out] == [False]
+    assert why(world.bring()[0]) == []
+    assert world.rows() == [(1, "a", 7), (2, "b", 5)]
+
+
+class TestWhatIsNotKnown:
+    """The partition stays as it would be without: no row comes that DeltaCAT would not show."""
+
+    @pytest.mark.parametrize(
+        ("schema", "delta", "reason"),
+        [
+            (numbered(*COLUMNS), {"type": "upsert"}, "its table has no merge keys"),
+            (numbered(*COLUMNS), DELETE, "it is not said by which columns"),
+            (SCHEMA, {"type": "delete", "entry_type": "positional_delete"}, "holds positional_delete"),
+            (SCHEMA, {"content_type": "application/avro"}, "is 'application/avro' in 'identity'"),
+            (
+                pa.schema([SCHEMA.field(0), SCHEMA.field(1).with_metadata({"DELTACAT:merge_order": "x"})]),
+                {"type": "upsert"},
+                "merged in an order of their own",
+            ),
+        ],
+    )
+    def test_from_the_metadata(self, world, schema, delta, reason):
+        with world.made.transaction() as txn:
+            partition = txn.partition(txn.table(txn.namespace("n"), "t", schema))
+            txn.delta(partition, 1, data((1, "a")))
+            txn.delta(partition, 2, data((2, "b")), **delta)
+        done, _ = world.bring()
+        assert any(reason in one for one in why(done)), why(done)
+        assert world.written == 0
+
+    def test_one_that_is_in_no_order(self, world, partition):
+        partition(1, data((1, "a")), type="upsert")
+        partition(7, data((2, "b")), type="add")
+        assert any("is in no order with its upserts and deletes" in one for one in why(world.bring()[0]))
+
+    @pytest.mark.parametrize(
+        ("content", "reason"),
+        [
+            (b"junk", "cannot be read"),
+            (b'1,"a",3\n', "cannot be read"),
+            (b'1,"a"\n2,"b"\n', "it has 2 of the 1 rows"),
+            (b'x,"a"\n', "cannot be read"),
+        ],
+    )
+    def test_from_the_files(self, world, partition, content, reason):
+        partition(1, content, content_type="text/csv")
+        done, version = world.bring()
+        assert reason in "".join(why(done))
+        assert (world.rows(), version) == ([], 1)
+        # it is not tried again before it has moved on
+        assert (world.bring()[1], world.written) == (1, 0)
+
+    def test_a_file_that_arrow_does_not_survive(self, world, partition, tmp_path):
+        from tests.importers.test_parquet import FATAL, SOUND
+
+        damaged = bytearray(SOUND)
+        damaged[FATAL[0][0]] = FATAL[0][1]
+        partition(1, bytes(damaged), type="upsert", meta={"record_count": 2})
+        assert "cannot be read" in "".join(why(world.bring()[0]))
+
+    def test_a_file_that_is_gone(self, world, partition):
+        path = partition(1, data((1, "a")), type="upsert")
+        (world.made.folder / path).unlink()
+        assert f"{path} is not there" in "".join(why(world.bring()[0]))
+
+
+def test_files_of_a_rewritten_table_have_the_ids_of_its_columns(world, partition):
+    partition(1, data((1, "a")), type="upsert")
+    world.bring()
+    [file] = world.files()
+    schema = pq.read_schema(file.removeprefix("file://"))
+    assert [column.metadata[b"PARQUET:field_id"] for column in schema] == [b"0", b"1"]
