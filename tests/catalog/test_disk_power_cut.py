@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.errors import Damaged
+from olympia_cli.errors import CommitUnknown, Damaged, StorageFailed
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.names import NamespaceName, TableName
 from olympia_cli.storage.local import LocalStore
@@ -100,6 +101,32 @@ def test_a_sync_after_the_root_is_too_late(commit, late):
     kept = [call for call in calls[:root] if call not in moved]
     with pytest.raises(LOST):
         look_after_power_cuts([*kept, calls[root], *moved, *calls[root + 1 :]], before, after)
+
+
+def test_no_commit_that_a_sync_failed_for_is_acknowledged(tmp_path, monkeypatch):
+    """Nothing is committed where it was one before the root's name; with that one, nobody knows whether it lasts."""
+    catalog = some_tables(LocalStore(tmp_path))
+    fsync, lock, synced, bad = os.fsync, threading.Lock(), [], 0
+
+    def failing(file):
+        with lock:
+            synced.append(file)
+            fails = len(synced) == bad
+        if fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with catalog.transaction() as transaction:
+        transaction.alter_table(TableName("a", "t7"), {"p": "0"})
+    version, number = catalog.snapshot().version, len(synced)
+    for bad in range(1, number + 1):
+        synced.clear()
+        expected = CommitUnknown if bad == number else StorageFailed
+        with pytest.raises(expected), catalog.transaction() as transaction:
+            transaction.alter_table(TableName("a", "t7"), {"p": str(bad)})
+        assert Catalog(LocalStore(tmp_path)).snapshot().version == version + (bad == number)
+    check_catalog(LocalStore(tmp_path))
 
 
 def test_syncs_wait_together(tmp_path, monkeypatch):

@@ -26,6 +26,7 @@ from olympia_cli.errors import (
     StorageFull,
 )
 from olympia_cli.storage.local import LocalStore
+from olympia_cli.storage.together import THREADS
 from tests.helpers.disk import Recorder
 
 PROJECT = Path(__file__).parents[2]
@@ -365,6 +366,33 @@ class TestOrder:
                 ("ftruncate", "latest"),
             ]
             assert not calls.calls[0][2] & os.O_TRUNC
+
+    def test_many_files_are_not_all_open_at_once(self, store, monkeypatch):
+        """A process may have as few as 256 open, of which a store takes a part."""
+        opened, fsync, most = set(), os.fsync, []
+        open_file, close, all_wait = os.open, os.close, threading.Barrier(THREADS, timeout=60)
+        waited = set()
+
+        def note_open(*args, **options):
+            opened.add(file := open_file(*args, **options))
+            return file
+
+        def note_close(file):
+            opened.discard(file)
+            close(file)
+
+        def wait(file):
+            if is_file(file) and threading.get_ident() not in waited:
+                waited.add(threading.get_ident())
+                all_wait.wait()
+                most.append(len(opened))
+            fsync(file)
+
+        store.create("a/0", b"")
+        for name, call in (("open", note_open), ("close", note_close), ("fsync", wait)):
+            monkeypatch.setattr(os, name, call)
+        store.create_many({f"a/{n}": b"1" for n in range(1, 20 * THREADS)})
+        assert max(most) <= 100
 
     def test_not_durable_means_no_sync(self, root, calls):
         store = LocalStore(root, durable=False)
