@@ -324,6 +324,8 @@ class OutcomeUnknown(OlympiaError):
 
     exit_code = 21
     default_hint = "look at the path before writing again"
+    is_fleeting = False
+    """Whether what stands, if it does, may be gone after a power cut."""
 
 
 # 30, 31: the store, or Spark

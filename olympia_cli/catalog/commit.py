@@ -334,12 +334,18 @@ def create_root(
         if isinstance(error, PathTaken):
             return False
         try:
-            return store.read(path) == data
+            stands = store.read(path) == data
         except OlympiaError:
             raise CommitUnknown(
                 f"it is not known whether {path} was written: {error.message}",
                 hint=f"read the log once the store answers again, before {again}",
             ) from error
+        if stands and error.is_fleeting:
+            raise CommitUnknown(
+                f"{path} is written, and may not outlast a power cut: {error.message}",
+                hint=f"look after the disk, and read the log before {again}",
+            ) from error
+        return stands
 
 
 class _TooOld(Exception):

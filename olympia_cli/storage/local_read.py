@@ -217,7 +217,9 @@ class LocalReader:
         return StorageFailed(f"{what} stands at {path} in {self.uri}", hint="move it away")
 
     def _unknown(self, path: str, error: OSError) -> OutcomeUnknown:
-        return OutcomeUnknown(f"writing {path} in {self.uri} may not have lasted: {error.strerror}")
+        unknown = OutcomeUnknown(f"writing {path} in {self.uri} may not have lasted: {error.strerror}")
+        unknown.is_fleeting = True
+        return unknown
 
     def _failed(self, doing: str, path: str, error: OSError) -> OlympiaError:
         message = f"cannot {doing} {path} in {self.uri}: {error.strerror}"
