@@ -239,6 +239,33 @@ def test_a_value_for_older_files(world, partition, default):
     assert world.rows() == [(1, "a", 7), (2, "b", 5)]
 
 
+@pytest.mark.parametrize("harm", ["damaged", "gone"])
+def test_damage_at_the_source_takes_no_written_rows_away(world, partition, harm):
+    """As for plain files: the table stays as it is until all of it can be read."""
+    path = world.made.folder / partition(1, data((1, "a"), (2, "b")))
+    partition(2, data((1, "x")), type="upsert")
+    world.bring()
+    sound = path.read_bytes()
+    if harm == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(bytes(len(sound)))
+    partition(3, data((3, "c")), type="upsert")
+    done, _ = world.bring()
+    assert (world.rows(), done.moved_on) == ([(1, "x"), (2, "b")], [])
+    assert any("it is not rewritten" in one for one in why(done))
+    path.write_bytes(sound)
+    world.bring()
+    assert world.rows() == [(1, "x"), (2, "b"), (3, "c")]
+
+
+def test_words_of_a_csv_are_text(world, partition):
+    """Not all of DeltaCAT's writers put text in quotes."""
+    partition(1, b'1,NA\n2,null\n3,\n4,""\n', content_type="text/csv", meta={"record_count": 4})
+    world.bring()
+    assert world.rows() == [(1, "NA"), (2, "null"), (3, None), (4, "")]
+
+
 class TestWhatIsNotKnown:
     """The partition stays as it would be without: no row comes that DeltaCAT would not show."""
 
@@ -248,6 +275,11 @@ class TestWhatIsNotKnown:
             (numbered(*COLUMNS), {"type": "upsert"}, "its table has no merge keys"),
             (numbered(*COLUMNS), DELETE, "it is not said by which columns"),
             (SCHEMA, {"type": "delete", "entry_type": "positional_delete"}, "holds positional_delete"),
+            (
+                SCHEMA,
+                {**DELETE, "meta": {"entry_params": {"equality_field_locators": ["id", ["name", "first"]]}}},
+                "deletes by what is within a column",
+            ),
             (SCHEMA, {"content_type": "application/avro"}, "is 'application/avro' in 'identity'"),
             (
                 pa.schema([SCHEMA.field(0), SCHEMA.field(1).with_metadata({"DELTACAT:merge_order": "x"})]),
@@ -284,8 +316,30 @@ class TestWhatIsNotKnown:
         done, version = world.bring()
         assert reason in "".join(why(done))
         assert (world.rows(), version) == ([], 1)
-        # it is not tried again before it has moved on
-        assert (world.bring()[1], world.written) == (1, 0)
+        # it is not tried again before it has moved on, and told all the same
+        done, version = world.bring()
+        assert (version, world.written) == (1, 0)
+        assert [one.what for one in done.left_out] == ["rows of 1 partitions of table n.t"]
+
+    @pytest.mark.parametrize("delta", [DELETE, {"type": "upsert"}])
+    def test_a_file_without_a_key(self, world, delta):
+        schema = numbered(*COLUMNS, ("k", pa.int64()), keys=["id", "k"])
+        with world.made.transaction() as txn:
+            partition = txn.partition(txn.table(txn.namespace("n"), "t", schema))
+            txn.delta(partition, 1, data((1, "a", 1), (1, "b", None), schema=schema))
+            txn.delta(partition, 2, data((1, "c"), (1, "d")), **delta)
+        assert "it lacks the column 'k', by which its rows are merged" in "".join(why(world.bring()[0]))
+
+    def test_keys_that_arrow_does_not_compare(self, world):
+        schema = numbered(("id", pa.list_(pa.int64())), ("name", pa.string()), keys=["id"])
+        with world.made.transaction() as txn:
+            namespace = txn.namespace("n")
+            other = txn.partition(txn.table(namespace, "other", SCHEMA))
+            txn.delta(other, 1, data((1, "a")), type="upsert")
+            partition = txn.partition(txn.table(namespace, "t", schema))
+            txn.delta(partition, 1, data(([1], "a"), schema=schema), type="upsert")
+        assert "Keys of type list" in "".join(why(world.bring()[0]))
+        assert (world.rows("n.other"), world.rows()) == ([(1, "a")], [])
 
     def test_a_file_that_arrow_does_not_survive(self, world, partition, tmp_path):
         from tests.importers.test_parquet import FATAL, SOUND
