@@ -7,7 +7,7 @@ and is told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 from olympia_cli.errors import InvalidName
@@ -23,6 +23,7 @@ from olympia_cli.importers.deltacat.tables import TablePlan, Written, bring, kno
 from olympia_cli.importers.iceberg import FoundTable, LeftOut
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, as_found
 
+_UNWRITTEN = "they could not be read when it was written anew, and are tried again when it moves on at the source"
 _CHANGED_HERE = "it was changed here"
 _NOT_MADE = "not made"
 
@@ -128,7 +129,7 @@ class Adoption(Staging):
             is_new = is_new or not planned.files.keys() <= known
         if not is_new:
             self.done.unchanged += 1
-            self._tell_skipped(key, table.name, planned)
+            self._tell_skipped(key, table.name, planned, _unwritten(present.properties, planned))
         elif here not in (name, self._former_name(known_as)) or not is_as_made(present):
             self._leave(key, f"table {table.name}", _CHANGED_HERE)
         elif held.pieces and self.rewriter is None:
@@ -150,6 +151,10 @@ class Adoption(Staging):
         properties: dict[str, str],
     ) -> None:
         written = Written() if self.dry_run else bring(self.staged, here, planned, self.rewriter)
+        if written.skipped:
+            # what is here may be more than what can be read there by now
+            self._tell_skipped(key, named, planned, written.skipped)
+            return
         made = cast(TableDef, self._present(here)).iceberg_metadata_location
         if planned.pieces or self._was_rewritten(key):
             properties[notes.REWRITTEN] = "true" if planned.pieces else "false"
@@ -201,9 +206,18 @@ class Adoption(Staging):
         known = frozenset(known_files(table))
         return plan(self.base, self.io, held, table.spec(), known), known
 
-    def _tell_skipped(self, key: Key, name: TableName, planned: TablePlan | None) -> None:
-        if planned is not None and planned.skipped:
-            self.told[key] = [LeftOut(f"{one.what} of table {name}", one.why, one.remedy) for one in planned.skipped]
+    def _tell_skipped(self, key: Key, name: TableName, planned: TablePlan | None, more: Sequence[LeftOut] = ()) -> None:
+        skipped = [*(() if planned is None else planned.skipped), *more]
+        if skipped:
+            self.told[key] = [LeftOut(f"{one.what} of table {name}", one.why, one.remedy) for one in skipped]
+
+
+def _unwritten(properties: Mapping[str, str], planned: TablePlan | None) -> list[LeftOut]:
+    """What could not be read when the table was written anew: it is not tried again, and still missing."""
+    noted = properties.get(notes.LEFT_OUT, "")
+    missing = int(noted) - len(planned.skipped) if planned is not None and noted.isdecimal() else 0
+    is_rewritten = properties.get(notes.REWRITTEN) == "true"
+    return [LeftOut(f"rows of {missing} partitions", _UNWRITTEN)] if is_rewritten and missing > 0 else []
 
 
 def _made(location: str, planned: TablePlan, written: Written) -> dict[str, str]:

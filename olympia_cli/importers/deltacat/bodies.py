@@ -83,7 +83,7 @@ class Partition:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A file of a delta. `rows` and `size` are what the manifest says, where it does; `keys` are the columns by which
-    it deletes, and `schema` is the id of the schema that it was written with."""
+    it deletes, None one that is within another, and `schema` is the id of the schema that it was written with."""
 
     url: str
     rows: int | None
@@ -91,7 +91,7 @@ class Entry:
     content_type: str
     encoding: str
     type: str
-    keys: tuple[str | int, ...] = ()
+    keys: tuple[str | int | None, ...] = ()
     schema: int | None = None
 
 
@@ -256,7 +256,9 @@ def _entry(found: Any) -> Entry:
         _maybe(meta, "content_type", str) or "",
         _maybe(meta, "content_encoding", str) or "identity",
         _maybe(meta, "entry_type", str) or "data",
-        tuple(one for one in _maybe(params, "equality_field_locators", list) or [] if isinstance(one, str | int)),
+        tuple(
+            one if isinstance(one, str | int) else None for one in _maybe(params, "equality_field_locators", list) or []
+        ),
         _maybe(meta, "schema_id", int),
     )
 

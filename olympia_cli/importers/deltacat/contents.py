@@ -84,7 +84,9 @@ def contents(source: Source, table: SourceTable, rewrites: bool = False) -> Cont
             values = partition.values if partition.scheme == version.scheme else None
             deltas = sorted(table.below(found.row.object), key=_position)
             piece = _piece(source, version, deltas) if rewrites else None
-            if isinstance(piece, str):
+            if isinstance(piece, Unreadable):
+                skipped.tear(f"partition {found.row.object[-1]}", f"it is not rewritten: {piece}")
+            elif isinstance(piece, str):
                 skipped.add(f"partition {found.row.object[-1]}", f"it is not rewritten: {piece}")
             if isinstance(piece, Piece):
                 pieces.append(piece)
@@ -106,9 +108,9 @@ def _stream(table: SourceTable, version: tuple[str, ...], skipped: _Skipped) -> 
     return streams[0] if streams else None
 
 
-def _piece(source: Source, version: TableVersion, deltas: Sequence[Found]) -> Piece | str | None:
-    """A partition that plain files cannot say, as what is to be written of it, or why that is not known; None for one
-    that they can."""
+def _piece(source: Source, version: TableVersion, deltas: Sequence[Found]) -> Piece | Unreadable | str | None:
+    """A partition that plain files cannot say, as what is to be written of it, or why that is not known; Unreadable
+    where files of it are gone, and None for one that they can."""
     bodies = [(one, one.body) for one in deltas if isinstance(one.body, Delta)]
     merges = any(body.merges for _, body in bodies)
     entries = [entry for _, body in bodies for entry in body.entries]
@@ -123,7 +125,7 @@ def _piece(source: Source, version: TableVersion, deltas: Sequence[Found]) -> Pi
         for entry in body.entries:
             path = place(source, entry, found.row.transaction)
             if path is None or (size := source.index.size(path)) is None:
-                return f"{entry.url} is not there"
+                return Unreadable(f"{entry.url} is not there")
             files.append(PieceFile(path, size, entry))
         steps.append(Step(body.type, tuple(files)))
     return why_not(steps, version) or Piece(tuple(steps))

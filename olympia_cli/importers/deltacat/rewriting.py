@@ -28,7 +28,7 @@ from olympia_cli.iceberg.appends import folder_store, write_rows
 from olympia_cli.iceberg.table_changes import decode_metadata, encode_metadata
 from olympia_cli.importers.deltacat.bodies import Entry, TableVersion
 from olympia_cli.importers.deltacat.msgpack import Malformed, decode
-from olympia_cli.importers.deltacat.schemas import DEFAULT, ID, Unfit, arrow_schema, former_names
+from olympia_cli.importers.deltacat.schemas import DEFAULT, ID, Unfit, arrow_schema, former_names, with_default
 from olympia_cli.importers.footer_check import check_footer
 from olympia_cli.importers.iox.wire import Garbled
 from olympia_cli.storage.protocol import Store
@@ -98,6 +98,8 @@ def why_not(steps: Iterable[Step], version: TableVersion) -> str | None:
                 return f"{entry.url} is {entry.content_type!a} in {entry.encoding!a}, which is not read here"
             if step.deletes and not (entry.keys or keys):
                 return "rows are deleted, and it is not said by which columns"
+            if None in entry.keys:
+                return f"{entry.url} deletes by what is within a column"
         if step.type not in ("add", "append", "upsert", "delete") or not types <= {"data", "equality_delete"}:
             return f"a delta of the type {step.type!a} holds {', '.join(sorted(types))}"
         if len(types) > 1:
@@ -151,8 +153,9 @@ class Rewriting:
         """Write what a piece becomes."""
         try:
             rows = merged(piece, self.version, self._read)
-        except Unfit as error:
-            return str(error)
+        except (Unfit, pa.ArrowNotImplementedError) as error:
+            # Arrow does not compare values of every type
+            return " ".join(str(error).split())
         if isinstance(rows, Unseen):
             return rows
         dest = load_file_io(self.dest, self.folder)
@@ -164,7 +167,7 @@ class Rewriting:
         found = load_file_io(self.source, self.base).new_input(f"{self.base}/{file.path}")
         return found.exists() and len(found) == file.size
 
-    def _read(self, file: PieceFile) -> pa.Table | Unseen:
+    def _read(self, file: PieceFile, needed: Sequence[str]) -> pa.Table | Unseen:
         try:
             with load_file_io(self.source, self.base).new_input(f"{self.base}/{file.path}").open() as stream:
                 data = stream.read()
@@ -173,24 +176,31 @@ class Rewriting:
         if len(data) != file.size:
             return Unseen(file.path, file.size)
         try:
-            return fitted(_read(data, file.entry, self.version), self.version, file)
+            return fitted(_read(data, file.entry, self.version), self.version, file, needed)
+        except MemoryError:
+            raise  # Arrow's is an ArrowException too, and says nothing of the file
         except (Unfit, Garbled, Malformed, pa.ArrowException, OSError, ValueError, KeyError) as error:
             raise Unfit(f"{file.path} cannot be read: {' '.join(str(error).split())[:200]}") from None
 
 
-def merged(piece: Piece, version: TableVersion, read: Callable[[PieceFile], pa.Table | Unseen]) -> pa.Table | Unseen:
-    """The rows that the deltas of a partition leave."""
+def merged(
+    piece: Piece, version: TableVersion, read: Callable[[PieceFile, Sequence[str]], pa.Table | Unseen]
+) -> pa.Table | Unseen:
+    """The rows that the deltas of a partition leave. `read` gives those of a file, which must have some columns."""
     assert version.schema is not None
     schema = arrow_schema(version.schema)
     rows, keys = schema.empty_table(), merge_keys(version)
+    # an older file may lack one that has a value for it
+    own = [key for key in keys if key not in with_default(version)]
     for step in piece.steps:
         parts = []
         for file in step.files:
-            found = read(file)
+            named = _names(file.entry.keys, schema) or keys
+            found = read(file, named if step.deletes else own if step.type == "upsert" else [])
             if isinstance(found, Unseen):
                 return found
             if step.deletes:
-                rows = _without(rows, found, _names(file.entry.keys, schema) or keys)
+                rows = _without(rows, found, named)
             else:
                 parts.append(found)
         if parts:
@@ -223,18 +233,18 @@ def _last(rows: pa.Table, keys: list[str]) -> pa.Table:
     return rows.take(found[f"{_ROW}_max"].combine_chunks().sort())
 
 
-def _names(keys: Iterable[str | int], schema: pa.Schema) -> list[str]:
+def _names(keys: Iterable[str | int | None], schema: pa.Schema) -> list[str]:
     """Columns that are named by their names or their ids."""
     by_id = {int((column.metadata or {}).get(ID, -1)): column.name for column in schema}
-    found = [key if isinstance(key, str) else by_id.get(key, "") for key in keys]
+    found = [key if isinstance(key, str) else by_id.get(-1 if key is None else key, "") for key in keys]
     if not set(found) <= set(schema.names):
         raise Unfit(f"rows are deleted by columns that are none of the table's: {list(keys)}")
     return found
 
 
-def fitted(rows: pa.Table, version: TableVersion, file: PieceFile) -> pa.Table:
+def fitted(rows: pa.Table, version: TableVersion, file: PieceFile, needed: Sequence[str]) -> pa.Table:
     """The rows of a file under the present columns. One that it lacks is empty, or has the value that it has for older
-    files. Unfit where its columns are not to be told."""
+    files. Unfit where its columns are not to be told, or one of those is missing that are needed."""
     assert version.schema is not None
     if file.entry.rows is not None and rows.num_rows != file.entry.rows:
         raise Unfit(f"it has {rows.num_rows:,} of the {file.entry.rows:,} rows that its manifest says")
@@ -244,8 +254,8 @@ def fitted(rows: pa.Table, version: TableVersion, file: PieceFile) -> pa.Table:
         at = there.get(column.name)
         if at is not None:
             columns.append(rows.column(at).cast(column.type))
-        elif column.name in _names(file.entry.keys, arrow_schema(version.schema)):
-            raise Unfit(f"it lacks the column {column.name!a}, by which it deletes")
+        elif column.name in needed:
+            raise Unfit(f"it lacks the column {column.name!a}, by which its rows are merged")
         else:
             columns.append(pa.repeat(_default(column), rows.num_rows))
     return pa.table(columns, schema=arrow_schema(version.schema).remove_metadata())
@@ -316,12 +326,14 @@ def _parquet(data: bytes, schema: pa.Schema) -> pa.Table:
 
 
 def _csv(data: bytes, schema: pa.Schema) -> pa.Table:
-    """DeltaCAT writes no names of columns: they are those of the schema, in its order."""
+    """DeltaCAT writes no names of columns: they are those of the schema, in its order. NULL is an empty cell, and no
+    word is: some of its writers put text without quotes."""
     return pa.csv.read_csv(
         pa.BufferReader(data),
         read_options=pa.csv.ReadOptions(column_names=schema.names),
         convert_options=pa.csv.ConvertOptions(
             column_types={column.name: column.type for column in schema},
+            null_values=[""],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         ),

@@ -187,7 +187,7 @@ def make(
 
 def bring(staged: OlympiaCatalog, name: TableName, plan: TablePlan, rewriter: Rewriter | None) -> Written:
     """Bring a table to where its source is: new columns, files that came, files that went. What was written anew before
-    goes, and is written once more."""
+    goes, and is written once more; where that fails for a part of it, the table stays as it is."""
     table = staged.load_table(identifier_of(name))
     known = known_files(table)
     come = [path for path in plan.files if path not in known]
@@ -200,6 +200,8 @@ def bring(staged: OlympiaCatalog, name: TableName, plan: TablePlan, rewriter: Re
         current = SetCurrentSchemaUpdate.model_validate({"schema-id": -1})
         transaction._apply((AddSchemaUpdate(schema=schema), current, SetPropertiesUpdate(updates=names)))
     written = Written.of(plan, transaction.table_metadata, rewriter)
+    if written.skipped:
+        return written
     if come or gone or written.files:
         update = transaction.update_snapshot()
         with update.overwrite() if gone else update.fast_append() as change:
