@@ -8,8 +8,13 @@ import pickle
 import tempfile
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO
 
 from pyiceberg.typedef import Properties
+
+from olympia_cli.errors import StorageFailed
 
 _IN_MEMORY = 2**20
 
@@ -21,18 +26,38 @@ class NewFiles:
         self.places: dict[str, tuple[int, int]] = {}
         self._kept = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
         self._lock = threading.Lock()
-        weakref.finalize(self, self._kept.close)
+        weakref.finalize(self, _close, self._kept)
 
     def put(self, location: str, content: bytes, properties: Properties) -> None:
         data = pickle.dumps((content, dict(properties)))
-        with self._lock:
-            self.places[location] = (self._kept.seek(0, os.SEEK_END), len(data))
-            self._kept.write(data)
+        with self._using() as kept:
+            at = kept.seek(0, os.SEEK_END)
+            kept.write(data)
+            # a disk that is full is told now, and not by whoever reads
+            kept.flush()
+            self.places[location] = (at, len(data))
 
     def get(self, location: str) -> tuple[bytes, Properties]:
         at, length = self.places[location]
-        with self._lock:
-            self._kept.seek(at)
-            data = self._kept.read(length)
+        with self._using() as kept:
+            kept.seek(at)
+            data = kept.read(length)
         content, properties = pickle.loads(data)
         return content, properties
+
+    @contextmanager
+    def _using(self) -> Iterator[IO[bytes]]:
+        try:
+            with self._lock:
+                yield self._kept
+        except OSError as error:
+            raise StorageFailed(
+                f"metadata that is to be written cannot wait in {tempfile.gettempdir()}: {error.strerror}",
+                hint="make room there, or name another folder in TMPDIR",
+            ) from error
+
+
+def _close(kept: IO[bytes]) -> None:
+    # what could not be written is tried once more here
+    with suppress(OSError):
+        kept.close()

@@ -58,7 +58,7 @@ class LocalEngine:
             into.roots |= {root.version: into.graph.numbers[root.path] for root in batch}
 
     def _grow(self, into: Examined, tops: Iterable[tuple[str, Node | bytes]]) -> Iterator[WithData]:
-        """Follow trees from their tops. Iterator[WithData] come out as their definitions are read."""
+        """Follow trees from their tops. Tables and views come out as their definitions are read."""
         definitions = into.definitions
         for _ in self._growth_of(into).add(tops):
             if definitions is not None and definitions.waiting >= AT_ONCE:
