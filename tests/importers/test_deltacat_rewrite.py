@@ -266,6 +266,16 @@ def test_words_of_a_csv_are_text(world, partition):
     assert world.rows() == [(1, "NA"), (2, "null"), (3, None), (4, "")]
 
 
+def test_lines_in_the_text_of_a_csv(world, partition):
+    """A file is read in parts, and none of them ends within a text."""
+    rows = data(*((number, "\n,a" * (number % 50)) for number in range(20_000)))
+    content = packed(rows, "text/csv")
+    assert len(content) > 2**20
+    partition(1, content, content_type="text/csv", meta={"record_count": rows.num_rows})
+    assert why(world.bring()[0]) == []
+    assert sorted(world.rows()) == [tuple(row.values()) for row in rows.to_pylist()]
+
+
 class TestWhatIsNotKnown:
     """The partition stays as it would be without: no row comes that DeltaCAT would not show."""
 

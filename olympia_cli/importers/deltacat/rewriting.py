@@ -327,10 +327,11 @@ def _parquet(data: bytes, schema: pa.Schema) -> pa.Table:
 
 def _csv(data: bytes, schema: pa.Schema) -> pa.Table:
     """DeltaCAT writes no names of columns: they are those of the schema, in its order. NULL is an empty cell, and no
-    word is: some of its writers put text without quotes."""
+    word is: some of its writers put text without quotes. Text may have lines, which Arrow would cut a file at."""
     return pa.csv.read_csv(
         pa.BufferReader(data),
         read_options=pa.csv.ReadOptions(column_names=schema.names),
+        parse_options=pa.csv.ParseOptions(newlines_in_values=True),
         convert_options=pa.csv.ConvertOptions(
             column_types={column.name: column.type for column in schema},
             null_values=[""],
