@@ -10,6 +10,7 @@ from __future__ import annotations
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -58,6 +59,11 @@ class Step:
     @property
     def deletes(self) -> bool:
         return self.type == "delete" or any(file.entry.type == "equality_delete" for file in self.files)
+
+    @property
+    def kind(self) -> str:
+        """What is done with its rows: delete, upsert or append."""
+        return "delete" if self.deletes else "upsert" if self.type == "upsert" else "append"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,20 +198,21 @@ def merged(
     rows, keys = schema.empty_table(), merge_keys(version)
     # an older file may lack one that has a value for it
     own = [key for key in keys if key not in with_default(version)]
-    for step in piece.steps:
-        parts = []
-        for file in step.files:
-            named = _names(file.entry.keys, schema) or keys
-            found = read(file, named if step.deletes else own if step.type == "upsert" else [])
+    # deltas of one kind that follow each other are applied together: of many small ones each would cost a whole merge
+    for kind, steps in groupby(piece.steps, lambda step: step.kind):
+        parts: dict[tuple[str, ...], list[pa.Table]] = {}
+        for file in (file for step in steps for file in step.files):
+            by = (_names(file.entry.keys, schema) or keys) if kind == "delete" else []
+            found = read(file, own if kind == "upsert" else by)
             if isinstance(found, Unseen):
                 return found
-            if step.deletes:
-                rows = _without(rows, found, named)
-            else:
-                parts.append(found)
-        if parts:
-            come = pa.concat_tables(parts)
-            if step.type == "upsert":
+            parts.setdefault(tuple(by), []).append(found)
+        for columns, some in parts.items():
+            come = pa.concat_tables(some)
+            if kind == "delete":
+                rows = _without(rows, come, list(columns))
+                continue
+            if kind == "upsert":
                 come = _last(come, keys)
                 rows = _without(rows, come, keys)
             rows = pa.concat_tables([rows, come])
