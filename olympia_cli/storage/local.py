@@ -37,7 +37,7 @@ from olympia_cli.errors import (
 )
 from olympia_cli.storage.local_read import ABSENT, DENIED, FOLDER, FULL, LocalReader
 from olympia_cli.storage.protocol import TEMPORARY_PREFIX, check_path
-from olympia_cli.storage.together import together
+from olympia_cli.storage.together import THREADS, together
 
 _WRITE_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _WRITE_HINT = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -54,8 +54,8 @@ _REFUSED = (ABSENT | DENIED | FULL) | {
 }
 
 # The files of a slice are written before the first of them is synced, so that one journal commit serves many. Few
-# files are a slice each: the syncs of all slices wait together.
-_SLICE = 8
+# files are a slice each: the syncs of all slices wait together. All threads together have 128 files open.
+_SLICE = 128 // THREADS
 _LINK_ATTEMPTS = 10
 
 
@@ -230,7 +230,7 @@ class LocalStore(LocalReader):
     def _write(self, writes: Sequence[_Write]) -> None:
         """Steps 1 and 2 for all of them. The caller removes the temporary files, however this ends."""
         if self._durable:
-            size = min(_SLICE, max(1, len(writes) // _SLICE))
+            size = min(_SLICE, max(1, len(writes) // 8))
             together(self._write_slice, [writes[at : at + size] for at in range(0, len(writes), size)])
         else:
             for at in range(0, len(writes), _SLICE):

@@ -33,7 +33,7 @@ from typing import Any
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
+from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.errors import CommitUnknown, OlympiaError
 from olympia_cli.format.actions import commit_info

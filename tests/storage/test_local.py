@@ -26,6 +26,7 @@ from olympia_cli.errors import (
     StorageFull,
 )
 from olympia_cli.storage.local import LocalStore
+from olympia_cli.storage.together import THREADS
 from tests.helpers.disk import Recorder
 
 PROJECT = Path(__file__).parents[2]
@@ -579,6 +580,22 @@ class TestWhatADiskAnswers:
         with pytest.raises(KeyboardInterrupt):
             store.create_many({f"{n}": b"1" for n in range(number)})
         assert files_below(root) == []
+
+    @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are counted in /proc")
+    def test_few_files_are_open_at_once(self, store, root, monkeypatch):
+        root.mkdir()
+        fsync, open_files, first = os.fsync, [], iter(range(THREADS))
+        before = len(os.listdir("/proc/self/fd"))
+        count = threading.Barrier(THREADS, lambda: open_files.append(len(os.listdir("/proc/self/fd"))), timeout=60)
+
+        def wait_for_all(file):
+            if is_file(file) and next(first, None) is not None:
+                count.wait()
+            fsync(file)
+
+        monkeypatch.setattr(os, "fsync", wait_for_all)
+        store.create_many({f"{n}": b"1" for n in range(1000)})
+        assert open_files[0] - before < 140
 
     @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are counted in /proc")
     def test_no_descriptor_is_left_open(self, store, root):
