@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import gzip
 import io
 from dataclasses import dataclass
@@ -239,6 +241,32 @@ def test_a_value_for_older_files(world, partition, default):
     assert world.rows() == [(1, "a", 7), (2, "b", 5)]
 
 
+def test_all_types(world):
+    values = {
+        "b": pa.array([True, None]),
+        "i8": pa.array([1, None], pa.int8()),
+        "i16": pa.array([-1, None], pa.int16()),
+        "f": pa.array([1.5, None], pa.float32()),
+        "d": pa.array([decimal.Decimal("1.50"), None], pa.decimal128(9, 2)),
+        "day": pa.array([datetime.date(2026, 1, 2), None]),
+        "at": pa.array([datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC), None], pa.timestamp("us", "UTC")),
+        "ms": pa.array([datetime.datetime(2026, 1, 2), None], pa.timestamp("ms")),
+        "text": pa.array(["x", None], pa.large_string()),
+        "raw": pa.array([b"x", None], pa.binary()),
+    }
+    schema = numbered(("id", pa.int64()), *((name, value.type) for name, value in values.items()), keys=["id", "text"])
+    rows = pa.table([pa.array([1, 2]), *values.values()], schema=schema)
+    with world.made.transaction() as txn:
+        partition = txn.partition(txn.table(txn.namespace("n"), "t", schema))
+        txn.delta(partition, 1, rows)
+        txn.delta(partition, 2, rows, type="upsert")
+        txn.delta(partition, 3, rows.slice(0, 1), type="upsert")
+    assert why(world.bring()[0]) == []
+    table = OlympiaCatalog.of(Catalog(world.store)).load_table("n.t")
+    found = sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert found == rows.to_pylist()
+
+
 class TestWhatIsNotKnown:
     """The partition stays as it would be without: no row comes that DeltaCAT would not show."""
 
@@ -294,6 +322,14 @@ class TestWhatIsNotKnown:
         damaged[FATAL[0][0]] = FATAL[0][1]
         partition(1, bytes(damaged), type="upsert", meta={"record_count": 2})
         assert "cannot be read" in "".join(why(world.bring()[0]))
+
+    @pytest.mark.parametrize("delta", [{"type": "upsert"}, DELETE])
+    def test_one_that_lacks_the_key(self, world, partition, delta):
+        """It would be taken for rows without one."""
+        partition(1, data((None, "a"), (2, "b")))
+        partition(2, pa.table({"name": ["c"]}), **delta)
+        assert "it lacks the column 'id', by which rows are the same" in "".join(why(world.bring()[0]))
+        assert world.rows() == []
 
     def test_a_file_that_is_gone(self, world, partition):
         path = partition(1, data((1, "a")), type="upsert")

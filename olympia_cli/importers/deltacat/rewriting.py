@@ -164,7 +164,7 @@ class Rewriting:
         found = load_file_io(self.source, self.base).new_input(f"{self.base}/{file.path}")
         return found.exists() and len(found) == file.size
 
-    def _read(self, file: PieceFile) -> pa.Table | Unseen:
+    def _read(self, file: PieceFile, keys: Sequence[str]) -> pa.Table | Unseen:
         try:
             with load_file_io(self.source, self.base).new_input(f"{self.base}/{file.path}").open() as stream:
                 data = stream.read()
@@ -173,29 +173,33 @@ class Rewriting:
         if len(data) != file.size:
             return Unseen(file.path, file.size)
         try:
-            return fitted(_read(data, file.entry, self.version), self.version, file)
+            return fitted(_read(data, file.entry, self.version), self.version, file.entry.rows, keys)
         except (Unfit, Garbled, Malformed, pa.ArrowException, OSError, ValueError, KeyError) as error:
             raise Unfit(f"{file.path} cannot be read: {' '.join(str(error).split())[:200]}") from None
 
 
-def merged(piece: Piece, version: TableVersion, read: Callable[[PieceFile], pa.Table | Unseen]) -> pa.Table | Unseen:
-    """The rows that the deltas of a partition leave."""
+def merged(
+    piece: Piece, version: TableVersion, read: Callable[[PieceFile, Sequence[str]], pa.Table | Unseen]
+) -> pa.Table | Unseen:
+    """The rows that the deltas of a partition leave. `read` gives those of a file, which must have these keys."""
     assert version.schema is not None
     schema = arrow_schema(version.schema)
-    rows, keys = schema.empty_table(), merge_keys(version)
+    rows = fitted(schema.empty_table(), version, None, ())
     for step in piece.steps:
         parts = []
+        keys = merge_keys(version) if step.deletes or step.type == "upsert" else []
         for file in step.files:
-            found = read(file)
+            by = _names(file.entry.keys, schema) or keys if step.deletes else keys
+            found = read(file, by)
             if isinstance(found, Unseen):
                 return found
             if step.deletes:
-                rows = _without(rows, found, _names(file.entry.keys, schema) or keys)
+                rows = _without(rows, found, by)
             else:
                 parts.append(found)
         if parts:
             come = pa.concat_tables(parts)
-            if step.type == "upsert":
+            if keys:
                 come = _last(come, keys)
                 rows = _without(rows, come, keys)
             rows = pa.concat_tables([rows, come])
@@ -232,20 +236,20 @@ def _names(keys: Iterable[str | int], schema: pa.Schema) -> list[str]:
     return found
 
 
-def fitted(rows: pa.Table, version: TableVersion, file: PieceFile) -> pa.Table:
-    """The rows of a file under the present columns. One that it lacks is empty, or has the value that it has for older
-    files. Unfit where its columns are not to be told."""
+def fitted(rows: pa.Table, version: TableVersion, count: int | None, keys: Sequence[str]) -> pa.Table:
+    """The rows of a file, so many if that is said, under the present columns. One that it lacks is empty, or has the
+    value that it has for older files. Unfit where its columns are not to be told, or it lacks one of the keys."""
     assert version.schema is not None
-    if file.entry.rows is not None and rows.num_rows != file.entry.rows:
-        raise Unfit(f"it has {rows.num_rows:,} of the {file.entry.rows:,} rows that its manifest says")
+    if count is not None and rows.num_rows != count:
+        raise Unfit(f"it has {rows.num_rows:,} of the {count:,} rows that its manifest says")
     there = _columns(rows.schema, version)
     columns = []
     for column in arrow_schema(version.schema):
         at = there.get(column.name)
         if at is not None:
             columns.append(rows.column(at).cast(column.type))
-        elif column.name in _names(file.entry.keys, arrow_schema(version.schema)):
-            raise Unfit(f"it lacks the column {column.name!a}, by which it deletes")
+        elif column.name in keys:
+            raise Unfit(f"it lacks the column {column.name!a}, by which rows are the same")
         else:
             columns.append(pa.repeat(_default(column), rows.num_rows))
     return pa.table(columns, schema=arrow_schema(version.schema).remove_metadata())
