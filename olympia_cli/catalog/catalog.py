@@ -145,8 +145,7 @@ class Catalog:
         """Commit a transaction that this catalog began."""
         author = Author(by=who() if by is None else by, message=message)
         done = commit(transaction, author, retry_for=retry_for, atomic=atomic)
-        if done.root:
-            self.head.advance(transaction.base, done.version, done.root)
+        self.head.advance(done)
         return done
 
     @contextmanager

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NoReturn
 
 from olympia_cli import __version__
@@ -52,8 +53,8 @@ class Committed:
 
     version: int
     actions: tuple[Action, ...]
-    root: bytes = field(default=b"", compare=False, repr=False)
-    """The file that holds it, where it was just written."""
+    made: Snapshot | None = field(default=None, compare=False, repr=False)
+    """That version, where it was just written: none of it need be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +112,9 @@ def commit(
     while True:
         attempt += 1
         actions = _committed_actions(transaction, author)
-        data = files.root(transaction.draft, actions, transaction.check_alive)
-        transaction.check_alive()
         version = transaction.base.version + 1
-        if create_root(store, root_path(version), data, "doing the same change again"):
+        data = files.create_root(transaction.draft, actions, transaction.check_alive, root_path(version))
+        if data is not None:
             break
         if done := rebase(transaction):
             return _close(transaction, done)
@@ -126,7 +126,7 @@ def commit(
         clock.sleep(random.uniform(0, min(1.0, 0.002 * 2 ** min(attempt, 10))))
     _check_not_freed(transaction, version)
     write_latest(store, version)
-    return _close(transaction, Committed(version, tuple(actions), data))
+    return _close(transaction, Committed(version, tuple(actions), files.made(transaction.base, version, data)))
 
 
 def rebase(transaction: Transaction) -> Committed | None:
@@ -182,19 +182,62 @@ class FileWriter:
         self._clock = clock
         self._paths: dict[tuple[Kind, bytes] | Node, str] = {}
         self._written: set[str] = set()
+        self._nodes: dict[str, Node] = {}
+        self._definitions: dict[str, bytes] = {}
+        self._root: Root | None = None
         self._first_at: int | None = None
 
     def root(self, draft: Draft, actions: Sequence[Action], check_alive: Callable[[], None]) -> bytes:
         """Write definitions and nodes; the bytes of the root that refers to them."""
+        data = self.create_root(draft, actions, check_alive, None)
+        assert data is not None, "nothing stands in the way of no path"
+        return data
+
+    def create_root(
+        self, draft: Draft, actions: Sequence[Action], check_alive: Callable[[], None], path: str | None
+    ) -> bytes | None:
+        """As `root`; and when all of them stand create it at the path: None where another one is."""
         while True:
             check_alive()
             root, files = self._plan(draft)
-            self._write(files)
-            # files that no root refers to yet are protected from expire by their age alone
-            if self._first_at is None or self._clock.elapsed_millis() - self._first_at <= HALF_AN_HOUR_MILLIS:
-                rows = [encode_action(action, draft.tree.keys) for action in actions]
-                return encode_root(root, rows)
-            self._paths, self._written, self._first_at = {}, set(), None
+            self._root = root
+            data = encode_root(root, [encode_action(action, draft.tree.keys) for action in actions])
+            if files and self._first_at is None:
+                self._first_at = self._clock.elapsed_millis()
+            ready = partial(self._ready, files, check_alive)
+            try:
+                if path is None:
+                    self._create(files)
+                    ready()
+                elif not create_root(self._store, path, data, "doing the same change again", files, ready):
+                    return None
+                return data
+            except _TooOld:
+                self._paths, self._written, self._first_at = {}, set(), None
+                self._nodes, self._definitions = {}, {}
+
+    def _create(self, files: dict[str, bytes]) -> None:
+        if files:
+            try:
+                self._store.create_many(files)
+            except (OutcomeUnknown, PathTaken) as error:
+                raise _nothing_committed(error) from error
+
+    def _ready(self, files: dict[str, bytes], check_alive: Callable[[], None]) -> None:
+        self._written.update(files)
+        # files that no root refers to yet are protected from expire by their age alone
+        if self._first_at is not None and self._clock.elapsed_millis() - self._first_at > HALF_AN_HOUR_MILLIS:
+            raise _TooOld
+        check_alive()
+
+    def made(self, base: Snapshot, version: int, data: bytes) -> Snapshot:
+        """The version that the last root is now, which knows what was written for it."""
+        made = Snapshot(self._store, RootFile(version, base.file.width, data), base, self._root)
+        for path, node in self._nodes.items():
+            made.reader.remember(path, node)
+        for path, definition in self._definitions.items():
+            made.definitions.remember(path, definition)
+        return made
 
     def _plan(self, draft: Draft) -> tuple[Root, dict[str, bytes]]:
         base, tree = draft.base, draft.tree
@@ -224,7 +267,7 @@ class FileWriter:
         if path is None:
             path = self._paths[kind, content] = new_definition_path(kind, name)
         if path not in self._written:
-            files[path] = definitions.encode(content, path)
+            files[path] = self._definitions[path] = definitions.encode(content, path)
         return path
 
     def _node(self, node: Node, now: int, files: dict[str, bytes]) -> str:
@@ -233,21 +276,10 @@ class FileWriter:
         path = self._paths.get(placed)
         if path is None:
             path = self._paths[placed] = new_node_path()
+            self._nodes[path] = placed
         if path not in self._written:
             files[path] = encode_node(placed, now)
         return path
-
-    def _write(self, files: dict[str, bytes]) -> None:
-        if not files:
-            return
-        if self._first_at is None:
-            self._first_at = self._clock.elapsed_millis()
-        try:
-            self._store.create_many(files)
-        except (OutcomeUnknown, PathTaken) as error:
-            # whatever became of these files, no root names them
-            raise StorageFailed(f"{error.message}; nothing was committed") from error
-        self._written.update(files)
 
 
 def check_writable(snapshot: Snapshot) -> None:
@@ -273,24 +305,50 @@ def written_by_java(uri: str) -> Unsupported:
     )
 
 
-def create_root(store: Store, path: str, data: bytes, again: str) -> bool:
+def create_root(
+    store: Store,
+    path: str,
+    data: bytes,
+    again: str,
+    files: Mapping[str, bytes] | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> bool:
     """Whether our root stands at the path; False when another one does.
 
-    `again` is what nobody should do before it is known which of them does.
+    `again` is what nobody should do before it is known which of them does. The files that it names are created before
+    it, and it is not created when `ready` raises.
     """
+    is_its_turn = False
+
+    def go() -> None:
+        nonlocal is_its_turn
+        ready()
+        is_its_turn = True
+
     try:
-        store.create(path, data)
+        store.create_after(files or {}, path, data, go)
         return True
-    except PathTaken:
-        return False
-    except OutcomeUnknown as unknown:
+    except (PathTaken, OutcomeUnknown) as error:
+        if not is_its_turn:
+            raise _nothing_committed(error) from error
+        if isinstance(error, PathTaken):
+            return False
         try:
             return store.read(path) == data
         except OlympiaError:
             raise CommitUnknown(
-                f"it is not known whether {path} was written: {unknown.message}",
+                f"it is not known whether {path} was written: {error.message}",
                 hint=f"read the log once the store answers again, before {again}",
-            ) from unknown
+            ) from error
+
+
+class _TooOld(Exception):
+    """Files were written so long ago that an expire may take them before a root names them."""
+
+
+def _nothing_committed(error: OlympiaError) -> StorageFailed:
+    """Whatever became of the files of a commit, no root names them."""
+    return StorageFailed(f"{error.message}; nothing was committed")
 
 
 def _committed_actions(transaction: Transaction, author: Author) -> list[Action]:

@@ -30,9 +30,14 @@ class DefinitionReader:
             while path not in results:
                 arrived, data = next(read)
                 results[arrived] = data
-                if isinstance(data, bytes) and len(data) <= self.SMALL:
-                    self.keep(arrived, data)
+                if isinstance(data, bytes):
+                    self.remember(arrived, data)
             yield results[path]
+
+    def remember(self, path: str, data: bytes) -> None:
+        """Keep a file that was just read or written, if it is small."""
+        if len(data) <= self.SMALL:
+            self.keep(path, data)
 
     def knows(self, path: str) -> bool:
         """Whether the file need not be read."""

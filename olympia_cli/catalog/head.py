@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from olympia_cli.catalog.clock import Clock, Moment, moment
-from olympia_cli.catalog.commit import newer_versions
+from olympia_cli.catalog.commit import Committed, newer_versions
 from olympia_cli.catalog.references import check_no_gap, open_head, open_snapshot
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import OlympiaError, PathMissing, StoreError
 from olympia_cli.format.paths import MAX_VERSION, root_path
 from olympia_cli.names import Latest, ObjectName
@@ -92,12 +91,11 @@ class Head:
         is_there = found[known.file.path] == known.file.data
         return known if is_last and is_there and self._sure() is not None else None
 
-    def advance(self, base: Snapshot, version: int, data: bytes) -> None:
+    def advance(self, done: Committed) -> None:
         """What was committed just now, on the version before it."""
         known = self._known
-        if known is not None:
-            made = Snapshot(self._store, RootFile(version, base.file.width, data), base)
-            self._keep(made, known.looked_at)
+        if known is not None and done.made is not None:
+            self._keep(done.made, known.looked_at)
 
     def _newer(self) -> Snapshot | None:
         """The latest version, if there is one after that which is known."""

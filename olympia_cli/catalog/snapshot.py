@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Generic, TypeVar, cast
 
 from olympia_cli.catalog.definition_reader import DefinitionReader
@@ -67,14 +67,16 @@ class CatalogObject(Generic[D]):
 class Snapshot:
     """One version of a catalog."""
 
-    def __init__(self, store: Store, file: RootFile, near: Snapshot | None = None) -> None:
-        """`near` is another version of the same catalog, whose nodes and definitions need not be read again."""
+    def __init__(self, store: Store, file: RootFile, near: Snapshot | None = None, root: Root | None = None) -> None:
+        """`near` is another version of the same catalog, whose nodes and definitions need not be read again; `root` is
+        what the file was made of, where that is known."""
         if file.damage is not None:
             raise file.damage
         self.store = store
         self.file = file
-        same = near is not None and near.file.data == file.data
-        self.root: Root = near.root if near is not None and same else decode_root(file.data, file.path, file.java)
+        if root is None and near is not None and near.file.data == file.data:
+            root = near.root
+        self.root: Root = decode_root(file.data, file.path, file.java) if root is None else root
         if near is not None and near.root.sizes != self.root.sizes:
             # another catalog at the same place
             near = None
@@ -82,6 +84,7 @@ class Snapshot:
             near.reader if near is not None else NodeReader(store, java=file.java, sizes=self.root.sizes)
         )
         self.definitions: DefinitionReader = near.definitions if near is not None else DefinitionReader(store)
+        same = near is not None and near.root.catalog_def == self.root.catalog_def
         self._definition: CatalogDef | None = near._definition if near is not None and same else None
         self._keys: KeyCodec | None = None
         self._namespaces: dict[NamespaceName, str | None] = {}
@@ -199,13 +202,19 @@ class Snapshot:
     # Many objects
 
     def namespaces(self) -> Iterator[NamespaceName]:
-        return (cast(NamespaceName, name) for name, _ in self.entries(Kind.NAMESPACE))
+        return cast("Iterator[NamespaceName]", self._listed(Kind.NAMESPACE))
 
     def tables(self, namespace: str | None = None) -> Iterator[TableName]:
-        return (cast(TableName, name) for name, _ in self.entries(Kind.TABLE, namespace))
+        return cast("Iterator[TableName]", self._listed(Kind.TABLE, namespace))
 
     def views(self, namespace: str | None = None) -> Iterator[ViewName]:
-        return (cast(ViewName, name) for name, _ in self.entries(Kind.VIEW, namespace))
+        return cast("Iterator[ViewName]", self._listed(Kind.VIEW, namespace))
+
+    def _listed(self, kind: Kind, namespace: str | None = None) -> Iterator[ObjectName]:
+        """As `entries`, the names alone: of lists that are long, a node at a time."""
+        if namespace is not None:
+            self._check_namespace(namespace)
+        return chain.from_iterable(names for names, _ in self._scanned(kind, namespace, None))
 
     def entries(
         self, kind: Kind, namespace: str | None = None, after: ObjectName | None = None
@@ -222,10 +231,16 @@ class Snapshot:
         self, kind: Kind, namespace: str | None = None, after: ObjectName | None = None
     ) -> Iterator[tuple[ObjectName, str]]:
         """As `entries`, whether or not the namespace exists."""
+        for names, paths in self._scanned(kind, namespace, after):
+            yield from zip(names, paths, strict=True)
+
+    def _scanned(
+        self, kind: Kind, namespace: str | None, after: ObjectName | None
+    ) -> Iterator[tuple[Sequence[ObjectName], Sequence[str]]]:
         self._loaded_definition()
         last = "" if after is None else self.keys.encode(after)
         for keys, values in scan_nodes(self.reader, self.root.node, self.keys.prefix(kind, namespace), last):
-            yield from zip(self.keys.decode_many(keys, self.file.path), values, strict=True)
+            yield self.keys.decode_many(keys, self.file.path), values
 
     def _check_namespace(self, namespace: str) -> None:
         name = as_found(Kind.NAMESPACE, namespace) if self.file.java else NamespaceName(namespace)

@@ -201,9 +201,9 @@ def text(value: str, style: str = "") -> Any:
 def _write_rows(
     session: Session, out: TextIO, columns: Sequence[Column], values: Iterator[Mapping[str, Any]], title: str
 ) -> None:
+    keys = [column.key for column in columns]
     if not session.is_tty:
-        for value in values:
-            out.write("\t".join(visible(_cell(value.get(column.key))) for column in columns) + "\n")
+        out.writelines("\t".join([visible(_cell(value.get(key))) for key in keys]) + "\n" for value in values)
         return
     first = list(islice(values, MAX_TABLE_ROWS + 1))
     if not first:
@@ -211,9 +211,9 @@ def _write_rows(
         return
     if len(first) > MAX_TABLE_ROWS:
         for value in chain(first, values):
-            out.write("  ".join(visible(_cell(value.get(column.key))) for column in columns) + "\n")
+            out.write("  ".join([visible(_cell(value.get(key))) for key in keys]) + "\n")
         return
-    cells = [[visible(_for_people(value.get(column.key))) for column in columns] for value in first]
+    cells = [[visible(_for_people(value.get(key))) for key in keys] for value in first]
     if session.output is not Output.WIDE:
         cells = [[_short_time(cell) for cell in row] for row in cells]
     rigid = [column.right or _is_whole(row[at] for row in cells) for at, column in enumerate(columns)]
@@ -292,13 +292,16 @@ def _for_people(value: Any) -> str:
 
 
 def _cell(value: Any) -> str:
-    import json
-
+    # what most cells are, and long lists are made of
+    if isinstance(value, str):
+        return value
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping | list):
+        import json
+
         return json.dumps(value, ensure_ascii=False)
     return str(value)
 

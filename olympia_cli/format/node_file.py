@@ -159,22 +159,31 @@ def digest(rows: Sequence[Row]) -> str:
     The number of rows; then for each column its lengths, NULL as -1, and its UTF-8 bytes one after the
     other. Numbers are 32-bit little-endian.
     """
-    hashed = sha256(struct.pack("<i", len(rows)))
-    for column in zip(*rows, strict=True) if rows else ((), (), ()):
-        lengths, data = _joined(column, -1)
+    return _digest(_columns(rows))
+
+
+Column = tuple[list[int], bytes]
+"""The lengths of the values in bytes, NULL as -1, and their UTF-8 bytes one after the other."""
+
+
+def _columns(rows: Sequence[Row]) -> list[Column]:
+    return [_column(values) for values in zip(*rows, strict=True)] if rows else [([], b"")] * len(COLUMNS)
+
+
+def _column(values: Sequence[str | None]) -> Column:
+    text = "".join([value for value in values if value is not None])
+    data = text.encode()
+    if len(data) == len(text):
+        return [-1 if value is None else len(value) for value in values], data
+    return [-1 if value is None else len(value.encode()) for value in values], data
+
+
+def _digest(columns: Sequence[Column]) -> str:
+    hashed = sha256(struct.pack("<i", len(columns[0][0])))
+    for lengths, data in columns:
         hashed.update(struct.pack(f"<{len(lengths)}i", *lengths))
         hashed.update(data)
     return hashed.hexdigest()
-
-
-def _joined(column: Sequence[str | None], null: int) -> tuple[list[int], bytes]:
-    """The lengths of a column's values, and their UTF-8 bytes one after the other: a column may be most of what a
-    commit holds in memory, and is not copied value by value."""
-    text = "".join([value for value in column if value is not None])
-    data = text.encode()
-    if len(data) == len(text):
-        return [null if value is None else len(value) for value in column], data
-    return [null if value is None else len(value.encode()) for value in column], data
 
 
 def _tree_rows(node: Node, system: dict[str, str]) -> list[Row]:
@@ -192,7 +201,8 @@ def _pivot_rows(node: Node) -> list[Row]:
 
 
 def _encode(tree: list[Row], actions: list[Row], sizes: Sizes | None) -> bytes:
-    metadata = {DIGEST_KEY: digest(tree)}
+    batches = [_columns(rows) for rows in (tree, actions) if rows]
+    metadata = {DIGEST_KEY: _digest(batches[0])}
     if sizes is not None:
         fields = {
             "order": sizes.order,
@@ -202,28 +212,26 @@ def _encode(tree: list[Row], actions: list[Row], sizes: Sizes | None) -> bytes:
         }
         metadata[SIZES_KEY] = json.dumps(fields, separators=(",", ":"))
     if actions:
-        metadata[ACTIONS_DIGEST_KEY] = digest(actions)
+        metadata[ACTIONS_DIGEST_KEY] = _digest(batches[1])
     schema = _SCHEMA.with_metadata(metadata)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema, options=_OPTIONS) as writer:
-        for rows in (tree, actions):
-            if rows:
-                columns = [_strings(column) for column in zip(*rows, strict=True)]
-                writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+        for columns in batches:
+            arrays = [_array(*column) for column in columns]
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
     return bytes(sink.getvalue())
 
 
-def _strings(values: Sequence[str | None]) -> Any:
+def _array(lengths: Sequence[int], data: bytes) -> Any:
     """A column from its buffers. `pa.array` asks pandas whether it knows the values, where pandas is installed, and
     importing that takes longer than a whole commit."""
-    lengths, data = _joined(values, 0)
-    offsets = struct.pack(f"<{len(values) + 1}i", 0, *accumulate(lengths))
-    validity = None
-    if None in values:
-        bits = int("".join(["0" if value is None else "1" for value in reversed(values)]), 2)
-        validity = pa.py_buffer(bits.to_bytes((len(values) + 7) // 8, "little"))
-    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.string(), len(values), buffers)
+    number, validity = len(lengths), None
+    if -1 in lengths:
+        bits = int("".join(["0" if length < 0 else "1" for length in reversed(lengths)]), 2)
+        validity = pa.py_buffer(bits.to_bytes((number + 7) // 8, "little"))
+        lengths = [length if length > 0 else 0 for length in lengths]
+    offsets = struct.pack(f"<{number + 1}i", 0, *accumulate(lengths))
+    return pa.Array.from_buffers(pa.string(), number, [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 class _Rows:

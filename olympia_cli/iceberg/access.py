@@ -122,6 +122,7 @@ class CatalogAccess(MetastoreCatalog):
 
     def _committed(self, done: Committed) -> None:
         self.last_version, self.last_actions = done.version, done.actions
+        self.store_catalog.head.advance(done)
 
     def _wait(self, attempt: int) -> None:
         """Let others finish: each a little while of its own."""

@@ -1,4 +1,5 @@
-"""Is the data of tables there? Metadata, manifest lists, manifests, data and delete files, from the top down.
+"""Is the data of tables there? Metadata, manifest lists, manifests, data and delete files, from the top down. Of a view
+there is its metadata.
 
 Looked at are the current snapshot of a table and those that its branches and tags name; entries that a manifest says
 were deleted are not. Data files are looked at from outside: whether they are there, and not shorter than the manifest
@@ -18,13 +19,12 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from olympia_cli.errors import OlympiaError
-from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.iceberg.data_findings import DataFindings
 from olympia_cli.iceberg.data_parts import NO_METADATA, Below, Floor, Wrong, judge_size, look_into
 from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.iceberg.seen import Seen
-from olympia_cli.names import TableName
-from olympia_cli.ops.fsck.data import DataFinding
+from olympia_cli.names import Kind, TableName, ViewName
+from olympia_cli.ops.fsck.data import DataFinding, WithData
 from olympia_cli.ops.progress import Progress
 
 TABLES_AT_ONCE = 256
@@ -49,31 +49,38 @@ class IcebergDataChecks:
     def data_files(self) -> int:
         return self.checked["data_files"]
 
-    def check(self, tables: Iterable[tuple[TableName, TableDef]], progress: Progress) -> Iterator[DataFinding]:
-        """What is wrong with the data of these tables; never raises on damage."""
+    def check(self, objects: Iterable[WithData], progress: Progress) -> Iterator[DataFinding]:
+        """What is wrong with the data of these tables and views; never raises on damage."""
         progress.phase("looking at table data")
         with closing(TableFiles(self._options, self._scheme)) as files:
-            yield from _Check(files, progress, self.checked).run(tables)
+            yield from _Check(files, progress, self.checked).run(objects)
 
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """A metadata file, a manifest list or a manifest, and what names it. `tables` are those of a metadata file."""
+    """A metadata file, a manifest list or a manifest, and what names it. `objects` are those of a metadata file, all of
+    one kind."""
 
     location: str
     above: list[_Part] = field(default_factory=list)
-    tables: dict[TableName, None] = field(default_factory=dict)
+    objects: dict[TableName | ViewName, None] = field(default_factory=dict)
+    kind: Kind = Kind.TABLE
     length: int = 0
     sound: bool = True
 
-    def hit(self) -> Iterator[tuple[TableName, str]]:
-        """The tables that need it, each with its metadata; from here up nothing is sound."""
+    @property
+    def key(self) -> str:
+        """What is remembered of it: a file that is sound for a table is not for a view."""
+        return self.location if self.kind is Kind.TABLE else f"{self.kind.word}\0{self.location}"
+
+    def hit(self) -> Iterator[tuple[TableName | ViewName, str]]:
+        """The objects that need it, each with its metadata; from here up nothing is sound."""
         waiting = [self]
         while waiting:
             part = waiting.pop()
             part.sound = False
             waiting += part.above
-            yield from ((name, part.location) for name in part.tables)
+            yield from ((name, part.location) for name in part.objects)
 
 
 @dataclass(slots=True)
@@ -99,17 +106,19 @@ class _Check:
         self._manifests: dict[str, _Part] = {}
         self._wanted: dict[str, _Wanted] = {}
 
-    def run(self, tables: Iterable[tuple[TableName, TableDef]]) -> Iterator[DataFinding]:
-        portion: dict[str, _Part] = {}
-        for name, definition in tables:
-            location = definition.iceberg_metadata_location
-            if location in self._sound:
+    def run(self, objects: Iterable[WithData]) -> Iterator[DataFinding]:
+        portions: dict[Kind, dict[str, _Part]] = {Kind.TABLE: {}, Kind.VIEW: {}}
+        for name, definition in objects:
+            part = _Part(definition.iceberg_metadata_location, kind=name.kind)
+            if part.key in self._sound:
                 continue
-            portion.setdefault(location, _Part(location)).tables[name] = None
+            portion = portions[name.kind]
+            portion.setdefault(part.location, part).objects[name] = None
             if len(portion) >= TABLES_AT_ONCE:
                 self._read_metadata(portion)
-                portion = {}
-        self._read_metadata(portion)
+                portion.clear()
+        for portion in portions.values():
+            self._read_metadata(portion)
         yield from self._findings.all()
 
     def _read_metadata(self, portion: dict[str, _Part]) -> None:
@@ -157,16 +166,16 @@ class _Check:
 
     def _read(self, floor: Floor, parts: Mapping[str, _Part]) -> Iterator[tuple[_Part, bytes | OlympiaError]]:
         for location, data in self._files.read(parts):
-            self._count(floor, location)
+            self._count(floor, parts[location].key)
             yield parts[location], data
 
-    def _count(self, floor: Floor, location: str) -> None:
+    def _count(self, floor: Floor, key: str) -> None:
         self._progress.advance()
-        if location not in self._unsound:
+        if key not in self._unsound:
             self._checked[floor] += 1
 
     def _follow(self, floor: Floor, part: _Part, data: bytes | OlympiaError) -> None:
-        for found in look_into(floor, part.location, part.length, data):
+        for found in look_into(floor, part.location, part.length, data, part.kind):
             if isinstance(found, Wrong):
                 self._findings.take(part.location, found, part.hit())
             elif found.floor is Floor.DATA_FILES:
@@ -190,7 +199,7 @@ class _Check:
 
     def _remember(self, parts: Iterable[_Part]) -> None:
         for part in parts:
-            (self._sound if part.sound else self._unsound).add(part.location)
+            (self._sound if part.sound else self._unsound).add(part.key)
 
 
 def _top(part: _Part) -> _Part:

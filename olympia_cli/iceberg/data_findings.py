@@ -1,7 +1,8 @@
-"""Findings of table data, kept to a number that people can read, and independent of the order in which it was found.
+"""Findings of data, kept to a number that people can read, and independent of the order in which it was found.
 
 Of each table the first wrong files are findings of their own and the rest is a number; of a store that cannot be
 looked at, the first tables are. First means first in order: of files by their locations, of tables by their names.
+A view is one more table here.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Generic, TypeVar
 
 from olympia_cli.iceberg.data_parts import UNSEEN, Wrong, store_of
 from olympia_cli.iceberg.seen import Seen
-from olympia_cli.names import TableName
+from olympia_cli.names import TableName, ViewName
 from olympia_cli.ops.fsck.data import DataFinding
 from olympia_cli.ops.fsck.findings import MAX_OBJECTS, finding
 
@@ -24,12 +25,13 @@ TABLES = EACH + MAX_OBJECTS
 """So many tables of such a store are known by name."""
 _REPORTED = 1_000_000
 
-K = TypeVar("K", str, TableName)
+Name = TableName | ViewName
+K = TypeVar("K", str, Name)
 V = TypeVar("V")
 
 
 class _First(Generic[K, V]):
-    """The smallest of many keys, each with a value. What is among them at the end was so from when it first came."""
+    """The first of many keys, each with a value. What is among them at the end was so from when it first came."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -40,10 +42,10 @@ class _First(Generic[K, V]):
         return self._values.get(key)
 
     def put(self, key: K, value: V) -> V | None:
-        """Add a new key. The value that is not among those of the smallest then, which may be this one."""
-        if len(self._order) >= self._most and key > self._order[-1]:
+        """Add a new key. The value that is not among those of the first then, which may be this one."""
+        if len(self._order) >= self._most and _order(key) > _order(self._order[-1]):
             return value
-        insort(self._order, key)
+        insort(self._order, key, key=_order)
         self._values[key] = value
         return self._values.pop(self._order.pop()) if len(self._order) > self._most else None
 
@@ -91,9 +93,9 @@ class UnseenStore:
     path: str
     reason: str
     total: int = 0
-    first: _First[TableName, WrongFiles] = field(default_factory=lambda: _First(TABLES))
+    first: _First[Name, WrongFiles] = field(default_factory=lambda: _First(TABLES))
 
-    def files(self, name: TableName) -> WrongFiles | None:
+    def files(self, name: Name) -> WrongFiles | None:
         """What is known of a table, to be added to; None for one that is not among the first."""
         known = self.first.get(name)
         if known is None:
@@ -107,11 +109,11 @@ class DataFindings:
     """Takes what is wrong with files, one by one or counted already; gives findings."""
 
     def __init__(self) -> None:
-        self._tables: dict[tuple[TableName, str], WrongFiles] = {}
+        self._tables: dict[tuple[Name, str], WrongFiles] = {}
         self._stores: dict[str, UnseenStore] = {}
         self._taken = Seen(_REPORTED)
 
-    def take(self, path: str, wrong: Wrong, tables: Iterable[tuple[TableName, str]]) -> None:
+    def take(self, path: str, wrong: Wrong, tables: Iterable[tuple[Name, str]]) -> None:
         """A file is wrong; `tables` are those that it belongs to, each with metadata that leads to it. To hit a table
         in several ways, or to be told of again, counts once."""
         for name, location in tables:
@@ -119,9 +121,9 @@ class DataFindings:
             files = self._unseen(path, wrong.message, name) if unseen else self.files(name, wrong.code)
             if files is not None:
                 files.add(path, wrong.message, [location])
-                files.total += self._taken.add(f"{wrong.code}\0{path}\0{name}")
+                files.total += self._taken.add(f"{wrong.code}\0{path}\0{name.kind.word} {name}")
 
-    def files(self, name: TableName, code: str) -> WrongFiles:
+    def files(self, name: Name, code: str) -> WrongFiles:
         """What is known of a table, to be added to."""
         return self._tables.setdefault((name, code), WrongFiles())
 
@@ -129,17 +131,17 @@ class DataFindings:
         """What is known of a store, to be added to."""
         return self._stores.setdefault(uri, UnseenStore(path, reason))
 
-    def _unseen(self, path: str, reason: str, name: TableName) -> WrongFiles | None:
+    def _unseen(self, path: str, reason: str, name: Name) -> WrongFiles | None:
         uri = store_of(path)
         store = self.store(uri, path, reason)
         if path < store.path:
             store.path, store.reason = path, reason
-        store.total += self._taken.add(f"store\0{uri}\0{name}")
+        store.total += self._taken.add(f"store\0{uri}\0{name.kind.word} {name}")
         return store.files(name)
 
     def all(self) -> Iterator[DataFinding]:
         """One for each file, with the tables of which it is among the first; then what is only counted."""
-        tables = sorted(self._tables.items(), key=lambda one: one[0])
+        tables = sorted(self._tables.items(), key=lambda one: (_order(one[0][0]), one[0][1]))
         for code in sorted({code for _, code in self._tables}):
             yield from _of_files(code, [(name, files) for (name, of_code), files in tables if of_code == code])
         for (name, code), files in tables:
@@ -151,9 +153,9 @@ class DataFindings:
             yield from _of_store(uri, store)
 
 
-def _of_files(code: str, tables: Iterable[tuple[TableName, WrongFiles]]) -> Iterator[DataFinding]:
+def _of_files(code: str, tables: Iterable[tuple[Name, WrongFiles]]) -> Iterator[DataFinding]:
     """The first files of these tables, each with all of them of which it is."""
-    named: dict[str, tuple[WrongFile, list[TableName]]] = {}
+    named: dict[str, tuple[WrongFile, list[Name]]] = {}
     for name, files in tables:
         for path, file in files.first:
             told, names = named.setdefault(path, (WrongFile(file.message), []))
@@ -180,6 +182,11 @@ def _of_store(uri: str, store: UnseenStore) -> Iterator[DataFinding]:
         yield DataFinding(summary, frozenset().union(*(files.locations for _, files in others)))
 
 
-def _next(name: TableName) -> str:
+def _order(key: str | Name) -> tuple[str, ...]:
+    return (key,) if isinstance(key, str) else (key.namespace, key.name, key.kind.word)
+
+
+def _next(name: Name) -> str:
     # its older metadata is where to look for what is lost
-    return f"table history {shlex.quote(str(name))}"
+    command = "table history" if isinstance(name, TableName) else "log -p"
+    return f"{command} {shlex.quote(str(name))}"

@@ -1,4 +1,7 @@
-"""The rules of fsck's data level, whoever reads the files: what a part of a table names, and what is wrong with it."""
+"""The rules of fsck's data level, whoever reads the files: what a part of a table names, and what is wrong with it.
+
+A view has one file, its metadata, which names none.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from olympia_cli.errors import Damaged, InvalidLocation, OlympiaError, PathMissi
 from olympia_cli.iceberg.locations import place_of
 from olympia_cli.iceberg.manifests import Content, decode_manifest, decode_manifest_list
 from olympia_cli.iceberg.metadata import referenced_snapshots
-from olympia_cli.ops.verify_metadata import parse_metadata
+from olympia_cli.names import Kind
+from olympia_cli.ops.verify_metadata import check_view_metadata, parse_metadata
 
 
 class Floor(StrEnum):
@@ -57,13 +61,17 @@ _WORDS = {
 }
 
 
-def look_into(floor: Floor, location: str, length: int, data: bytes | OlympiaError) -> Iterator[Below | Wrong]:
-    """What a part names, and at the end what is wrong with it, if anything is."""
+def look_into(
+    floor: Floor, location: str, length: int, data: bytes | OlympiaError, kind: Kind = Kind.TABLE
+) -> Iterator[Below | Wrong]:
+    """What a part names, and at the end what is wrong with it, if anything is. It is part of an object of this kind."""
     if isinstance(data, OlympiaError):
         yield _trouble(floor, data)
         return
     try:
         match floor:
+            case Floor.METADATA if kind is Kind.VIEW:
+                check_view_metadata(data, location)
             case Floor.METADATA:
                 yield from _of_metadata(data, location)
             case Floor.MANIFEST_LISTS:

@@ -1,4 +1,4 @@
-"""A look at an Iceberg table's metadata file: is it there, and is it what it should be?"""
+"""A look at the metadata file of an Iceberg table or view: is it there, and is it what it should be?"""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from olympia_cli.errors import Damaged, InvalidOption, PathMissing, Unsupported
 from olympia_cli.storage.open import open_store
 
 FORMAT_VERSIONS = (1, 2, 3)
+VIEW_FORMAT_VERSIONS = (1,)
 # a few kilobytes that unpack to more than memory holds are not metadata
 MAX_BYTES = 256 * 1024 * 1024
 _HINT = "check the location"
@@ -33,18 +34,31 @@ def verify_metadata(location: str, options: Mapping[str, object] | None) -> None
 def parse_metadata(data: bytes, location: str) -> dict[str, Any]:
     """The metadata file of an Iceberg table, as the JSON object that it is; Damaged if it is none, Unsupported if it is
     newer than this program."""
+    return _parsed(data, location, "table", FORMAT_VERSIONS, ("location", "last-column-id"))
+
+
+def check_view_metadata(data: bytes, location: str) -> None:
+    """Raise unless this is the metadata file of an Iceberg view, and says what the view is now."""
+    metadata = _parsed(data, location, "view", VIEW_FORMAT_VERSIONS, ("view-uuid", "current-version-id", "versions"))
+    versions, current = metadata["versions"], metadata["current-version-id"]
+    listed = [one.get("version-id") for one in versions if isinstance(one, dict)] if isinstance(versions, list) else []
+    if current not in listed:
+        raise Damaged("F602", location, "its current version is not in it", hint=_HINT)
+
+
+def _parsed(data: bytes, location: str, what: str, known: tuple[int, ...], wanted: tuple[str, ...]) -> dict[str, Any]:
     try:
         metadata = json.loads(_unpacked(data, location))
     except (ValueError, OSError, EOFError, zlib.error, RecursionError):
         raise Damaged("F602", location, "it is empty" if not data else "it is not JSON", hint=_HINT) from None
     version = metadata.get("format-version") if isinstance(metadata, dict) else None
     # True equals 1, and is no version
-    if not isinstance(version, int) or isinstance(version, bool) or version < FORMAT_VERSIONS[0]:
-        raise Damaged("F602", location, "it is not the metadata of an Iceberg table", hint=_HINT)
-    missing = [key for key in ("location", "last-column-id") if key not in metadata]
+    if not isinstance(version, int) or isinstance(version, bool) or version < known[0]:
+        raise Damaged("F602", location, f"it is not the metadata of an Iceberg {what}", hint=_HINT)
+    missing = [key for key in wanted if key not in metadata]
     if missing:
         raise Damaged("F602", location, f"it is Iceberg metadata without {missing[0]!a}", hint=_HINT)
-    if version not in FORMAT_VERSIONS:
+    if version not in known:
         raise Unsupported(f"{location}: it is Iceberg metadata of format version {version}")
     return dict(metadata)
 

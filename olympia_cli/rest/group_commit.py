@@ -105,7 +105,8 @@ class GroupCommit:
                 return
             by, message = _signature(staged)
             try:
-                changes.commit(Author(by=by, message=message), retry_for=self._retry_for)
+                done = changes.commit(Author(by=by, message=message), retry_for=self._retry_for)
+                self._catalog.head.advance(done)
             except CommitConflict as error:
                 if alone and attempt == ATTEMPTS - 1:
                     staged[0].end(error)

@@ -8,6 +8,9 @@ A file comes into being in this order, so that a crash at any point leaves eithe
 4. fsync of the folder,
 5. the temporary name goes.
 
+Of files that are created together each step is done for all of them before the next one begins, and the fsyncs of a
+step wait together. One that fails fails them all.
+
 A crash between 1 and 5 leaves a `.tmp-…` behind, which readers ignore. O_EXCL on the name itself would show
 readers a file that grows, and a writer that dies would block the name for good: there is no fallback to it.
 """
@@ -19,7 +22,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from olympia_cli.errors import (
@@ -34,6 +37,7 @@ from olympia_cli.errors import (
 )
 from olympia_cli.storage.local_read import ABSENT, DENIED, FOLDER, FULL, LocalReader
 from olympia_cli.storage.protocol import TEMPORARY_PREFIX, check_path
+from olympia_cli.storage.together import together
 
 _WRITE_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _WRITE_HINT = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -49,10 +53,9 @@ _REFUSED = (ABSENT | DENIED | FULL) | {
     errno.EINVAL,
 }
 
-# The files of a slice are written before the first of them is synced, so that one journal commit serves many.
-# Slices go to threads, because a disk joins syncs that wait at the same time. One slice needs no thread.
+# The files of a slice are written before the first of them is synced, so that one journal commit serves many. Few
+# files are a slice each: the syncs of all slices wait together.
 _SLICE = 8
-_THREADS = 8
 _LINK_ATTEMPTS = 10
 
 
@@ -76,26 +79,17 @@ class LocalStore(LocalReader):
         self.create_many({path: data})
 
     def create_many(self, files: Mapping[str, bytes]) -> None:
-        for path in files:
-            self._locate(path)
-        folders: dict[str, int] = {}
-        writes: list[_Write] = []
-        try:
-            for path, data in files.items():
-                folder = path.rpartition("/")[0]
-                if folder not in folders:
-                    folders[folder] = self._open_folder(path)
-                writes.append(_Write(path, folders[folder], _temporary_name(), data))
+        with self._writes(files.items()) as writes:
             self._write(writes)
-            for write in writes:
-                self._link(write)
-            for folder, opened in folders.items():
-                self._sync_folder(opened, folder)
-        finally:
-            for write in writes:
-                _remove(write)
-            for opened in folders.values():
-                os.close(opened)
+            self._name(writes)
+
+    def create_after(self, files: Mapping[str, bytes], path: str, data: bytes, ready: Callable[[], None]) -> None:
+        # the data of the last one is synced with that of the others: one wait less
+        with self._writes([*files.items(), (path, data)]) as writes:
+            self._write(writes)
+            self._name(writes[:-1])
+            ready()
+            self._name(writes[-1:])
 
     def overwrite(self, path: str, data: bytes) -> None:
         self._locate(path)
@@ -109,7 +103,7 @@ class LocalStore(LocalReader):
                 if error.errno in _REFUSED:
                     raise self._failed("replace", path, error) from error
                 raise self._unknown(path, error) from error
-            self._sync_folder(folder, path.rpartition("/")[0])
+            self._sync_folder((path.rpartition("/")[0], folder))
         except BaseException:
             _remove(write)
             raise
@@ -158,7 +152,7 @@ class LocalStore(LocalReader):
             except OSError as error:
                 raise self._unknown(folder or "/", error) from error
             try:
-                self._sync_folder(opened, folder)
+                self._sync_folder((folder, opened))
             finally:
                 os.close(opened)
 
@@ -166,6 +160,34 @@ class LocalStore(LocalReader):
         pass
 
     # the steps of a write
+
+    @contextlib.contextmanager
+    def _writes(self, files: Iterable[tuple[str, bytes]]) -> Iterator[list[_Write]]:
+        """What is to be written, its folders open. However it ends, its temporary files go."""
+        files = list(files)
+        for path, _ in files:
+            self._locate(path)
+        folders: dict[str, int] = {}
+        writes: list[_Write] = []
+        try:
+            for path, data in files:
+                folder = path.rpartition("/")[0]
+                if folder not in folders:
+                    folders[folder] = self._open_folder(path)
+                writes.append(_Write(path, folders[folder], _temporary_name(), data))
+            yield writes
+        finally:
+            for write in writes:
+                _remove(write)
+            for opened in folders.values():
+                os.close(opened)
+
+    def _name(self, writes: Sequence[_Write]) -> None:
+        """Steps 3 and 4 for all of them."""
+        for write in writes:
+            self._link(write)
+        if self._durable:
+            together(self._sync_folder, list({write.path.rpartition("/")[0]: write.folder for write in writes}.items()))
 
     def _open_folder(self, path: str) -> int:
         """The folder that holds the path, made if it is missing.
@@ -207,47 +229,12 @@ class LocalStore(LocalReader):
 
     def _write(self, writes: Sequence[_Write]) -> None:
         """Steps 1 and 2 for all of them. The caller removes the temporary files, however this ends."""
-        slices = [writes[at : at + _SLICE] for at in range(0, len(writes), _SLICE)]
-        if len(slices) <= 1 or not self._durable:
-            for some in slices:
-                self._write_slice(some)
-            return
-
-        import threading
-
-        todo = iter(slices)
-        lock = threading.Lock()
-        errors: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                while not errors:
-                    with lock:
-                        some = next(todo, None)
-                    if some is None:
-                        return
-                    self._write_slice(some)
-            except BaseException as error:
-                errors.append(error)
-
-        threads = []
-        for _ in range(min(_THREADS, len(slices)) - 1):
-            thread = threading.Thread(target=work)
-            try:
-                thread.start()
-            except RuntimeError:
-                break  # no more threads to be had: those there are do the work
-            threads.append(thread)
-        work()
-        for thread in threads:
-            while thread.is_alive():
-                try:
-                    thread.join()
-                except BaseException as error:
-                    # an interrupt waits too: the threads use descriptors that the caller is about to close
-                    errors.append(error)
-        if errors:
-            raise errors[0]
+        if self._durable:
+            size = min(_SLICE, max(1, len(writes) // _SLICE))
+            together(self._write_slice, [writes[at : at + size] for at in range(0, len(writes), size)])
+        else:
+            for at in range(0, len(writes), _SLICE):
+                self._write_slice(writes[at : at + _SLICE])
 
     def _write_slice(self, writes: Sequence[_Write]) -> None:
         opened: list[int] = []
@@ -329,15 +316,16 @@ class LocalStore(LocalReader):
             raise OutcomeUnknown(f"cannot tell whose content stands: {error.message}") from error
         raise PathTaken(f"{write.path} in {self.uri} is taken")
 
-    def _sync_folder(self, opened: int, folder: str) -> None:
+    def _sync_folder(self, folder: tuple[str, int]) -> None:
         """Step 4."""
+        name, opened = folder
         if self._durable:
             try:
                 _sync(opened)
             except OSError as error:
                 # some filesystems have nothing to sync in a folder, and say so
                 if error.errno != errno.EINVAL:
-                    raise self._unknown(folder or "/", error) from error
+                    raise self._unknown(name or "/", error) from error
 
 
 def _name(path: str) -> str:

@@ -11,6 +11,7 @@ from olympia_cli.storage.protocol import (
     ALL,
     Between,
     FileInfo,
+    InTurn,
     SizeLimit,
     check_path,
     is_between,
@@ -19,7 +20,7 @@ from olympia_cli.storage.protocol import (
 )
 
 
-class MemoryStore:
+class MemoryStore(InTurn):
     """Files in a dict. Two stores over the same dict are the same place."""
 
     def __init__(

@@ -37,6 +37,7 @@ from olympia_cli.storage.protocol import (
     LARGEST,
     Between,
     FileInfo,
+    InTurn,
     SizeLimit,
     check_path,
     is_between,
@@ -100,7 +101,7 @@ class Bucket(Protocol):
     def close(self) -> None: ...
 
 
-class ObjectStore:
+class ObjectStore(InTurn):
     """A Store over a bucket and a prefix in it."""
 
     def __init__(self, bucket: Bucket, prefix: str, *, time_allowed: float = TIME_ALLOWED) -> None:

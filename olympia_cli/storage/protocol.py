@@ -93,6 +93,14 @@ class Store(Protocol):
         """
         ...
 
+    def create_after(self, files: Mapping[str, bytes], path: str, data: bytes, ready: Callable[[], None]) -> None:
+        """Create the files as `create_many` does, then call `ready`, and if that raises nothing create the path as
+        `create` does.
+
+        Nothing of the path is seen before, but its bytes may be brought along with the files.
+        """
+        ...
+
     def overwrite(self, path: str, data: bytes) -> None:
         """Replace the content atomically; the last writer wins."""
         ...
@@ -127,6 +135,18 @@ class Store(Protocol):
     def close(self) -> None:
         """Wait for hints under way, and let go of connections. The store may be used again afterwards."""
         ...
+
+
+class InTurn:
+    """For stores that gain nothing from knowing what comes last."""
+
+    def create_after(
+        self: Store, files: Mapping[str, bytes], path: str, data: bytes, ready: Callable[[], None]
+    ) -> None:
+        if files:
+            self.create_many(files)
+        ready()
+        self.create(path, data)
 
 
 TEMPORARY_PREFIX = ".tmp-"

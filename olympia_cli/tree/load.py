@@ -30,6 +30,9 @@ class NodeReader:
 
     def node(self, child: Child) -> Node:
         """The node behind a child pointer."""
+        known = self._nodes.get(child) if isinstance(child, str) else child
+        if known is not None:
+            return known
         return next(self.nodes([child]))
 
     def nodes(self, children: Sequence[Child]) -> Iterator[Node]:
@@ -74,12 +77,16 @@ class NodeReader:
     def keep(self, path: str, data: bytes) -> Node:
         """Decode a node that was read by other means, and remember it."""
         node = decode_node(data, path, self.java, self._sizes).node
+        self.remember(path, node)
+        return node
+
+    def remember(self, path: str, node: Node) -> None:
+        """Remember what the file at a path holds."""
         if self._keep:
             with self._lock:
                 while len(self._nodes) >= self._keep:
                     self._nodes.pop(next(iter(self._nodes)))
                 self._nodes[path] = node
-        return node
 
 
 def same_nodes(reader: NodeReader, one: Node, other: Node) -> bool:

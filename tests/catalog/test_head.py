@@ -8,10 +8,11 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.head import SURE_FOR_MILLIS
 from olympia_cli.errors import Damaged
 from olympia_cli.format.paths import root_path
-from olympia_cli.names import NamespaceName, TableName
+from olympia_cli.names import Kind, NamespaceName, TableName
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.values import Floors
 from olympia_cli.storage.memory import MemoryStore
+from olympia_cli.tree.load import NodeReader
 from tests.helpers.clock import FakeClock
 from tests.helpers.stores import CountingStore
 
@@ -72,6 +73,41 @@ def test_whoever_commits_again_asks_one_question_before(files):
     catalog.begin()
     assert store.round_trips == 1
     assert store.paths("read_many") == [root_path(3), root_path(4), root_path(2)]
+
+
+def test_a_commit_after_a_commit_waits_three_times(files):
+    """For the look, for the files, for the root: nobody waits for the hint, or for what the commit before it wrote."""
+    store = CountingStore(files)
+    catalog = Catalog(store, remembers=True)
+    for number in range(4):
+        store.reset()
+        transaction = catalog.begin(names=[NAME])
+        transaction.alter_table(NAME, {"p": str(number)})
+        catalog.commit(transaction)
+    assert store.calls == {"read_many": 1, "create_many": 1, "create": 1, "write_hint": 1}
+    assert store.round_trips == 3
+    assert store.paths("read_many") == [root_path(version) for version in (5, 6, 4)]
+
+
+def test_what_is_known_of_a_commit_is_what_was_written(files):
+    catalog = Catalog(files, remembers=True)
+    for number in range(12):
+        with catalog.transaction() as transaction:
+            transaction.create_table(TableName("a", f"n{number}"), "m", {"k": "v" * 500 * number})
+            if number % 3:
+                transaction.drop_table(TableName("a", f"n{number - 1}"))
+            if number == 5:
+                transaction.alter_catalog({"k": "v"})
+        known, read = catalog.head.still(), Catalog(files).snapshot()
+        assert known is not None
+        assert known.root == read.root
+        assert known.definition == read.definition
+        assert list(known.objects(Kind.TABLE)) == list(read.objects(Kind.TABLE))
+    nodes, kept = known.reader._nodes, known.definitions._kept
+    assert len(nodes) > 12
+    assert len(kept) > 8
+    assert all(NodeReader(files).node(path) == node for path, node in nodes.items())
+    assert all(files.read(path) == data for path, data in kept.items())
 
 
 def test_a_copy_of_a_root_behind_a_gap_is_not_committed_below(files):

@@ -10,18 +10,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.testing
 from typer.testing import CliRunner
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.cli.app import app
-from olympia_cli.cli.lazy import LazyCommand
 from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.storage.local import LocalStore
 from tests.helpers import warm
@@ -73,16 +70,6 @@ class Ran:
 
 
 Run = Callable[..., Ran]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _commands_are_built_once() -> Iterator[None]:
-    """As in a process that runs one: typer makes each anew from its function, which takes half of a run."""
-    built = cache(lambda path, load=LazyCommand.load: load(LazyCommand(path, "")))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LazyCommand, "load", lambda command: built(command.path))
-        patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
-        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

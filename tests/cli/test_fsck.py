@@ -15,12 +15,13 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import root_path
+from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
 from olympia_cli.names import NamespaceName
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import EMOJI, Run, Sample, make_sample
 from tests.helpers.damage import spoil
 from tests.helpers.json_schema import check
-from tests.helpers.names import location, ns, table
+from tests.helpers.names import location, ns, table, view
 
 EVIL = "\x1b[31m"  # what a terminal obeys cannot be in a name, but in a file's name and in what a file holds
 
@@ -254,20 +255,28 @@ def test_an_older_version_can_be_checked(fsck, damageable):
     assert fsck("--at", "v3", "--json").json["version"] == 3
 
 
-def test_data_of_tables(run, tmp_path):
-    """Metadata that is not there is damage at this level, and not before."""
+@pytest.mark.parametrize("kind", ["table", "view"])
+def test_data(run, tmp_path, kind):
+    """Metadata that is not there is damage at this level, and not before; what is said to do next can be typed."""
     folder = tmp_path / "data"
-    store = LocalStore(str(folder))
-    catalog = Catalog.create(store)
+    nowhere = f"file://{tmp_path}/nowhere/00001.metadata.json"
+    catalog = Catalog.create(LocalStore(str(folder)))
     with catalog.transaction() as transaction:
         transaction.create_namespace(ns("a"))
-        transaction.create_table(table("a.t"), f"file://{tmp_path}/nowhere/00001.metadata.json")
+        if kind == "table":
+            transaction.create_table(table("a.t"), nowhere)
+        else:
+            definition = ViewDef(view_format=ViewFormat.ICEBERG_VIEW, iceberg_metadata_location=nowhere)
+            transaction.create_view(view("a.t"), definition)
     run("-c", folder, "fsck", "--level", "full").ok()
     done = run("-c", folder, "fsck", "--level", "data", "--json")
     assert done.exit_code == 50
     [found] = done.json["findings"]
     assert (found["code"], found["versions"]) == ("F601", [1])
-    assert found["objects"] == [{"type": "table", "namespace": "a", "name": "t"}]
+    assert found["objects"] == [{"type": kind, "namespace": "a", "name": "t"}]
+    words = shlex.split(found["hint"])
+    assert words[0] == "olympia"
+    assert "00001.metadata.json" in run(*words[1:]).ok().stdout
 
 
 def test_on_a_terminal_it_is_blocks(program, tmp_path):

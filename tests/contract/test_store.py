@@ -329,6 +329,46 @@ class TestCreatingMany:
         assert list(store.list()) == []
 
 
+FILES = {f"node/{number}": b"%d" % number for number in range(3)}
+
+
+class TestCreateAfter:
+    def test_the_last_one_comes_when_the_others_are_there(self, place, store):
+        seen = []
+        store.create_after(FILES, "vn/1", b"root", lambda: seen.extend(paths(place.open())))
+        assert seen == sorted(FILES)
+        assert paths(place.open()) == [*sorted(FILES), "vn/1"]
+        assert store.read("vn/1") == b"root"
+
+    def test_it_comes_alone_where_there_are_no_others(self, store):
+        store.create_after({}, "vn/1", b"root", lambda: None)
+        assert paths(store) == ["vn/1"]
+
+    def test_whoever_is_not_ready_has_the_others(self, store):
+        def refuse():
+            raise LookupError
+
+        with pytest.raises(LookupError):
+            store.create_after(FILES, "vn/1", b"root", refuse)
+        assert paths(store) == sorted(FILES)
+        store.create("vn/1", b"another")
+
+    def test_it_is_taken(self, store):
+        store.create("vn/1", b"theirs")
+        asked = []
+        with pytest.raises(PathTaken):
+            store.create_after(FILES, "vn/1", b"mine", lambda: asked.append(1))
+        assert asked == [1]
+        assert store.read("vn/1") == b"theirs"
+        assert paths(store) == [*sorted(FILES), "vn/1"]
+
+    def test_one_of_the_others_is_taken(self, store):
+        store.create("node/1", b"theirs")
+        with pytest.raises(PathTaken):
+            store.create_after(FILES, "vn/1", b"mine", lambda: pytest.fail("it is nobody's turn"))
+        assert not store.exists("vn/1")
+
+
 class TestOverwriting:
     def test_it_replaces(self, place, store):
         other = place.open()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -95,23 +96,36 @@ def local_ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
     """One folder for all tests: only what the test before has changed is written anew."""
     folder = tmp_path_factory.mktemp("local") / "catalog"
 
+    def entries(place: str = str(folder)) -> Iterator[os.DirEntry[str]]:
+        with os.scandir(place) as found:
+            for entry in found:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from entries(entry.path)
+                else:
+                    yield entry
+
+    def name_of(entry: os.DirEntry[str]) -> str:
+        return entry.path[len(str(folder)) + 1 :]
+
     def fill(files: dict[str, bytes]) -> None:
-        for path in folder.rglob("*"):
-            name = path.relative_to(folder).as_posix()
+        folder.mkdir(exist_ok=True)
+        there = set()
+        for entry in list(entries()):
             # writing into a pipe that a test left would wait for ever
-            if path.is_symlink() or not (path.is_dir() or (path.is_file() and name in files)):
-                path.unlink()
+            if name_of(entry) in files and entry.is_file(follow_symlinks=False):
+                there.add(name_of(entry))
+            else:
+                os.unlink(entry.path)
         for name, data in files.items():
             path = folder / name
-            if not path.is_file() or path.read_bytes() != data:
+            if name not in there or path.read_bytes() != data:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(data)
 
     def files() -> dict[str, bytes]:
-        found = (path for path in folder.rglob("*") if path.is_file())
-        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+        return {name_of(entry): Path(entry.path).read_bytes() for entry in entries() if os.path.isfile(entry.path)}
 
-    return Ground("local", LocalStore(str(folder)), ("-c", str(folder)), fill, files)
+    return Ground("local", LocalStore(str(folder), durable=False), ("-c", str(folder)), fill, files)
 
 
 @pytest.fixture(params=["local", "s3"])

@@ -2,6 +2,7 @@
 
 import ntpath
 import posixpath
+import random
 import re
 
 import pytest
@@ -282,3 +283,22 @@ class TestTransactionPaths:
     )
     def test_other_paths_are_no_transactions(self, path):
         assert parse_transaction_path(path) is None
+
+
+def test_no_pointer_of_any_shape_leads_out_of_the_catalog():
+    chosen = random.Random(7)
+    accepted = 0
+    for _ in range(20_000):
+        pointer = "".join(chosen.choices("ad./\\:\0-", weights=(8, 8, 4, 4, 1, 1, 1, 2), k=chosen.randrange(1, 9)))
+        scheme = re.match("[A-Za-z][A-Za-z0-9+.-]*:", pointer)
+        parts = re.split(r"[/\\]", pointer)
+        outside = (
+            bool(scheme) or "\0" in pointer or "" in pointer.split("/") or "\\" in pointer or {".", ".."} & {*parts}
+        )
+        if outside:
+            with pytest.raises(Damaged, match="outside the catalog"):
+                check_pointer(pointer, "holder")
+        else:
+            assert check_pointer(pointer, "holder") == pointer
+            accepted += 1
+    assert accepted > 1_000

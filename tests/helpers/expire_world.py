@@ -495,7 +495,7 @@ class Scene:
         world = World(*self._start())
         scheduler = Scheduler(self._actors, world, world.clock, choose)
         ended = scheduler.run()
-        run = Run(scheduler.choices, scheduler.operations, ended)
+        run = Run(scheduler.choices, scheduler.operations, scheduler.times, ended)
         run.about["world"] = world
         self.runs += 1
         self.done |= {name for name, how in ended.items() if how.error is None}
@@ -508,14 +508,14 @@ class Scene:
     def _check(self, world: World, ended: dict[str, Ended]) -> None:
         for name, how in ended.items():
             self._check_end(name, how)
-        digest = _digest(world, ended)
-        if digest in self._known:
+        end = digest(world, ended)
+        if end in self._known:
             return
         check_world(world, ended)
         # looking ahead takes longer than all else, so it is done for some of the outcomes
-        if digest[0] % self._look_ahead == 0:
+        if end[0] % self._look_ahead == 0:
             check_future(world)
-        self._known.add(digest)
+        self._known.add(end)
 
     def _check_end(self, name: str, how: Ended) -> None:
         allowed: tuple[type[BaseException], ...] = (*AT_ANY_TIME, *self._may_refuse)
@@ -525,7 +525,7 @@ class Scene:
             raise Unsound(f"{name} ended in {how.error!r} after {how.took / MINUTE:g} minutes") from how.error
 
 
-def _digest(world: World, ended: dict[str, Ended]) -> bytes:
+def digest(world: World, ended: dict[str, Ended]) -> bytes:
     """What tells two ends apart."""
     found = hashlib.sha256()
     for path, (data, modified) in sorted(world.files.items()):

@@ -54,11 +54,13 @@ class Operation(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Who went on, of whom, and what the one that ran until then was about to do; None where it has ended."""
+    """Who went on, of whom, and what the one that ran until then was about to do; None where it has ended. So many
+    operations were done before."""
 
     chosen: str
     alive: tuple[str, ...]
     waiting: Operation | None
+    done: int
 
 
 Choose = Callable[[int, tuple[str, ...], Operation | None], str]
@@ -129,6 +131,7 @@ class Scheduler:
         self._failure: Exception | None = None
         self.choices: list[Choice] = []
         self.operations: list[Operation] = []
+        self.times: list[int] = []
 
     def run(self) -> dict[str, Ended]:
         with repeatable("run"):
@@ -152,6 +155,7 @@ class Scheduler:
         if actor.killed:
             raise Killed
         self.operations.append(waiting)
+        self.times.append(self._clock.now_millis())
         fault, actor.fault = actor.fault, ""
         return fault
 
@@ -169,7 +173,7 @@ class Scheduler:
             # end them all, one by one
             self._failure = self._failure or error
             chosen = KILLED + (alive[0] if waiting is None else waiting.actor)
-        self.choices.append(Choice(chosen, alive, waiting))
+        self.choices.append(Choice(chosen, alive, waiting, len(self.operations)))
         actor = self._actors[without_fault(chosen)]
         actor.fault = chosen.removesuffix(actor.name)
         actor.killed = actor.killed or actor.fault == KILLED
@@ -296,6 +300,8 @@ class Run:
 
     choices: list[Choice]
     operations: list[Operation]
+    times: list[int]
+    """When each operation was done."""
     ended: dict[str, Ended]
     violation: Exception | None = None
     about: dict[str, Any] = field(default_factory=dict)
@@ -350,17 +356,20 @@ def explore(
 
     Who comes next when one has ended is free. Actors are left only at operations that `points` allows; those that
     are `mortal` may be killed there, and those that are `unlucky` meet with what else can go wrong.
+
+    Of two actors, one that is left for the other before it looks at something, or after that, sees the same where the
+    other changes nothing of it and no time passes: then the one schedule is run for both, and its run stands for both.
     """
     mortals, unfortunates = frozenset(mortal), frozenset(unlucky)
     # by what they cost: the simplest schedule that shows a mistake is found first
-    waiting: list[deque[tuple[list[str], int, str]]] = [deque() for _ in range(bound + 1)]
-    prefix: list[str] = []
-    spent = 0
+    waiting: list[deque[tuple[list[Choice], int, str]]] = [deque() for _ in range(bound + 1)]
+    run, begun, spent = play(follow([])), 0, 0
+    yield run
+    known: list[Choice] = []
+    latest: dict[str, tuple[int, Run]] = {}
+    """Of those that begin as `known`, by who comes next: where the last one that was run leaves it."""
     while True:
-        run = play(follow(prefix))
-        yield run
-        taken = [choice.chosen for choice in run.choices]
-        for at in range(len(prefix), len(run.choices)):
+        for at in range(begun, len(run.choices)):
             choice = run.choices[at]
             operation = choice.waiting
             cost = spent + (operation is not None)
@@ -371,12 +380,45 @@ def explore(
                 others.append(KILLED + operation.actor)
             if operation is not None and operation.actor in unfortunates:
                 others += [fault + operation.actor for fault in _BY_METHOD.get(operation.method, ())]
-            waiting[cost].extend((taken, at, other) for other in others)
-        spent = next((cost for cost, queue in enumerate(waiting) if queue), bound + 1)
-        if spent > bound:
-            return
-        taken, at, other = waiting[spent].popleft()
-        prefix = [*taken[:at], other]
+            waiting[cost].extend((run.choices, at, other) for other in others)
+        while True:
+            spent = next((cost for cost, queue in enumerate(waiting) if queue), bound + 1)
+            if spent > bound:
+                return
+            choices, at, other = waiting[spent].popleft()
+            if choices is not known:
+                known, latest = choices, {}
+            if other not in latest or not _is_same(choices, at, other, *latest[other]):
+                break
+            yield latest[other][1]
+        run, begun = play(follow([*(choice.chosen for choice in choices[:at]), other])), at + 1
+        yield run
+        latest[other] = (at, run)
+
+
+def _is_same(choices: Sequence[Choice], at: int, other: str, earlier: int, run: Run) -> bool:
+    """Whether to leave an actor for the other one at this choice comes to the same as the run in which that was done at
+    an earlier one: what lies between are looks at what the other one does not change, and no time passes."""
+    between, done = choices[earlier:at], choices[earlier].done
+    actor = next((choice.waiting.actor for choice in between if choice.waiting is not None), None)
+    again = next((at for at in range(done, len(run.operations)) if run.operations[at].actor == actor), None)
+    if len(choices[at].alive) != 2 or other.startswith(FAULTS) or not done or again is None:
+        return False
+    changes = [found for found in run.operations[done:again] if found.method not in _LOOKS]
+    return run.times[done - 1] == run.times[again] and all(
+        choice.waiting is not None
+        and choice.waiting.actor == choice.chosen == actor
+        and choice.waiting.method in _LOOKS
+        and not any(_is_seen(change.path, choice.waiting) for change in changes)
+        for choice in between
+    )
+
+
+_LOOKS = ("read", "exists", "stat", "list")
+
+
+def _is_seen(path: str, look: Operation) -> bool:
+    return path.startswith(look.path) if look.method == "list" else path == look.path
 
 
 def wander(play: Play, count: int, seed: int, mortal: Iterable[str] = (), unlucky: Iterable[str] = ()) -> Iterator[Run]:

@@ -18,7 +18,23 @@ START_SECONDS = 180
 
 # half of what Spark costs on little data is Java compiling well what runs once, and an eighth that it checks the code
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+# where such code has 48 MiB, Java throws it out and makes it again
+SHORT_LIVED += " -XX:ReservedCodeCacheSize=240m"
 """Options of Java for tests."""
+
+LITTLE_DATA = {
+    "spark.sql.shuffle.partitions": "2",
+    # queries over some hundred rows run once each: compiling them, or planning them anew after each step, takes longer
+    # than running them
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.extraJavaOptions": SHORT_LIVED,
+    "spark.executor.extraJavaOptions": SHORT_LIVED,
+}
+"""Settings of Spark for tests."""
 
 # ports of their own choice, so that several clusters fit on one machine
 _ADDRESS = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")

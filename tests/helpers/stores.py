@@ -13,10 +13,10 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Literal
 
 from olympia_cli.errors import OutcomeUnknown, PathTaken, StoreError
-from olympia_cli.storage.protocol import ALL, Between, FileInfo, Store, check_path
+from olympia_cli.storage.protocol import ALL, Between, FileInfo, InTurn, Store, check_path
 
 
-class WrappedStore:
+class WrappedStore(InTurn):
     """Passes everything on to the store inside."""
 
     def __init__(self, store: Store) -> None:

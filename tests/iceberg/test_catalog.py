@@ -376,14 +376,26 @@ def test_what_did_not_change_is_not_read_again(ns: OlympiaCatalog) -> None:
     assert catalog.list_tables("ns") == [("ns", "t0"), ("ns", "t1"), ("ns", "u2")]
 
 
+def test_a_change_after_a_change_waits_three_times(ns: OlympiaCatalog) -> None:
+    """For the look, for the files, for the root: what the change before has written is known."""
+    store = CountingStore(ns.store_catalog.store)
+    catalog = OlympiaCatalog.of(Catalog(store), **ns.properties)
+    for owner in "ab":
+        store.reset()
+        catalog.update_namespace_properties("ns", updates={"owner": owner})
+    assert store.calls == {"read_many": 1, "create_many": 1, "create": 1, "write_hint": 1}
+
+
 def test_another_catalog_at_the_same_place_is_another_catalog(tmp_path: Path) -> None:
     store = MemoryStore()
     Catalog.create(store, table_name_max_bytes=50)
     catalog = OlympiaCatalog.of(Catalog(store))
     catalog.create_namespace("old")
     store.delete_many([file.path for file in list(store.list())])
-    with Catalog.create(store).transaction() as transaction:
+    new = Catalog.create(store)
+    with new.transaction() as transaction:
         transaction.create_namespace(NamespaceName("new"))
+    with new.transaction() as transaction:
         transaction.create_table(TableName("new", "t" * 80), "m")
     assert catalog.list_namespaces() == [("new",)]
     assert catalog.list_tables("new") == [("new", "t" * 80)]

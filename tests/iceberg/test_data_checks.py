@@ -14,10 +14,11 @@ from pyiceberg.manifest import DataFileContent
 
 import olympia_cli.iceberg.data_checks as data_checks
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.format.pb.objects_pb2 import TableDef
+from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.iceberg.data_checks import IcebergDataChecks
-from olympia_cli.names import Kind, NamespaceName, TableName
-from olympia_cli.ops.fsck.data import DataFinding
+from olympia_cli.iceberg.views import view_definition
+from olympia_cli.names import Kind, NamespaceName, TableName, ViewName
+from olympia_cli.ops.fsck.data import DataFinding, WithData
 from olympia_cli.ops.fsck.findings import Finding, Severity
 from olympia_cli.ops.fsck.fsck import Level, fsck
 from olympia_cli.ops.progress import SILENT
@@ -513,6 +514,72 @@ def test_a_server_that_is_down_is_given_up(local_lake: Lake) -> None:
 def test_a_definition_without_a_location() -> None:
     [found] = IcebergDataChecks().check([(T, TableDef(id="x"))], SILENT)
     assert told([found.finding]) == [("F601", "", "the definition names no metadata")]
+
+
+VIEW = {
+    "view-uuid": "f8a3a1c6-0000-4000-8000-000000000000",
+    "format-version": 1,
+    "location": "file:///w/v",
+    "schemas": [],
+    "current-version-id": 2,
+    "versions": [{"version-id": 1}, {"version-id": 2}],
+}
+
+
+@pytest.mark.parametrize(
+    ("content", "told_of"),
+    [
+        (json.dumps(VIEW), None),
+        (None, ("F601", "the metadata is missing")),
+        ("", ("F602", "it is empty")),
+        (json.dumps(VIEW)[:-9], ("F602", "it is not JSON")),
+        (json.dumps(VIEW | {"format-version": 0}), ("F602", "it is not the metadata of an Iceberg view")),
+        (json.dumps(VIEW | {"current-version-id": 3}), ("F602", "its current version is not in it")),
+        (json.dumps(VIEW | {"versions": "12"}), ("F602", "its current version is not in it")),
+        (json.dumps(VIEW | {"format-version": 2}), ("F604", "it is Iceberg metadata of format version 2")),
+    ],
+)
+def test_the_metadata_of_a_view(tmp_path: Path, content: str | None, told_of: tuple[str, str] | None) -> None:
+    where = tmp_path / "v.metadata.json"
+    if content is not None:
+        where.write_text(content)
+    catalog = Catalog.create(MemoryStore("catalog", {}))
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(NamespaceName("ns"))
+        transaction.create_view(ViewName("ns", "v"), view_definition(f"file://{where}"))
+        transaction.create_view(ViewName("ns", "plan"), ViewDef(substrait_read_rel=b"1"))
+    with catalog.transaction() as transaction:
+        transaction.drop_view(ViewName("ns", "v"))
+    report = fsck(catalog.store, level=Level.DATA, all_versions=True, data=IcebergDataChecks())
+    assert report.damaged == (told_of is not None and told_of[0] != "F604")
+    found = [one for one in report.findings if one.code.startswith("F6")]
+    assert [(one.code, one.message.rpartition(": ")[2]) for one in found] == ([told_of] if told_of else [])
+    for one in found:
+        assert (one.objects, one.versions) == ((ViewName("ns", "v"),), ((1, 1),))
+
+
+def test_a_view_that_was_renamed_is_blamed_under_both_names(tmp_path: Path) -> None:
+    catalog = Catalog.create(MemoryStore("catalog", {}))
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(NamespaceName("ns"))
+        transaction.create_view(ViewName("ns", "v"), view_definition(f"file://{tmp_path}/gone.metadata.json"))
+    with catalog.transaction() as transaction:
+        transaction.rename_view(ViewName("ns", "v"), ViewName("ns", "w"))
+    [found] = fsck(catalog.store, level=Level.DATA, all_versions=True, data=IcebergDataChecks()).findings
+    assert (found.objects, found.versions) == ((ViewName("ns", "v"), ViewName("ns", "w")), ((1, 2),))
+
+
+def test_what_is_sound_for_a_table_is_not_for_a_view(local_lake: Lake) -> None:
+    location = local_lake.table("t").metadata_location
+    pairs: list[WithData] = [
+        (T, TableDef(iceberg_metadata_location=location)),
+        (ViewName("ns", "v"), ViewDef(iceberg_metadata_location=location)),
+    ]
+    for order in (pairs, pairs[::-1]):
+        [found] = IcebergDataChecks().check(order, SILENT)
+        assert found.finding.objects == (ViewName("ns", "v"),)
+        assert told([found.finding]) == [("F602", location, "it is Iceberg metadata without 'view-uuid'")]
+        assert found.finding.hint == "log -p ns.v"
 
 
 def test_a_link_to_the_data_is_followed(local_lake: Lake, tmp_path: Path) -> None:

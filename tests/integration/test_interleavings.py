@@ -57,6 +57,7 @@ from tests.helpers.expire_world import (
     World,
     aged,
     check_now,
+    digest,
     distribute,
     distribute_and_commit,
     hint,
@@ -285,6 +286,19 @@ def test_a_schedule_can_be_run_again():
     assert again.schedule == runs[40].schedule
     assert again.operations == runs[40].operations
     assert again.about["world"].files == runs[40].about["world"].files
+
+
+@pytest.mark.parametrize("pair", [("writer", "purge"), ("reader", "mark")], ids="-".join)
+def test_a_schedule_that_is_not_run_ends_as_the_one_that_stands_for_it(pair, monkeypatch):
+    def ends() -> tuple[list[bytes], int]:
+        scene = Scene(marked, {name: CAST[name] for name in pair}, may_refuse=[VersionNotFound])
+        return [digest(run.about["world"], run.ended) for run in explore(scene.play, 1)], scene.runs
+
+    told, few = ends()
+    monkeypatch.setattr(scheduler, "_is_same", lambda *found: False)
+    played, all_of_them = ends()
+    assert told == played
+    assert few < all_of_them == len(played)
 
 
 # QuarantineMark, undo and purge check their conditions on the root that they commit on

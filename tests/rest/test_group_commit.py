@@ -100,6 +100,18 @@ def test_those_who_wait_are_one_commit(group):
     assert info.message.startswith("bob0: change 0; bob1: change 1; ")
 
 
+def test_a_commit_after_a_commit_waits_three_times(store):
+    """For the look, for the files, for the root: what the commit before has written is known."""
+    Catalog.create(store)
+    counting = CountingStore(store)
+    with ThreadPoolExecutor(1) as pool:
+        group = make(Catalog(counting), pool)
+        for name in "abc":
+            counting.reset()
+            group.commits.commit(create(name), "ann", name)
+    assert counting.calls == {"read_many": 1, "create_many": 1, "create": 1, "write_hint": 1}
+
+
 def test_a_change_that_fails_is_taken_back_whole_and_leaves_the_others_alone(group):
     def fails(changes: TableChanges) -> None:
         changes.transaction.create_namespace(NamespaceName("half"))

@@ -12,7 +12,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.names import NamespaceName, TableName, ViewName
 from olympia_cli.storage.local import LocalStore
-from tests.helpers.spark_cluster import SHORT_LIVED
+from tests.helpers.spark_cluster import LITTLE_DATA
 
 NAMESPACES = 6
 TABLES = 20
@@ -53,21 +53,15 @@ def sample(tmp_path_factory) -> Catalog:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
-    """Started once. `make test` gets Java where it can."""
+    """Started once. `make test` gets Java where it can. Programs with a Spark of their own run with what Spark has by
+    itself."""
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         pytest.skip("there is no Java on this machine")
     from olympia_cli.spark.session import spark_session
 
     settings = {
-        "spark.sql.shuffle.partitions": "2",
-        # queries over some hundred rows run once each: compiling them, or planning them anew after each step, takes
-        # longer than running them; the programs with a Spark of their own run with what Spark has by itself
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.lightweightPlanChangeValidation": "false",
+        **LITTLE_DATA,
         "spark.sql.session.timeZone": "UTC",
-        "spark.driver.extraJavaOptions": SHORT_LIVED,
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
     }
     with spark_session(master="local[2]", settings=settings, wait=300) as session:

@@ -30,7 +30,7 @@ from tests.helpers.dead_files import FLOORS, make_worn_catalog, policy_of
 from tests.helpers.iceberg_tables import Lake, files_of
 from tests.helpers.metrics import measured
 from tests.helpers.names import table
-from tests.helpers.spark_cluster import SHORT_LIVED, Cluster, python_without_this_package, spark_cluster
+from tests.helpers.spark_cluster import LITTLE_DATA, SHORT_LIVED, Cluster, python_without_this_package, spark_cluster
 
 PROGRAM = Path(__file__).parent / "elsewhere_program.py"
 POLICY = ("--keep-last", "3", "--older-than", "3d")
@@ -194,12 +194,10 @@ def played(tmp_path_factory) -> Played:
     dest.mkdir()
     settings = {
         **logged(folder),
+        **LITTLE_DATA,
         "spark.pyspark.python": python,
         "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": SHORT_LIVED,
-        "spark.driver.extraJavaOptions": SHORT_LIVED,
         "spark.cores.max": "2",
-        "spark.sql.shuffle.partitions": "2",
         # nothing starts before both are there
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
@@ -317,6 +315,8 @@ def submit(world: World, cluster: Cluster, python: str) -> subprocess.CompletedP
         words = [word.replace(text, place) for word in words]
     short = {"spark.executor.extraJavaOptions": SHORT_LIVED, "spark.driver.extraJavaOptions": SHORT_LIVED}
     settings = {**logged(folder), **short, "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
+    # each executor is a Java to start
+    settings["spark.cores.max"] = "1"
     defaults = world.folder / "spark-defaults.conf"
     defaults.write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
     # a worker of the cluster has no room for more

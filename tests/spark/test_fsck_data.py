@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from pyiceberg.manifest import DataFileContent
 
-from olympia_cli.format.pb.objects_pb2 import TableDef
+from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.iceberg.data_checks import IcebergDataChecks
 from olympia_cli.iceberg.data_parts import Floor
-from olympia_cli.names import TableName
-from olympia_cli.ops.fsck.data import DataFinding
+from olympia_cli.names import TableName, ViewName
+from olympia_cli.ops.fsck.data import DataFinding, WithData
 from olympia_cli.ops.progress import SILENT
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines.fsck_data import check_data, look_at
@@ -27,20 +27,26 @@ from tests.helpers.places import BUCKET, quiet_environment, s3_options
 from tests.helpers.servers.s3 import StrictS3
 
 Tables = Sequence[tuple[str, str]]
+VIEWS = ("seen", "mistaken", "lost", "far_view")
 
 
 def locally(lake: Lake, tables: Tables) -> tuple[list[DataFinding], Counter[str]]:
     checks = IcebergDataChecks(lake.options, lake.scheme)
-    asked = ((TableName("ns", name), TableDef(iceberg_metadata_location=location)) for name, location in tables)
-    return list(checks.check(asked, SILENT)), checks.checked
+    return list(checks.check((_object(*one) for one in tables), SILENT)), checks.checked
 
 
 def on_spark(spark, lake: Lake, tables: Tables, partitions: int = 2) -> tuple[list[DataFinding], Counter[str]]:
     options = {name: value for name, value in lake.options.items() if isinstance(value, str)}
     place = CatalogPlace.at(f"{lake.warehouse}/catalog", options)
-    rows = [("ns", name, location) for name, location in tables]
-    frame = spark.createDataFrame(rows, "namespace string, name string, location string")
+    rows = [("view" if name in VIEWS else "table", "ns", name, location) for name, location in tables]
+    frame = spark.createDataFrame(rows, "kind string, namespace string, name string, location string")
     return check_data(SparkEngine(spark, place, partitions), frame, len(rows))
+
+
+def _object(name: str, location: str) -> WithData:
+    if name in VIEWS:
+        return ViewName("ns", name), ViewDef(iceberg_metadata_location=location)
+    return TableName("ns", name), TableDef(iceberg_metadata_location=location)
 
 
 def make_damaged_tables(lake: Lake) -> list[tuple[str, str]]:
@@ -81,6 +87,10 @@ def make_damaged_tables(lake: Lake) -> list[tuple[str, str]]:
     tables.append(("with_deletes", _lose_deletes(lake)))
     tables.append(("inline", _name_manifests_itself(lake)))
     tables += _no_text(lake)
+    view = lake.edit(earlier, format_version=1, view_uuid="x", current_version_id=1, versions=[{"version-id": 1}])
+    # what is sound for a table is not for a view, and a table of the same metadata is not blamed
+    tables += [("seen", view), ("mistaken", earlier), ("lost", f"{view}.gone")]
+    tables.append(("far_view", "hdfs://nn/w/0/metadata.json"))
     return tables
 
 

@@ -26,6 +26,7 @@ from olympia_cli.errors import (
     StorageFull,
 )
 from olympia_cli.storage.local import LocalStore
+from tests.helpers.disk import Recorder
 
 PROJECT = Path(__file__).parents[2]
 
@@ -175,6 +176,7 @@ FILES = {f"node/{n}": b"%d" % n * 300 for n in range(3)} | {"def/table/x": b"x" 
 EXPECTED = {
     "create": {"vn/1": {None, NEW}},
     "create_many": {path: {None, data} for path, data in FILES.items()},
+    "create_after": {path: {None, data} for path, data in (FILES | {"vn/1": NEW}).items()},
     "overwrite": {"vn/oldest": {OLD, NEW}},
     "delete_many": {path: {None, data} for path, data in FILES.items()},
 }[case]
@@ -182,6 +184,7 @@ EXPECTED = {
 FINAL = {
     "create": {"vn/1": NEW},
     "create_many": FILES,
+    "create_after": FILES | {"vn/1": NEW},
     "overwrite": {"vn/oldest": NEW},
     "delete_many": dict.fromkeys(FILES),
 }[case]
@@ -197,6 +200,8 @@ def act(store):
         store.create("vn/1", NEW)
     if case == "create_many":
         store.create_many(FILES)
+    if case == "create_after":
+        store.create_after(FILES, "vn/1", NEW, lambda: None)
     if case == "overwrite":
         store.overwrite("vn/oldest", NEW)
     if case == "delete_many":
@@ -249,6 +254,8 @@ with open(root + ".calls", "w") as calls:
                 if name.startswith(".tmp-") and ended == 0:
                     problems.append(f"{n}: {path} is left over by a process that ended well")
         there = [path for path in EXPECTED if content(path) is not None]
+        if case == "create_after" and "vn/1" in there and len(there) < len(EXPECTED):
+            problems.append(f"{n}: the last one is there, and not all of the others")
         if sorted(info.path for info in after.list()) != sorted(there):
             problems.append(f"{n}: the listing is wrong")
         act(after)
@@ -264,56 +271,18 @@ with open(root + ".calls") as calls:
 """
 
     @pytest.mark.parametrize("half", ["before", "half"])
-    @pytest.mark.parametrize("case", ["create", "create_many", "overwrite", "delete_many"])
+    @pytest.mark.parametrize("case", ["create", "create_many", "create_after", "overwrite", "delete_many"])
     def test_it_leaves_all_or_nothing(self, root, case, half):
         found = run(self.DRIVER, root, case, half)
         assert found["problems"] == []
         expected = {
             "create": {"mkdir", "open", "write", "fsync", "link", "unlink", "close"},
             "create_many": {"mkdir", "open", "write", "fsync", "link", "unlink", "close"},
+            "create_after": {"mkdir", "open", "write", "fsync", "link", "unlink", "close"},
             "overwrite": {"open", "write", "fsync", "replace", "close"},
             "delete_many": {"unlink", "open", "fsync", "close"},
         }
         assert expected[case] <= set(found["calls"])
-
-
-class Recorder:
-    """Writes down what the store asks of the operating system below a folder, in order."""
-
-    def __init__(self, monkeypatch, folder):
-        self.folder = os.path.realpath(folder)
-        self.calls = []
-        self.names = {}
-        for name in ("open", "write", "pwrite", "ftruncate", "fsync", "link", "replace", "unlink", "mkdir"):
-            monkeypatch.setattr(os, name, self.recorded(name, getattr(os, name)))
-
-    def name_of(self, file, dir_fd=None):
-        if isinstance(file, int):
-            return self.names.get(file, "")
-        full = os.path.join(self.names.get(dir_fd, ""), file) if dir_fd is not None else os.fspath(file)
-        return os.path.normpath(full)
-
-    def recorded(self, name, call):
-        def wrapped(*args, **options):
-            result = call(*args, **options)
-            if name in ("link", "replace"):
-                target = self.name_of(args[1], options["dst_dir_fd"])
-                self.note(name, self.name_of(args[0], options["src_dir_fd"]), target)
-            elif name == "open":
-                self.names[result] = self.name_of(args[0], options.get("dir_fd"))
-                self.note(name, self.names[result], args[1])
-            else:
-                self.note(name, self.name_of(args[0], options.get("dir_fd")))
-            return result
-
-        return wrapped
-
-    def note(self, name, path, *more):
-        if path.startswith(self.folder):
-            self.calls.append((name, os.path.relpath(path, self.folder), *more))
-
-    def named(self, *names):
-        return [call for call in self.calls if call[0] in names]
 
 
 class TestOrder:
@@ -326,11 +295,7 @@ class TestOrder:
 
     def assert_durable(self, calls, made):
         """Every name in `made` was linked after its data was synced, and its folder was synced afterwards."""
-        links = {
-            os.path.relpath(call[2], calls.folder): (at, call[1])
-            for at, call in enumerate(calls.calls)
-            if call[0] in ("link", "replace")
-        }
+        links = {call[2]: (at, call[1]) for at, call in enumerate(calls.calls) if call[0] in ("link", "replace")}
         assert sorted(links) == sorted(made)
         for path, (linked, temporary) in links.items():
             folder = os.path.dirname(path) or "."
@@ -364,6 +329,16 @@ class TestOrder:
         self.assert_durable(calls, list(files))
         folders = [call[1] for call in calls.named("fsync") if ".tmp-" not in call[1]]
         assert sorted(folders) == ["node", "vn"]
+
+    def test_create_after(self, store, calls):
+        files = {f"{('node', 'def/table')[n % 2]}/{n}": b"%d" % n for n in range(5)}
+        asked = []
+        store.create_after(files, "vn/1", b"root", lambda: asked.append(len(calls.calls)))
+        self.assert_durable(calls, [*files, "vn/1"])
+        [ready] = asked
+        syncs = [at for at, call in enumerate(calls.calls) if call[0] == "fsync" and call[1] != "vn"]
+        [linked] = [at for at, call in enumerate(calls.calls) if call[0] == "link" and call[2] == "vn/1"]
+        assert max(syncs) < ready <= linked
 
     def test_overwrite(self, store, calls):
         for content in (b"1", b"2"):
@@ -499,12 +474,31 @@ class TestWhatADiskAnswers:
         for use in (
             lambda: store.create("a", b"1"),
             lambda: store.create_many({f"b/{n}": b"1" for n in range(100)}),
+            lambda: store.create_after({"b/1": b"1"}, "a", b"1", lambda: pytest.fail("it is nobody's turn")),
             lambda: store.overwrite("old", b"2"),
         ):
             with pytest.raises(StorageFailed):
                 use()
         assert files_below(root) == ["old"]
         assert store.read("old") == b"1"
+
+    @pytest.mark.parametrize("number", [3, 100])
+    @pytest.mark.parametrize("failing", ["first", "last"])
+    def test_one_sync_of_many_fails(self, store, root, fail, number, failing):
+        """In whatever thread, and however the others go: none of the files gets its name."""
+        fail("fsync", errno.EIO, when=lambda file: is_file(file) and os.fstat(file).st_size == 5)
+        files = [*((f"b/{n}", b"sound file") for n in range(number - 1)), ("b/bad", b"wrong")]
+        with pytest.raises(StorageFailed):
+            store.create_many(dict(files if failing == "last" else reversed(files)))
+        assert files_below(root) == []
+
+    def test_one_folder_of_many_cannot_be_synced(self, store, root, fail):
+        store.create_many({f"{name}/0": b"" for name in "abc"})
+        folder = os.stat(root / "b").st_ino
+        fail("fsync", errno.EIO, when=lambda file: os.fstat(file).st_ino == folder)
+        with pytest.raises(OutcomeUnknown):
+            store.create_many({f"{name}/1": b"" for name in "abc"})
+        assert temporaries(root) == []
 
     def test_the_folder_cannot_be_synced(self, store, root, fail):
         store.create("vn/0", b"0")
@@ -677,7 +671,7 @@ class TestNoPermission:
 import json, os, sys
 from olympia_cli.errors import OlympiaError
 from olympia_cli.storage.local import LocalStore
-import encodings.idna
+import encodings.idna, threading
 
 if os.getuid() == 0:
     os.setgroups([])

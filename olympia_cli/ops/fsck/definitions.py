@@ -9,16 +9,19 @@ from hashlib import blake2b
 
 from olympia_cli.format.definitions import Definition
 from olympia_cli.format.keys import KeyCodec
-from olympia_cli.format.pb.objects_pb2 import TableDef
-from olympia_cli.names import Kind, TableName
+from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
+from olympia_cli.names import Kind, TableName, ViewName
+from olympia_cli.ops.fsck.data import WithData
+from olympia_cli.ops.fsck.numbering import Numbering
 from olympia_cli.ops.fsck.verified import Verified
 from olympia_cli.ops.walk.facts import look_at_definition
 from olympia_cli.ops.walk.files import Files, Place
 from olympia_cli.ops.walk.flaws import Flaw
-from olympia_cli.ops.walk.reach import path_digest
+from olympia_cli.ops.walk.reach import PATH_DIGEST_BYTES, path_digest
 
 AT_ONCE = 8192
 NO_ID = 0
+_ID_BYTES = 8
 MAX_UNVERIFIED = 10_000
 """Of definitions without a digest so many are remembered, to compare them with the actions that wrote them."""
 
@@ -39,8 +42,8 @@ class Definitions:
         self._keys = keys
         self._verified = verified
         self._data = data
-        self._numbers: dict[bytes, int] = {}
-        self._ids: dict[bytes, int] = {}
+        self._numbers = Numbering(PATH_DIGEST_BYTES)
+        self._ids = Numbering(_ID_BYTES)
         self._kinds = array("B")
         self._waiting: list[tuple[Place, int, Kind, str]] = []
         self._given: set[bytes] = set()
@@ -75,7 +78,7 @@ class Definitions:
         return len(self._ids) + 1
 
     def id_number(self, id: str) -> int:
-        return self._ids.setdefault(_id_digest(id), len(self._ids) + 1)
+        return self._ids.add(_id_digest(id)) + 1
 
     @property
     def waiting(self) -> int:
@@ -90,13 +93,14 @@ class Definitions:
         """The number of the definition at a path, which is read later unless it is known. `level` is the level of the
         node that names it."""
         number, new = self._numbered(path, kind, level)
-        # a table that is renamed keeps its definition, which is read again for the other name
-        renamed = self._data and kind is Kind.TABLE
+        # a table or view that is renamed keeps its definition, which is read again for the other name
+        renamed = self._data and kind in (Kind.TABLE, Kind.VIEW)
         other_name = (renamed or self.noted is not None) and self._is_new(path, key)
+        named = (Place(path, level), number, kind, key)
         if other_name and self.noted is not None:
-            self.noted.append((Place(path, level), number, kind, key))
+            self.noted.append(named)
         if new or (renamed and other_name):
-            self._waiting.append((Place(path, level), number, kind, key))
+            self._waiting.append(named)
         if new and doubtful:
             self.doubtful.add(number)
         elif not doubtful and self.doubtful:
@@ -118,7 +122,7 @@ class Definitions:
             number = self._numbers.get(digest)
         if number is not None:
             return number, False
-        number = self._numbers[digest] = len(self.id_of)
+        number = self._numbers.add(digest)
         self.id_of.append(NO_ID)
         self._kinds.append(kind)
         self.unread.append(1)
@@ -126,10 +130,10 @@ class Definitions:
         return number, True
 
     def set_id(self, number: int, digest: bytes) -> None:
-        self.id_of[number] = self._ids.setdefault(digest, len(self._ids) + 1)
+        self.id_of[number] = self._ids.add(digest) + 1
 
-    def note_table(self, number: int, location: str) -> None:
-        """The definition of a table with metadata."""
+    def note_metadata(self, number: int, location: str) -> None:
+        """The definition of a table or view with metadata."""
         self.by_location.setdefault(_id_digest(location), array("I")).append(number)
 
     def _is_new(self, file: str, key: str) -> bool:
@@ -139,9 +143,9 @@ class Definitions:
         self._given.add(digest)
         return new
 
-    def read(self) -> Iterator[tuple[TableName, TableDef]]:
-        """Read what is waiting. At the level of data each table comes out, once for each metadata location and name
-        that it has."""
+    def read(self) -> Iterator[WithData]:
+        """Read what is waiting. At the level of data each table and each view of Iceberg's comes out, once for each
+        metadata location and name that it has."""
         waiting, self._waiting = self._waiting, []
         if self._verified is not None:
             waiting = [known for known in waiting if not self._known(*known)]
@@ -158,14 +162,14 @@ class Definitions:
                 elif isinstance(data, bytes):
                     # it is read once more, and counts once
                     self._files.tally(place, 0, -len(data), is_node=False)
-                table = self._table(facts, key)
-                if table is not None:
-                    yield table
+                found = self._with_data(facts, key)
+                if found is not None:
+                    yield found
 
     def _known(self, place: Place, number: int, kind: Kind, key: str) -> bool:
-        """Whether the definition was found whole before. Table data is looked at anew, so tables are read then."""
+        """Whether the definition was found whole before. Data is looked at anew, so what has any is read then."""
         assert self._verified is not None
-        if self._data and kind is Kind.TABLE:
+        if self._data and kind in (Kind.TABLE, Kind.VIEW):
             return False
         id = self._verified.find(place.path)
         if id is None:
@@ -190,24 +194,26 @@ class Definitions:
                 self.unverified[number] = (path, kind, key)
         elif self._verified is not None:
             self._verified.add(path, digest)
-        if self._data and isinstance(definition, TableDef) and definition.iceberg_metadata_location:
-            self.note_table(number, definition.iceberg_metadata_location)
+        if self._data and isinstance(definition, TableDef | ViewDef) and definition.iceberg_metadata_location:
+            self.note_metadata(number, definition.iceberg_metadata_location)
 
-    def _table(self, facts: tuple[Definition, bool] | Flaw, key: str) -> tuple[TableName, TableDef] | None:
-        """The table that a key names, if its data is to be looked at and was not yet."""
+    def _with_data(self, facts: tuple[Definition, bool] | Flaw, key: str) -> WithData | None:
+        """The table or view that a key names, if its data is to be looked at and was not yet."""
         definition = None if isinstance(facts, Flaw) else facts[0]
-        if not self._data or not isinstance(definition, TableDef) or self._keys is None:
+        if not self._data or not isinstance(definition, TableDef | ViewDef) or self._keys is None:
             return None
         location = definition.iceberg_metadata_location
         if not location or not self._is_new(location, key):
             return None
         name = self._keys.name(key)
+        if isinstance(definition, ViewDef):
+            return (name, definition) if isinstance(name, ViewName) else None
         return (name, definition) if isinstance(name, TableName) else None
 
     def at_locations(self, locations: Iterable[str]) -> Iterator[int]:
-        """The definitions of tables whose metadata is there."""
+        """The definitions of tables and views whose metadata is there."""
         return (number for location in locations for number in self.by_location.get(_id_digest(location), ()))
 
 
 def _id_digest(id: str) -> bytes:
-    return blake2b(id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return blake2b(id.encode("utf-8", "surrogatepass"), digest_size=_ID_BYTES).digest()

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 from olympia_cli.format.node import Node
-from olympia_cli.format.pb.objects_pb2 import TableDef
-from olympia_cli.names import TableName
 from olympia_cli.ops.fsck.chain import ROOTS_AT_ONCE, ChainRoot, list_versions
-from olympia_cli.ops.fsck.data import DataChecks, DataFinding
+from olympia_cli.ops.fsck.data import DataChecks, DataFinding, WithData
 from olympia_cli.ops.fsck.definitions import AT_ONCE
 from olympia_cli.ops.fsck.examined import DATA, FULL, STRUCTURE, Examined, FindHolders, Wanted
 from olympia_cli.ops.fsck.findings import finding
@@ -17,8 +15,6 @@ from olympia_cli.ops.fsck.growth import Growth
 from olympia_cli.ops.fsck.listing import Listing, Sorting, look_for, read_quarantine
 from olympia_cli.ops.fsck.roots import RootChecks
 from olympia_cli.ops.walk.mapper import HERE, Mapper
-
-Tables = Iterator[tuple[TableName, TableDef]]
 
 
 class LocalEngine:
@@ -47,7 +43,7 @@ class LocalEngine:
     def examine_more(self, examined: Examined, versions: Sequence[int]) -> None:
         _exhaust(self.follow(examined, examined.reader.roots(versions)))
 
-    def follow(self, into: Examined, roots: Iterable[ChainRoot]) -> Tables:
+    def follow(self, into: Examined, roots: Iterable[ChainRoot]) -> Iterator[WithData]:
         """Check what these roots reach and no root before them did."""
         roots = iter(roots)
         for first in roots:
@@ -61,8 +57,8 @@ class LocalEngine:
             yield from checks.follow(batch)
             into.roots |= {root.version: into.graph.numbers[root.path] for root in batch}
 
-    def _grow(self, into: Examined, tops: Iterable[tuple[str, Node | bytes]]) -> Tables:
-        """Follow trees from their tops. Tables come out as their definitions are read."""
+    def _grow(self, into: Examined, tops: Iterable[tuple[str, Node | bytes]]) -> Iterator[WithData]:
+        """Follow trees from their tops. Iterator[WithData] come out as their definitions are read."""
         definitions = into.definitions
         for _ in self._growth_of(into).add(tops):
             if definitions is not None and definitions.waiting >= AT_ONCE:
@@ -77,7 +73,7 @@ class LocalEngine:
 
     def _look_at_roots(
         self, into: Examined, versions: Sequence[int], wanted: Wanted | None, chosen: list[int]
-    ) -> Tables:
+    ) -> Iterator[WithData]:
         progress, follow_all = into.files.progress, wanted is None and into.depth >= STRUCTURE
         progress.phase("reading versions" if follow_all else "reading roots", None if follow_all else len(versions))
         roots = self._noted(into, versions)
@@ -103,7 +99,7 @@ class LocalEngine:
             checks.note(root)
             yield root
 
-    def _look_at_data(self, into: Examined, tables: Tables) -> None:
+    def _look_at_data(self, into: Examined, tables: Iterator[WithData]) -> None:
         if into.depth >= DATA and self._data is None:
             nobody = finding("F604", "", "nothing is there that could look at table data")
             into.data_findings.append(DataFinding(nobody))
@@ -149,6 +145,6 @@ class LocalEngine:
             del examined.notes.findings[before:]
 
 
-def _exhaust(tables: Iterable[tuple[TableName, TableDef]]) -> None:
-    for _ in tables:
+def _exhaust(objects: Iterable[WithData]) -> None:
+    for _ in objects:
         pass

@@ -5,7 +5,7 @@ What depends on other nodes is not looked at here, so nodes can be looked at any
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from olympia_cli.catalog.snapshot import Snapshot, check_supported
@@ -16,7 +16,7 @@ from olympia_cli.format.node import Node, Sizes
 from olympia_cli.format.node_file import decode_node, decode_root
 from olympia_cli.format.paths import FileKind, check_pointer, file_kind, parse_root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.names import Kind
+from olympia_cli.names import Kind, ObjectName
 from olympia_cli.ops.walk.flaws import Flaw, flaw_of
 from olympia_cli.ops.walk.remains import remains_of_node
 from olympia_cli.tree.edit import max_keys, min_keys
@@ -150,12 +150,9 @@ class NodeRules:
         has: list[str] = []
         needs: list[str] = []
         names: list[DefinitionName] = []
-        decode = self.keys.decode
         bad: list[str] = []
-        for key, value in zip(node.keys, node.values, strict=True):
-            try:
-                name = decode(key, path)
-            except Damaged:
+        for key, name, value in zip(node.keys, self._names(self.keys, node, path), node.values, strict=True):
+            if name is None:
                 bad.append(key)
                 continue
             if value is None:
@@ -176,6 +173,13 @@ class NodeRules:
             more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
             marks.append((path, Flaw("F215", f"the key {bad[0].strip()[:60]!a} is of no object{more}")))
         return tuple(has), tuple(needs), tuple(names)
+
+    def _names(self, keys: KeyCodec, node: Node, path: str) -> Sequence[ObjectName | None]:
+        """The names behind the keys of a node, None where no object can have one."""
+        try:
+            return keys.decode_many(node.keys, path)
+        except Damaged:
+            return [keys.name(key) for key in node.keys]
 
     def _remains(self, path: str, data: bytes, marks: list[FlawedPath]) -> NodeFacts:
         """What can still be read of a damaged node: what it leads to is not lost, and not an orphan."""

@@ -20,11 +20,12 @@ from olympia_cli.storage.protocol import Store
 
 ROOTS_AT_ONCE = 64
 DEFINITIONS_AT_ONCE = 8192
+PATH_DIGEST_BYTES = 16
 
 
 def path_digest(path: str) -> bytes:
     """What stands for a path in large sets."""
-    return blake2b(path.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return blake2b(path.encode("utf-8", "surrogatepass"), digest_size=PATH_DIGEST_BYTES).digest()
 
 
 class Reach:

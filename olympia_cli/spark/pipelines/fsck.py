@@ -10,30 +10,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from olympia_cli.format.node import Node
-from olympia_cli.format.pb.objects_pb2 import TableDef
-from olympia_cli.names import TableName
-from olympia_cli.ops.fsck.data import DataFinding
+from olympia_cli.ops.fsck.data import DataFinding, WithData
 from olympia_cli.ops.fsck.examined import DATA, Examined
 from olympia_cli.ops.fsck.fsck import FsckRequest, Report, check
 from olympia_cli.ops.fsck.listing import Listing, Sorting, find_quarantine
-from olympia_cli.ops.fsck.local import LocalEngine, Tables
+from olympia_cli.ops.fsck.local import LocalEngine
 from olympia_cli.ops.progress import Progress
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines.frames import as_planned, together
 from olympia_cli.spark.pipelines.fsck_definitions import DistributedDefinitions
 from olympia_cli.spark.pipelines.fsck_listing import list_unreached
-from olympia_cli.spark.pipelines.fsck_tables import tables_of
+from olympia_cli.spark.pipelines.fsck_tables import COLUMNS, tables_of
 from olympia_cli.spark.pipelines.walk import FilesPlace, SparkWalk, frame_of, paths_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from olympia_cli.spark.engine import SparkEngine
-
-_TABLES = pa.schema([pa.field(name, pa.string()) for name in ("namespace", "name", "location")])
 
 
 def spark_fsck(engine: SparkEngine, request: FsckRequest) -> Report:
@@ -60,7 +54,7 @@ class SparkFsck(LocalEngine):
         """The bytes of definitions that the driver read."""
         super().__init__(self._tables, self._walk)
 
-    def _grow(self, into: Examined, tops: Iterable[tuple[str, Node | bytes]]) -> Tables:
+    def _grow(self, into: Examined, tops: Iterable[tuple[str, Node | bytes]]) -> Iterator[WithData]:
         definitions = into.definitions
         self._walk.keeps_names = definitions is not None
         if definitions is not None and definitions.noted is None:
@@ -90,7 +84,7 @@ class SparkFsck(LocalEngine):
         super().examine_more(examined, versions)
         self._distributed.take_tables(examined)
 
-    def _look_at_data(self, into: Examined, tables: Tables) -> None:
+    def _look_at_data(self, into: Examined, tables: Iterator[WithData]) -> None:
         super()._look_at_data(into, tables)
         self._distributed.take_tables(into)
 
@@ -116,7 +110,7 @@ class SparkFsck(LocalEngine):
 
 
 class SparkData:
-    """Looks at the data of tables that the driver has, and of those that tasks read."""
+    """Looks at the data of tables and views that the driver has, and of those that tasks read."""
 
     def __init__(self, engine: SparkEngine) -> None:
         self._engine = engine
@@ -125,17 +119,17 @@ class SparkData:
         self.data_files = 0
 
     def take(self, definitions: Iterable[DataFrame], number: int, into: Examined) -> None:
-        """The tables among definitions that tasks read, at most so many."""
+        """The tables and views among definitions that tasks read, at most so many."""
         if into.depth >= DATA:
             self._frames += [tables_of(frame, into.keys) for frame in definitions]
             self._number += number
 
-    def check(self, tables: Iterable[tuple[TableName, TableDef]], progress: Progress) -> Iterator[DataFinding]:
+    def check(self, objects: Iterable[WithData], progress: Progress) -> Iterator[DataFinding]:
         from olympia_cli.spark.pipelines.fsck_data import check_data
 
-        # the walk goes on while tables are taken, so it is over after this
-        rows = [(name.namespace, name.name, table.iceberg_metadata_location) for name, table in tables]
-        frames = [*([frame_of(self._engine, rows, _TABLES)] if rows else []), *self._frames]
+        # the walk goes on while objects are taken, so it is over after this
+        rows = [(name.kind.word, name.namespace, name.name, one.iceberg_metadata_location) for name, one in objects]
+        frames = [*([frame_of(self._engine, rows, COLUMNS)] if rows else []), *self._frames]
         if frames:
             number = len(rows) + self._number
             findings, checked = check_data(self._engine, together(frames), number, progress=progress)

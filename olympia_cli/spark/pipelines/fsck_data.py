@@ -1,8 +1,9 @@
 """The data level of fsck: are the files of tables there? Floor by floor, as iceberg/data_checks goes down, and by the
 same rules; each floor is a DataFrame, made from the one above, in which each file is once.
 
-`check_data(engine, tables, number)` takes a DataFrame of about so many tables with the columns `namespace`, `name` and
-`location`, all strings: a row for each metadata location that is to be looked at and each name that it has. It gives
+`check_data(engine, tables, number)` takes a DataFrame of about so many tables and views with the columns `kind`,
+`namespace`, `name` and `location`, all strings: a row for each metadata location that is to be looked at and each name
+that it has. It gives
 the findings, and how many files of each floor were looked at. The tables that a wrong file hits are found by joins,
 from the file up, and only when there is one. This process learns of the first wrong files of each table, of the
 metadata that leads to wrong files, and numbers.
@@ -21,6 +22,7 @@ import pyarrow as pa
 
 from olympia_cli.iceberg.data_parts import NO_METADATA, READ, Below, Floor, judge_size, look_into
 from olympia_cli.iceberg.files import TableFiles
+from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.data import DataFinding
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.spark.engine import SparkEngine
@@ -31,6 +33,7 @@ from olympia_cli.spark.pipelines.fsck_data_rows import (
     BELOW,
     LOOKED,
     SCHEMA,
+    VIEW,
     WRONG,
     Row,
     as_batches,
@@ -62,7 +65,7 @@ def check_data(
     """What is wrong with the data of these tables, as the local engine finds it, and how many files were looked at by
     floor: metadata, manifest_lists, manifests, data_files. Damage is never raised."""
     with explained(), ExitStack() as stack:
-        tables = tables.selectExpr("namespace", "name", "cast(location as binary) as location")
+        tables = tables.selectExpr("kind", "namespace", "name", "cast(location as binary) as location")
         parts = engine.parts(number, _TABLES_A_TASK)
         tables = keep(tables.repartition(parts, "location").dropDuplicates(), stack)
         checked: Counter[str] = Counter()
@@ -110,8 +113,8 @@ def look_at(engine: SparkEngine, floor: Floor, tables: DataFrame, above: Iterabl
 
     number = engine.parts(expected, _TABLES_A_TASK if floor in READ else _FILES_AT_ONCE)
     if floor is Floor.METADATA:
-        named = tables.select("location").repartition(number, "location").dropDuplicates()
-        named = named.selectExpr("location", "xxhash64(location) as top", "0L as length", "'' as what")
+        named = tables.selectExpr("location", "kind as what").repartition(number, "location").dropDuplicates()
+        named = named.selectExpr("location", "xxhash64(location) as top", "0L as length", "what")
     else:
         named = reduce(lambda one, other: one.union(other), (looked.below(floor) for looked in above))
         # those who name it may differ, and which comes first must not matter
@@ -148,14 +151,15 @@ def _files(catalog: CatalogPlace) -> TableFiles:
 def _follow(files: TableFiles, floor: Floor, rows: Iterator[Row]) -> Iterator[Row]:
     looked = 0
     while batch := list(islice(rows, _PARTS_AT_ONCE)):
-        parts = {as_text(row["location"]): row for row in batch}
-        if parts.pop("", None) is not None:
-            yield wrong(floor, "", NO_METADATA)
-        looked += len(parts)
-        for location, data in files.read(parts):
-            row = parts[location]
-            for found in look_into(floor, location, row["length"], data):
-                yield below(found, row) if isinstance(found, Below) else wrong(floor, location, found)
+        for kind in (Kind.TABLE, Kind.VIEW):
+            parts = {as_text(row["location"]): row for row in batch if (row["what"] == VIEW) == (kind is Kind.VIEW)}
+            if parts.pop("", None) is not None:
+                yield wrong(floor, "", NO_METADATA, kind)
+            looked += len(parts)
+            for location, data in files.read(parts):
+                row = parts[location]
+                for found in look_into(floor, location, row["length"], data, kind):
+                    yield below(found, row) if isinstance(found, Below) else wrong(floor, location, found, kind)
     yield looked_at(floor, looked)
 
 

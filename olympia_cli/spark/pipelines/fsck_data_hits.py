@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from olympia_cli.iceberg.data_findings import EACH, TABLES, DataFindings, WrongFiles
 from olympia_cli.iceberg.data_parts import UNSEEN, Floor
-from olympia_cli.names import TableName
+from olympia_cli.names import Kind, NamespaceName, TableName, ViewName, as_found
 from olympia_cli.ops.fsck.data import DataFinding
 from olympia_cli.spark.pipelines.frames import apart, keep
-from olympia_cli.spark.pipelines.fsck_data_rows import BELOW, WRONG, as_text
+from olympia_cli.spark.pipelines.fsck_data_rows import BELOW, VIEW, WRONG, as_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+_NAME = ("namespace", "name", "kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class Looked:
 def data_findings(
     found: dict[Floor, Looked], tables: DataFrame, partitions: int, stack: ExitStack
 ) -> list[DataFinding]:
-    """The findings of what is wrong; `tables` has namespace, name and location, once each."""
+    """The findings of what is wrong; `tables` has kind, namespace, name and location, once each."""
     hits = keep(_tables_hit(found, tables, partitions), stack)
     findings = DataFindings()
     _add_files(findings, hits.where(f"code <> '{UNSEEN}'"))
@@ -50,40 +53,40 @@ def data_findings(
 
 def _tables_hit(found: dict[Floor, Looked], tables: DataFrame, partitions: int) -> DataFrame:
     """Each wrong file with each table that needs it and each metadata that leads there, some of them twice: code, path,
-    message, store, namespace, name, location."""
+    message, store, kind, namespace, name, location."""
     # wrong files, `at` a file by whose tables they are needed
     hits: dict[Floor, list[DataFrame]] = {floor: [] for floor in Floor}
     for floor in reversed(found):
         if found[floor].wrong:
-            columns = ("code", "location as path", "message", "store", "location as at")
+            columns = ("code", "location as path", "message", "store", f"{_at('what')} as at")
             hits[floor].append(found[floor].rows.where(f"row = '{WRONG}'").selectExpr(*columns))
         for above, looked in found.items():
             if hits[floor] and looked.named[floor]:
                 ways = apart(looked.below(floor).selectExpr("location as at", "above"))
                 up = _together(hits[floor]).repartition(partitions, "at").join(ways, "at").drop("at")
                 hits[above].append(up.withColumnRenamed("above", "at").dropDuplicates(["code", "path", "at"]))
-    named = apart(tables.selectExpr("location as at", "namespace", "name", "location"))
+    named = apart(tables.selectExpr(f"{_at('kind')} as at", "kind", "namespace", "name", "location"))
     return _together(hits[Floor.METADATA]).repartition(partitions, "at").join(named, "at").drop("at")
 
 
 def _add_files(findings: DataFindings, hits: DataFrame) -> None:
-    for row in _first_files(hits, ("namespace", "name", "code"), EACH):
-        _add(findings.files(TableName.known_legal(row.namespace, row.name), row.code), row)
+    for row in _first_files(hits, (*_NAME, "code"), EACH):
+        _add(findings.files(_name(row), row.code), row)
 
 
 def _add_stores(findings: DataFindings, hits: DataFrame) -> None:
     from pyspark.sql import Window
     from pyspark.sql.functions import count_distinct, dense_rank, min, struct
 
-    counts = hits.groupBy("store").agg(min(struct("path", "message")), count_distinct("namespace", "name"))
+    counts = hits.groupBy("store").agg(min(struct("path", "message")), count_distinct(*_NAME))
     stores = {}
     for uri, (path, reason), total in counts.collect():
         store = stores[as_text(uri)] = findings.store(as_text(uri), as_text(path), as_text(reason))
         store.total = total
-    order = Window.partitionBy("store").orderBy("namespace", "name")
+    order = Window.partitionBy("store").orderBy(*_NAME)
     first = hits.withColumn("table", dense_rank().over(order)).where(f"table <= {TABLES}")
-    for row in _first_files(first, ("store", "namespace", "name"), 1):
-        files = stores[as_text(row.store)].files(TableName.known_legal(row.namespace, row.name))
+    for row in _first_files(first, ("store", *_NAME), 1):
+        files = stores[as_text(row.store)].files(_name(row))
         assert files is not None
         _add(files, row)
 
@@ -110,6 +113,17 @@ def _add(files: WrongFiles, row: Any) -> None:
         files.rest.update(locations)
     else:
         files.add(as_text(row.first), as_text(row.message), locations)
+
+
+def _at(kind: str) -> str:
+    """A file as its objects are found by it: what is wrong with a view's metadata is not wrong with a table's."""
+    return f"if({kind} = '{VIEW}', concat(x'00', location), location)"
+
+
+def _name(row: Any) -> TableName | ViewName:
+    found = as_found(Kind.VIEW if row.kind == VIEW else Kind.TABLE, row.namespace, row.name)
+    assert not isinstance(found, NamespaceName)
+    return found
 
 
 def _together(frames: Iterable[DataFrame]) -> DataFrame:

@@ -12,9 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 from olympia_cli.iceberg.data_parts import UNSEEN, Below, Floor, Wrong, store_of
+from olympia_cli.names import Kind
 
 BELOW, WRONG, LOOKED = "below", "wrong", "looked"
 """Kinds of rows: a file that a part names; what is wrong with a file; how many files a task looked at."""
+
+VIEW = Kind.VIEW.word
+"""What metadata is said to be that is a view's; what is below it is said of data files."""
 
 # `top` is a number for a table that the file belongs to: files of one table lie together.
 _ARROW = pa.schema(
@@ -55,12 +59,13 @@ def below(found: Below, above: Row) -> Row:
     }
 
 
-def wrong(floor: Floor, location: str, found: Wrong) -> Row:
-    """What is wrong with a file."""
+def wrong(floor: Floor, location: str, found: Wrong, kind: Kind = Kind.TABLE) -> Row:
+    """What is wrong with a file, of an object of this kind."""
     return {
         "row": WRONG,
         "floor": floor.value,
         "location": as_data(location),
+        "what": kind.word,
         "code": found.code,
         "message": as_data(found.message),
         "store": as_data(store_of(location)) if found.code == UNSEEN else None,

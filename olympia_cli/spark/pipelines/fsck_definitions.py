@@ -94,7 +94,7 @@ class DistributedDefinitions:
         self._take_keys(into, {(row.path, row.kind): numbers[row.path, row.kind] for row in unverified})
 
     def take_tables(self, into: Examined) -> None:
-        """Learn of the tables whose metadata leads to something that is wrong."""
+        """Learn of the tables and views whose metadata leads to something that is wrong."""
         definitions = into.definitions
         locations = sorted({location for hit in into.data_findings for location in hit.locations})
         if definitions is None or not locations or not self.read_frames:
@@ -106,7 +106,7 @@ class DistributedDefinitions:
         numbers = self._know(into, rows)
         definitions.by_location.clear()
         for row in rows:
-            definitions.note_table(numbers[row.path, row.kind], row.location)
+            definitions.note_metadata(numbers[row.path, row.kind], row.location)
 
     def _names(self, definitions: Definitions, noted: Sequence[Any], levels: Sequence[DataFrame]) -> DataFrame:
         names = (
@@ -157,7 +157,7 @@ class DistributedDefinitions:
             held = together(map(named_by, self._walk.levels)).join(apart(more), ["path", "kind"])
             nodes = {graph.numbers[row.holder] for row in held.select("holder").distinct().collect()}
         assert definitions.noted is not None
-        ours = frame_of(self._walk.engine, [(place.path, int(kind)) for place, _, kind, _ in definitions.noted], _NAMED)
+        ours = frame_of(self._walk.engine, ((place.path, int(kind)) for place, _, kind, _ in definitions.noted), _NAMED)
         rows = ours.distinct().join(apart(more), ["path", "kind"]).collect()
         numbers = {definitions.known(row.path, Kind(row.kind), 0) for row in rows}
         return nodes.union(node for node, names in enumerate(graph.names) if not numbers.isdisjoint(names))

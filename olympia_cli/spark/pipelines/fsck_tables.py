@@ -1,4 +1,4 @@
-"""The tables whose data is looked at, from the definitions that were read."""
+"""The tables and views whose data is looked at, from the definitions that were read."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pyarrow as pa
 
 from olympia_cli.errors import Damaged
 from olympia_cli.format.keys import KeyCodec
-from olympia_cli.names import TableName
+from olympia_cli.names import TableName, ViewName
 from olympia_cli.spark.pipelines.place import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_SCHEMA = "namespace string, name string, location string"
-_ARROW = pa.schema([pa.field(name, pa.string()) for name in ("namespace", "name", "location")])
+COLUMNS = pa.schema([pa.field(name, pa.string()) for name in ("kind", "namespace", "name", "location")])
+_SCHEMA = ", ".join(f"{name} string" for name in COLUMNS.names)
 
 
 def tables_of(definitions: DataFrame, keys: KeyCodec | None) -> DataFrame:
-    """The names and the metadata location of each definition of a table."""
+    """The kind, the names and the metadata location of each definition that has any."""
     tables = definitions.where("location is not null").selectExpr("location", "explode(keys) as key").distinct()
     return tables.mapInArrow(partial(_names, keys), _SCHEMA)
 
@@ -34,7 +34,8 @@ def _names(keys: KeyCodec | None, batches: Iterable[pa.RecordBatch]) -> Iterator
                 name = keys.decode(row["key"], "") if keys is not None else None
             except Damaged:
                 continue
-            if isinstance(name, TableName):
-                found.append({"namespace": name.namespace, "name": name.name, "location": row["location"]})
+            if isinstance(name, TableName | ViewName):
+                found.append((name.kind.word, name.namespace, name.name, row["location"]))
         if found:
-            yield pa.RecordBatch.from_pylist(found, schema=_ARROW)
+            columns = [pa.array(column, pa.string()) for column in zip(*found, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=COLUMNS)

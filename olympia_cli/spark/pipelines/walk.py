@@ -13,13 +13,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from olympia_cli.errors import ExecutorUnprepared, PathMissing, StoreError
-from olympia_cli.format.pb.objects_pb2 import TableDef
+from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.named import MOST_NAMED
 from olympia_cli.ops.walk.facts import DefinitionName, NodeFacts, NodeRules, look_at_definition
@@ -86,6 +86,7 @@ _NODE_ARROW, _NAME_ARROW, _DEFINITION_ARROW = map(arrow_schema, (_NODE, _NAME, _
 _READ = list(_DEFINITION_ARROW)[len(_GROUP) :]
 _NODES_AT_ONCE = 64
 _DEFINITIONS_AT_ONCE = 1024
+_ROWS_AT_ONCE = 65_536
 
 
 class FilesPlace(Protocol):
@@ -147,11 +148,12 @@ class SparkWalk:
     def names(self, noted: Iterable[tuple[Place, bool, DefinitionName]], levels: Sequence[DataFrame]) -> DataFrame:
         """A row for each definition that the driver noted, with whether a node names it that can be read, and for each
         that a node names which tasks looked at."""
-        rows = [
+        rows = (
             (None, place.level, sure, path, int(kind), key_code(key), key if self.texts else None)
             for place, sure, (path, kind, key) in noted
-        ]
-        frames = [frame_of(self.engine, rows, _NAME_ARROW)] if rows or not levels else []
+        )
+        first = list(islice(rows, 1))
+        frames = [frame_of(self.engine, chain(first, rows), _NAME_ARROW)] if first or not levels else []
         return together([*frames, *map(named_by, levels)])
 
     def read_definitions(self, names: DataFrame, number: int, known: Sequence[DataFrame] = ()) -> DataFrame:
@@ -206,15 +208,18 @@ def grouped(names: DataFrame, parts: int, texts: bool) -> DataFrame:
     )
 
 
-def frame_of(engine: SparkEngine, rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> DataFrame:
-    """Rows of this process."""
-    columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    return engine.spark.createDataFrame(pa.Table.from_arrays(arrays, schema=schema))
+def frame_of(engine: SparkEngine, rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> DataFrame:
+    """Rows of this process, of which there may be millions: they are made a few at a time."""
+    rest, batches = iter(rows), []
+    while some := list(islice(rest, _ROWS_AT_ONCE)):
+        columns = zip(*some, strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return engine.spark.createDataFrame(pa.Table.from_batches(batches, schema))
 
 
 def paths_frame(engine: SparkEngine, paths: Iterable[str]) -> DataFrame:
-    return frame_of(engine, [(path,) for path in paths], pa.schema([pa.field("path", pa.string())]))
+    return frame_of(engine, ((path,) for path in paths), pa.schema([pa.field("path", pa.string())]))
 
 
 def settle_missing(files: Files, missing: Mapping[str, str]) -> None:
@@ -308,5 +313,5 @@ def _judge(files: Files, kind: Kind, place: Place, data: bytes | StoreError) -> 
     if isinstance(found, Flaw):
         return None, None, found.code, text(found.reason), found.hint, None, size, host
     definition, verified = found
-    location = definition.iceberg_metadata_location if isinstance(definition, TableDef) else ""
+    location = definition.iceberg_metadata_location if isinstance(definition, TableDef | ViewDef) else ""
     return key_code(definition.id), verified, None, None, None, text(location) or None, size, host

@@ -1,0 +1,157 @@
+"""What an administrator pays: mark, expire, fsck, here and on Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from benchmarks.catalogs import history, owned
+from benchmarks.measuring import BIN, Bench, Figure, best, count, peak_mib, ratio, run
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.format.paths import FileKind, file_kind, root_path
+from olympia_cli.ops.expire.plan import Planner
+from olympia_cli.ops.expire.retention import read_policy
+from olympia_cli.ops.expire.values import Floors
+from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.walk.facts import NodeRules
+from olympia_cli.ops.walk.reach import Reach
+from olympia_cli.storage.local import LocalStore
+from tests.helpers.stores import CountingStore
+
+OFFLINE = Floors(0, 0, offline=True)
+LARGEST = 100_000
+
+
+def _middling(sizes: tuple[int, ...], most: int) -> int:
+    return max(size for size in sizes if size <= max(most, sizes[0]))
+
+
+def mark(bench: Bench) -> Iterator[Figure]:
+    versions, tables = _middling(bench.sizes.versions, 1_000), _middling(bench.sizes.tables, LARGEST)
+    store = CountingStore(LocalStore(history(bench, versions, tables), durable=False))
+    head = Catalog(store).snapshot()
+
+    def reach(first: int) -> None:
+        paths = [root_path(version) for version in range(head.version, first - 1, -1)]
+        Reach(store, NodeRules.of(head)).add((path, store.inner.read(path)) for path in paths)
+
+    one, many = best(lambda: reach(head.version), lambda: reach(head.version - versions + 1), rounds=bench.sizes.rounds)
+    yield ratio(f"mark of {versions:,} versions of {tables:,} tables", many, one, most=6)
+    store.reset()
+    reach(head.version - versions + 1)
+    paths = store.paths("read", "read_many")
+    yield count("… nodes read again", len(paths) - len(set(paths)), 0, f"{len(paths):,} nodes")
+
+
+def expire(bench: Bench) -> Iterator[Figure]:
+    versions = _middling(bench.sizes.versions, 1_000)
+    few, many = bench.sizes.tables[1 if len(bench.sizes.tables) > 2 else 0], bench.sizes.tables[-1]
+    found = []
+    for tables in (few, many):
+        store = CountingStore(LocalStore(history(bench, versions, tables), durable=False))
+        start = time.perf_counter()
+        planner = Planner(Catalog(store), OFFLINE)
+        policy = read_policy(planner.definition, planner.now, keep_last=versions // 2, older_than="0s", offline=True)
+        plan = planner.expire(policy)
+        seconds = time.perf_counter() - start
+        read = store.paths("read", "read_many")
+        gone = sum(1 for path in read if _of_removed(path, planner, plan.mark.oldest))
+        removed = plan.mark.oldest - plan.mark.former_oldest
+        found.append(gone / removed)
+        detail = f"{removed:,} versions, {len(plan.mark.files):,} files go, {len(read):,} read in {seconds:.1f} s"
+        yield count(f"{tables:,} tables: files read a removed version", found[-1], 8, detail)
+    apart = abs(found[0] - found[1]) / max(*found, 1)
+    yield count("… percent between the two", 100 * apart, 20)
+
+
+def _of_removed(path: str, planner: Planner, oldest: int) -> bool:
+    """Whether a file belongs to versions that go, and to no other."""
+    if file_kind(path) is FileKind.ROOT:
+        return path < root_path(oldest)
+    return file_kind(path) is FileKind.NODE and path not in planner.reach
+
+
+def check(bench: Bench) -> Iterator[Figure]:
+    tables = bench.sizes.owned
+    folder = owned(bench, tables)
+    told = {}
+
+    def apart(what: str) -> float:
+        said = json.loads(run(BIN / "python", "-m", "benchmarks.maintaining", what, folder).out)
+        told[what] = said
+        return float(said["seconds"])
+
+    apart("raw")  # neither finds a colder disk than the other
+    raw, took = best(lambda: apart("raw"), lambda: apart("fsck"), rounds=1 if tables > LARGEST else 2)
+    said = told["fsck"]
+    assert not said["damaged"], said
+    files = f"{told['raw']['files']:,} files; {said['mib']:.0f} MiB"
+    yield ratio(f"`fsck --level full --all-versions`, {tables:,} objects", took, raw, most=3, more=files)
+    each = (said["mib"] - said["imports"]) * 2**20 / tables
+    # a small catalog is not what the memory of a process is about
+    most = 200 if tables >= LARGEST else None
+    yield Figure("… memory above imports, an object", each, most, unit=" bytes")
+    yield count("… files read more than once", said["again"], 0)
+
+
+def spark(bench: Bench) -> Iterator[Figure]:
+    tables = bench.sizes.owned
+    folder = owned(bench, tables)
+    half = str(Catalog(LocalStore(folder)).snapshot().version // 2)
+    keeping = ("--keep-last", half, "--older-than", "0s", "--grace", "0s", "--offline", "--dry-run")
+    for words in (("fsck", "--level", "full", "--all-versions"), ("expire", *keeping)):
+        line = (BIN / "olympia", "-c", folder, *words, "--json", "--engine")
+        cores = [2, 4] if (os.cpu_count() or 1) >= 4 and tables >= LARGEST else [2]
+        masters = [("spark", "--master", f"local[{number}]") for number in cores]
+        # once before, so that neither finds a colder disk than the other
+        assert _gist(run(*line, "local").out)
+        here, *there = (run(*line, *engine) for engine in (("local",), *masters))
+        assert all(_gist(one.out) == _gist(here.out) for one in there), "both engines find the same"
+        memory = f"{here.mib:.0f} and {there[0].mib:.0f} MiB"
+        most = 1.5 if tables >= LARGEST else None
+        yield ratio(f"`{words[0]}`, {tables:,} tables, `local[2]`", there[0].seconds, here.seconds, most, more=memory)
+        for twice in there[1:]:
+            yield ratio("… with twice the cores, as to `local[2]`", twice.seconds, there[0].seconds, 0.6)
+
+
+def _gist(told: str) -> Any:
+    """What both engines must agree on."""
+    found = json.loads(told)
+    return {name: found[name] for name in ("checked", "damaged", "files", "bytes") if name in found}
+
+
+def main(what: str, folder: Path) -> None:
+    """One of the two, in a process of its own."""
+    imports = peak_mib()
+    store = LocalStore(folder, durable=False)
+    if what == "raw":
+        files = [file.path for file in store.list()]
+        start = time.perf_counter()
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for _ in pool.map(_read_some, [[folder / path for path in files[at::64]] for at in range(64)]):
+                pass
+        told: dict[str, Any] = {"files": len(files)}
+    else:
+        counting = CountingStore(store) if sum(1 for _ in store.list("vn/")) < 1_000 else None
+        start = time.perf_counter()
+        report = fsck(counting or store, level=Level.FULL, all_versions=True)
+        read = counting.paths("read", "read_many") if counting else []
+        again = [path for path in read if file_kind(path) in (FileKind.NODE, FileKind.DEFINITION)]
+        told = {"damaged": bool(report.damaged), "imports": imports, "again": len(again) - len(set(again))}
+    print(json.dumps({"seconds": time.perf_counter() - start, "mib": peak_mib(), **told}))
+
+
+def _read_some(paths: list[Path]) -> None:
+    for path in paths:
+        with open(path, "rb", buffering=0) as file:
+            file.read()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

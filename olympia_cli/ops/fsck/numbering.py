@@ -1,0 +1,66 @@
+"""Digests and the numbers that they are given, a million in the memory that a dictionary needs for a hundred thousand.
+
+A dictionary holds two objects for each entry, which take several times as much as a digest does. Here digests lie one
+after the other, and numbers in a table of slots: a digest's slot is the first that is free, or is its own, from the one
+that its hash names.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+_FIRST_SLOTS = 1024
+
+
+class Numbering:
+    """Numbers from 0 on for digests of one width, in the order in which they come."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._digests = bytearray()
+        self._slots = array("I", bytes(4 * _FIRST_SLOTS))
+        """A number and 1 in each; 0 is a free one. At least half of them are free."""
+        self._mask = _FIRST_SLOTS - 1
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, digest: bytes) -> bool:
+        return bool(self._slots[self._slot(digest)])
+
+    def get(self, digest: bytes) -> int | None:
+        found = self._slots[self._slot(digest)]
+        return found - 1 if found else None
+
+    def add(self, digest: bytes) -> int:
+        """The number of a digest, which is the next one if it is new."""
+        slot = self._slot(digest)
+        if found := self._slots[slot]:
+            return found - 1
+        self._digests += digest
+        self._count += 1
+        self._slots[slot] = self._count
+        if 2 * self._count > self._mask:
+            self._grow()
+        return self._count - 1
+
+    def _slot(self, digest: bytes) -> int:
+        slots, digests, width, mask = self._slots, self._digests, self._width, self._mask
+        slot = hash(digest) & mask
+        while found := slots[slot]:
+            end = found * width
+            if digests[end - width : end] == digest:
+                break
+            slot = (slot + 1) & mask
+        return slot
+
+    def _grow(self) -> None:
+        digests, width = self._digests, self._width
+        self._mask = mask = 2 * self._mask + 1
+        self._slots = slots = array("I", bytes(4 * (mask + 1)))
+        for number in range(self._count):
+            slot = hash(bytes(digests[number * width : (number + 1) * width])) & mask
+            while slots[slot]:
+                slot = (slot + 1) & mask
+            slots[slot] = number + 1
