@@ -25,6 +25,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
 from olympia_cli.iceberg.appends import folder_store, write_rows
+from olympia_cli.iceberg.settings import ONE_SDK, same_sdk
 from olympia_cli.iceberg.table_changes import decode_metadata, encode_metadata
 from olympia_cli.importers.deltacat.bodies import Entry, TableVersion
 from olympia_cli.importers.deltacat.msgpack import Malformed, decode
@@ -139,8 +140,8 @@ class Rewriting:
         pieces: Sequence[Piece],
     ) -> Rewriting:
         folder = f"{metadata.location.rstrip('/')}/data/rewrite-{uuid4().hex[:12]}"
-        content = encode_metadata(metadata, _JSON)
-        return cls(base, dict(source), dict(dest), content, folder, version, tuple(pieces))
+        given = {**(same_sdk(folder) if ONE_SDK in dest else {}), **dest}
+        return cls(base, dict(source), given, encode_metadata(metadata, _JSON), folder, version, tuple(pieces))
 
     @property
     def store(self) -> Store:
