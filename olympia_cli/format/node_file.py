@@ -13,6 +13,7 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from itertools import accumulate
 from typing import Any
@@ -376,14 +377,20 @@ def decode_sizes(text: bytes | None, path: str) -> Sizes | None:
     if text is None:
         return None
     try:
-        fields = json.loads(text)
-        sizes = Sizes(*(int(fields[name]) for name in ("order", "namespace", "table", "view")))
+        sizes = _parse_sizes(text)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise Damaged("F207", path, "its sizes cannot be read") from None
     names = (sizes.namespace, sizes.table, sizes.view)
     if not 3 <= sizes.order <= 2**20 or not all(1 <= size <= 2**16 for size in names):
         raise Damaged("F207", path, "its sizes are out of range")
     return sizes
+
+
+@lru_cache(maxsize=16)
+def _parse_sizes(text: bytes) -> Sizes:
+    """All roots of a catalog say the same."""
+    fields = json.loads(text)
+    return Sizes(*(int(fields[name]) for name in ("order", "namespace", "table", "view")))
 
 
 def metadata_text(value: bytes | None) -> str | None:
