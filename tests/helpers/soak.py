@@ -185,7 +185,7 @@ class Worker:
                     self.report.wrong.append(f"{role}: {error!r} after {took / 60_000:.0f} minutes")
             if reached:
                 # there is company still for those that have not got there, and no more to check than need be
-                self.stop.wait(0.25)
+                self.stop.wait(1)
             elif all(self.report.counted[what] >= times for what, times in goal.items()):
                 reached = True
                 done()
@@ -256,7 +256,8 @@ class Worker:
 
     def _others_went_on(self) -> bool:
         while (version := self.catalog.snapshot().version) < self.expired_at + COMMITS:
-            if self.stop.wait(0.02):
+            # a look takes several requests
+            if self.stop.wait(0.2):
                 return False
         self.expired_at = version
         return True
