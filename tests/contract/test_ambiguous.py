@@ -251,7 +251,7 @@ def test_overwrite_of_unknown_fate_says_so(faulty):
 
 def test_hints_never_raise(faulty):
     proxy, place = faulty
-    store = place.open(time_allowed=1.0)
+    store = place.open(time_allowed=5.0)
     proxy.break_with(Fault(Mode.DROP_BEFORE))
     for number in range(20):
         store.write_hint("hint", str(number).encode())
