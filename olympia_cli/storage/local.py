@@ -81,15 +81,15 @@ class LocalStore(LocalReader):
     def create_many(self, files: Mapping[str, bytes]) -> None:
         with self._writes(files.items()) as writes:
             self._write(writes)
-            self._name(writes)
+            self._give_names(writes)
 
     def create_after(self, files: Mapping[str, bytes], path: str, data: bytes, ready: Callable[[], None]) -> None:
         # the data of the last one is synced with that of the others: one wait less
         with self._writes([*files.items(), (path, data)]) as writes:
             self._write(writes)
-            self._name(writes[:-1])
+            self._give_names(writes[:-1])
             ready()
-            self._name(writes[-1:])
+            self._give_names(writes[-1:])
 
     def overwrite(self, path: str, data: bytes) -> None:
         self._locate(path)
@@ -182,7 +182,7 @@ class LocalStore(LocalReader):
             for opened in folders.values():
                 os.close(opened)
 
-    def _name(self, writes: Sequence[_Write]) -> None:
+    def _give_names(self, writes: Sequence[_Write]) -> None:
         """Steps 3 and 4 for all of them."""
         for write in writes:
             self._link(write)
