@@ -41,7 +41,9 @@ def mark(bench: Bench) -> Iterator[Figure]:
         paths = [root_path(version) for version in range(head.version, first - 1, -1)]
         Reach(store, NodeRules.of(head)).add((path, store.inner.read(path)) for path in paths)
 
-    one, many = best(lambda: reach(head.version), lambda: reach(head.version - versions + 1), rounds=bench.sizes.rounds)
+    one, many = best(
+        lambda: reach(head.version), lambda: reach(head.version - versions + 1), rounds=max(2, bench.sizes.rounds // 3)
+    )
     yield ratio(f"mark of {versions:,} versions of {tables:,} tables", many, one, most=6)
     store.reset()
     reach(head.version - versions + 1)
