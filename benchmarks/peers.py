@@ -97,7 +97,7 @@ def plot(results: Path, folder: Path) -> None:
     matplotlib.use("svg")
     import matplotlib.pyplot as plt
 
-    matplotlib.rcParams.update({"svg.hashsalt": "olympia", "font.size": 9})
+    matplotlib.rcParams.update({"svg.hashsalt": "olympia", "svg.fonttype": "none", "font.size": 9})
     for name, panels in json.loads(results.read_text()).items():
         figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 3.6), squeeze=False)
         for axis, panel in zip(axes[0], panels, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,13 @@ from benchmarks.catalogs import NAMESPACE, history, middle, peers, rows, tree
 from benchmarks.measuring import Bench, Figure, best, conversation, count, ratio
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.snapshot import CatalogObject
+from olympia_cli.format.node_file import decode_action_rows, decode_root
 from olympia_cli.format.paths import LATEST, root_path
 from olympia_cli.names import TableName
 from olympia_cli.ops.look.log import log_between
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
+from olympia_cli.tree.load import NodeReader
 from tests.helpers.big_catalog import add_versions
 from tests.helpers.stores import CountingStore
 
@@ -57,13 +59,18 @@ def listing(bench: Bench) -> Iterator[Figure]:
     def list_all(catalog: Catalog) -> None:
         assert len(list(catalog.snapshot().tables(NAMESPACE))) == tables
 
+    top = known.snapshot().root.node.children
+
+    def read_nodes() -> None:
+        assert len(list(NodeReader(LocalStore(folder)).nodes(top))) == len(top)
+
     with peers_of(bench, tables) as (ask, kinds):
         theirs = [lambda kind=kind: ask(do="list", kind=kind, tables=tables) for kind in kinds]
-        ours, anew, sqlite, *others = best(
-            lambda: list_all(known), lambda: list_all(cold(folder)), raw, *theirs, rounds=bench.sizes.rounds
-        )
+        works = (lambda: list_all(known), lambda: list_all(cold(folder)), read_nodes, raw)
+        ours, anew, nodes, sqlite, *others = best(*works, *theirs, rounds=bench.sizes.rounds)
     yield ratio(f"list {tables:,}, asked again", ours, sqlite, most=3)
     yield ratio("… from nothing", anew, sqlite, most=3)
+    yield ratio(f"… of which {len(top)} nodes that are read and decoded", nodes, sqlite)
     yield from beside_peers("… as to", anew, kinds, others)
 
 
@@ -116,11 +123,21 @@ def log(bench: Bench) -> Iterator[Figure]:
         for path in paths:
             (folder / path).read_bytes()
 
-    ours, files, many = best(
-        read_log, raw, lambda: [data for _, data in store.read_many(paths)], rounds=bench.sizes.rounds
+    def decode(what: Callable[[bytes, str], object]) -> None:
+        for path, data in store.read_many(paths):
+            assert isinstance(data, bytes)
+            what(data, path)
+
+    ours, files, roots, actions = best(
+        read_log,
+        raw,
+        lambda: decode(decode_root),
+        lambda: decode(decode_action_rows),
+        rounds=max(1, bench.sizes.rounds // 3),
     )
     yield ratio(f"log of {versions:,} versions", ours, files, most=4)
-    yield ratio("… as to `read_many` of the same files", ours, many)
+    yield ratio("… of which roots that are read and decoded", roots, files)
+    yield ratio("… and their actions, the same", actions, files)
 
     files = MemoryStore()
     Catalog.create(files)

@@ -166,10 +166,9 @@ def write_docs(docs: Path, page: str, laws: Mapping[str, Any], bench: Bench) -> 
     path.write_text(f"{before}{BEGIN}\n\n{page}\n{pictures}\n{END}{after}")
     if not laws:
         return
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(laws, file)
-        file.flush()
-        run(bench.peers, HERE / "benchmarks" / "peers.py", "plot", file.name, docs / "pictures")
+    drawn = bench.folder / "laws.json"
+    drawn.write_text(json.dumps(laws))
+    run(bench.peers, HERE / "benchmarks" / "peers.py", "plot", drawn, docs.absolute() / "pictures")
 
 
 def main(words: Sequence[str] | None = None) -> int:

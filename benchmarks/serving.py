@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -137,7 +138,6 @@ class Raw:
     def __init__(self, url: str, prefix: str) -> None:
         self._fs = s3fs.S3FileSystem(**_settings(_options(url), 60.0))
         self._prefix = prefix
-        self._numbers = naturals()
 
     def send(self, batches: list[tuple[str, dict[str, bytes]]]) -> Callable[[], None]:
         def run() -> None:
@@ -160,7 +160,8 @@ class Raw:
         target = {"Bucket": BUCKET, "Key": f"{self._prefix}/{path}"}
         call: Callable[..., Awaitable[Any]] = self._fs._call_s3
         if what == "put":
-            key = f"raw/{next(self._numbers)}"
+            # the server keeps what runs before this one have put there
+            key = f"raw/{uuid.uuid4()}"
             await call("put_object", Bucket=BUCKET, Key=key, Body=data, IfNoneMatch="*")
         elif what == "list":
             token: dict[str, str] = {}

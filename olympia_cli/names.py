@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
+from typing import Any
 
 from olympia_cli.days import OnDay, parse_day
 from olympia_cli.errors import InvalidName, InvalidReference, quoted
@@ -60,11 +61,21 @@ class TableName:
 
     @classmethod
     def known_legal(cls, namespace: str, name: str) -> TableName:
-        """A name whose characters were looked at already: lists have millions of them."""
-        table = object.__new__(cls)
-        object.__setattr__(table, "namespace", namespace)
-        object.__setattr__(table, "name", name)
-        return table
+        """A name whose characters were looked at already."""
+        return cls.all_known_legal(namespace, [name])[0]
+
+    @classmethod
+    def all_known_legal(cls, namespace: str, names: Iterable[str]) -> list[TableName]:
+        """Such names in a namespace: lists have millions of them, so the slots are set past what guards them."""
+        slots: Any = cls
+        new, set_namespace, set_name = object.__new__, slots.namespace.__set__, slots.name.__set__
+        tables = []
+        for name in names:
+            table = new(cls)
+            set_namespace(table, namespace)
+            set_name(table, name)
+            tables.append(table)
+        return tables
 
     @property
     def kind(self) -> Kind:

@@ -17,15 +17,8 @@ from enum import Enum
 
 from olympia_cli.catalog.catalog import Catalog, who
 from olympia_cli.catalog.clock import Clock
-from olympia_cli.catalog.commit import (
-    HALF_AN_HOUR_MILLIS,
-    Author,
-    Committed,
-    FileWriter,
-    commit,
-    rebase,
-    written_by_java,
-)
+from olympia_cli.catalog.commit import Author, Committed, commit, rebase, written_by_java
+from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS, FileWriter
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.catalog.versions import RootFile, read_latest, read_root

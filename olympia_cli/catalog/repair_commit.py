@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from olympia_cli.catalog.clock import Clock
-from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS, Author, create_root
+from olympia_cli.catalog.commit import Author
+from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS, create_root
 from olympia_cli.catalog.versions import write_latest
 from olympia_cli.errors import (
     CommitConflict,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -223,6 +224,7 @@ def _see_also(names: Iterable[str]) -> list[str]:
     return [".SH SEE ALSO", ",\n".join(f"{_bold(name)}(1)" for name in names)]
 
 
+@cache
 def _classes_by_code() -> dict[int, list[type[errors.OlympiaError]]]:
     found: dict[int, list[type[errors.OlympiaError]]] = {}
     for error in vars(errors).values():
@@ -263,7 +265,9 @@ def _italic(text: str) -> str:
     return f"\\fI{_text(text)}\\fR"
 
 
-_SPECIAL = {"\\": "\\e", "-": "\\-", "'": "\\(aq", '"': "\\(dq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"}
+_SPECIAL = str.maketrans(
+    {"\n": " ", "\\": "\\e", "-": "\\-", "'": "\\(aq", '"': "\\(dq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"}
+)
 
 
 def _text(text: str) -> str:
@@ -275,10 +279,8 @@ def _text(text: str) -> str:
 
 
 def _letters(text: str) -> str:
-    return "".join(
-        _SPECIAL.get(letter) or (letter if letter.isascii() else f"\\[u{ord(letter):04X}]")
-        for letter in text.replace("\n", " ")
-    )
+    shown = text.translate(_SPECIAL)
+    return shown if shown.isascii() else re.sub(r"[^\x00-\x7f]", lambda found: f"\\[u{ord(found[0]):04X}]", shown)
 
 
 def _join(*sections: Iterable[str]) -> str:

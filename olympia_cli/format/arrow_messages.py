@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 MAGIC = b"ARROW1"
 MARKER = b"\xff\xff\xff\xff"
@@ -155,8 +156,8 @@ def _message(data: bytes, at: int) -> Message:
 
 
 def _layout(batch: _Table) -> Layout:
-    buffers = tuple((int(offset), int(size)) for offset, size in batch.structs("<qq", 2))
-    if any(offset < 0 or size < 0 for offset, size in buffers):
+    buffers = tuple(cast("Iterator[tuple[int, int]]", batch.structs("<qq", 2)))
+    if min((min(buffer) for buffer in buffers), default=0) < 0:
         raise Nonsense("a record batch has buffers before its beginning")
     rows = batch.number("<q", 0)
     compression = batch.optional_table(3)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 
 from olympia_cli.format.arrow_messages import Layout, block_layout, footer_blocks
 from olympia_cli.format.node import Sizes
@@ -37,6 +38,7 @@ class Bounds:
     bytes: int
 
 
+@lru_cache(maxsize=16)
 def tree_bounds(sizes: Sizes | None) -> Bounds:
     """The bounds of a node of a catalog of these sizes, or of any catalog."""
     rows = 2 * (sizes.order if sizes is not None else _MAX_ORDER) + _MORE_ROWS

@@ -96,7 +96,7 @@ class KeyCodec:
                 prefix = self.prefix(Kind.TABLE, first.namespace)
                 rest = keys[len(decoded) : bisect_left(keys, after_prefix(prefix), len(decoded))]
                 names = self._plain_names(rest, prefix, self.table_size)
-                decoded += [TableName.known_legal(first.namespace, name) for name in names]
+                decoded += TableName.all_known_legal(first.namespace, names)
                 decoded += [] if names else [self.decode(key, path) for key in rest]
         return decoded
 

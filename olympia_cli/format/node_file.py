@@ -13,6 +13,7 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from itertools import accumulate
 from typing import Any
@@ -46,6 +47,7 @@ _SHORTEST = 16
 """No Arrow file is shorter: it begins and ends with those letters, and says in between how long its footer is."""
 
 Row = tuple[str | None, str | None, str | None]
+Values = Sequence[str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class NodeFile:
 
 def encode_node(node: Node, created_at_millis: int) -> bytes:
     """A non-root node; all of its children must be paths by now."""
-    return _encode(_tree_rows(node, {CREATED_AT_MILLIS: str(created_at_millis)}), [], None)
+    return _encode(_tree(node, {CREATED_AT_MILLIS: str(created_at_millis)}), [], None)
 
 
 def encode_root(root: Root, actions: Sequence[tuple[str, str]]) -> bytes:
@@ -74,8 +76,7 @@ def encode_root(root: Root, actions: Sequence[tuple[str, str]]) -> bytes:
         system[PREVIOUS_ROOT] = root.previous_root
     if root.rollback_from_root is not None:
         system[ROLLBACK_FROM_ROOT] = root.rollback_from_root
-    rows: list[Row] = [(key, value, None) for key, value in actions]
-    data = _encode(_tree_rows(root.node, system), rows, root.sizes)
+    data = _encode(_tree(root.node, system), actions, root.sizes)
     try:
         check_file(data, root_bounds(root.sizes, len(data)))
         if len(data) > MAX_FILE_BYTES:
@@ -92,9 +93,7 @@ def encode_java(node: Node, created_at_millis: int, root: Root | None = None) ->
         system[CATALOG_DEF] = root.catalog_def
         if root.previous_root is not None:
             system[PREVIOUS_ROOT] = root.previous_root
-    rows: list[Row] = [(key, value, None) for key, value in system.items()]
-    rows += _pivot_rows(node)
-    columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+    columns = [pa.array(column, pa.string()) for column in _tree(node, system)]
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, _SCHEMA) as writer:
         writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
@@ -159,18 +158,14 @@ def digest(rows: Sequence[Row]) -> str:
     The number of rows; then for each column its lengths, NULL as -1, and its UTF-8 bytes one after the
     other. Numbers are 32-bit little-endian.
     """
-    return _digest(_columns(rows))
+    return _digest([_column(values) for values in zip(*rows, strict=True)] if rows else [([], b"")] * len(COLUMNS))
 
 
 Column = tuple[list[int], bytes]
 """The lengths of the values in bytes, NULL as -1, and their UTF-8 bytes one after the other."""
 
 
-def _columns(rows: Sequence[Row]) -> list[Column]:
-    return [_column(values) for values in zip(*rows, strict=True)] if rows else [([], b"")] * len(COLUMNS)
-
-
-def _column(values: Sequence[str | None]) -> Column:
+def _column(values: Values) -> Column:
     text = "".join([value for value in values if value is not None])
     data = text.encode()
     if len(data) == len(text):
@@ -186,22 +181,18 @@ def _digest(columns: Sequence[Column]) -> str:
     return hashed.hexdigest()
 
 
-def _tree_rows(node: Node, system: dict[str, str]) -> list[Row]:
+def _tree(node: Node, system: dict[str, str]) -> tuple[Values, Values, Values]:
+    """The columns of the system rows and the pivot table."""
     system = {**system, N_KEYS: str(len(node.keys))}
-    return [*((key, value, None) for key, value in system.items()), *_pivot_rows(node)]
-
-
-def _pivot_rows(node: Node) -> list[Row]:
-    if not node.children:
-        return [(None, None, None), *((key, value, None) for key, value in zip(node.keys, node.values, strict=True))]
-    paths = [child for child in node.children if isinstance(child, str)]
-    if len(paths) != len(node.keys) + 1:
+    rows = len(node.keys) + 1
+    paths: Values = [child for child in node.children if isinstance(child, str)] if node.children else [None] * rows
+    if len(paths) != rows:
         raise ValueError("a node is encoded after its children have paths")
-    return [(None, None, paths[0]), *zip(node.keys, node.values, paths[1:], strict=True)]
+    return (*system, None, *node.keys), (*system.values(), None, *node.values), (*[None] * len(system), *paths)
 
 
-def _encode(tree: list[Row], actions: list[Row], sizes: Sizes | None) -> bytes:
-    batches = [_columns(rows) for rows in (tree, actions) if rows]
+def _encode(tree: Sequence[Values], actions: Sequence[tuple[str, str]], sizes: Sizes | None) -> bytes:
+    batches = [[_column(values) for values in tree]]
     metadata = {DIGEST_KEY: _digest(batches[0])}
     if sizes is not None:
         fields = {
@@ -212,6 +203,8 @@ def _encode(tree: list[Row], actions: list[Row], sizes: Sizes | None) -> bytes:
         }
         metadata[SIZES_KEY] = json.dumps(fields, separators=(",", ":"))
     if actions:
+        keys, texts = zip(*actions, strict=True)
+        batches.append([_column(values) for values in (keys, texts, [None] * len(actions))])
         metadata[ACTIONS_DIGEST_KEY] = _digest(batches[1])
     schema = _SCHEMA.with_metadata(metadata)
     sink = pa.BufferOutputStream()
@@ -384,14 +377,20 @@ def decode_sizes(text: bytes | None, path: str) -> Sizes | None:
     if text is None:
         return None
     try:
-        fields = json.loads(text)
-        sizes = Sizes(*(int(fields[name]) for name in ("order", "namespace", "table", "view")))
+        sizes = _parse_sizes(text)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise Damaged("F207", path, "its sizes cannot be read") from None
     names = (sizes.namespace, sizes.table, sizes.view)
     if not 3 <= sizes.order <= 2**20 or not all(1 <= size <= 2**16 for size in names):
         raise Damaged("F207", path, "its sizes are out of range")
     return sizes
+
+
+@lru_cache(maxsize=16)
+def _parse_sizes(text: bytes) -> Sizes:
+    """All roots of a catalog say the same."""
+    fields = json.loads(text)
+    return Sizes(*(int(fields[name]) for name in ("order", "namespace", "table", "view")))
 
 
 def metadata_text(value: bytes | None) -> str | None:

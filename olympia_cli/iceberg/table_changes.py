@@ -38,8 +38,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import Properties
 
-from olympia_cli.catalog.commit import Author, Committed, FileWriter, commit
+from olympia_cli.catalog.commit import Author, Committed, commit
 from olympia_cli.catalog.distributed import DistributedTransaction
+from olympia_cli.catalog.file_writer import FileWriter
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import (
     CommitUnknown,

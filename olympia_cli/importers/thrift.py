@@ -4,7 +4,7 @@ a damaged one, so what it is given is read here first."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +14,14 @@ _DEEPEST = 32
 _TRUE, _FALSE, _BYTE, _DOUBLE, _LIST, _SET, _MAP, _STRUCT, _UUID = 1, 2, 3, 7, 9, 10, 11, 12, 13
 INT, LONG, BINARY = 5, 6, 8
 _NUMBERS = (4, INT, LONG)
-_NOTHING: Mapping[int, Any] = {}
+_NOTHING: dict[int, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Each:
     """A list of structs: what is wanted of each, and who takes it, since a footer may have millions of them."""
 
-    wanted: Mapping[int, Any]
+    wanted: dict[int, Any]
     take: Callable[[dict[int, Any]], object] | None = None
 
 
@@ -32,20 +32,22 @@ class Some:
     type: int
 
 
-Wanted = Mapping[int, Any] | Each | Some | int | None
+_LISTS = (Each, Some)
+Wanted = dict[int, Any] | Each | Some | int | None
 """The fields that are kept of a struct by their numbers, and what each is: a struct, a list or the type of a value. One
 that is something else is passed over, as every reader of Thrift does. None is whatever there is."""
 
 
-def read_struct(data: memoryview, wanted: Mapping[int, Any] | None = None) -> dict[int, Any]:
+def read_struct(data: memoryview, wanted: dict[int, Any] | None = None) -> dict[int, Any]:
     """The fields of a struct by their numbers; Garbled where it is none, or only half of one."""
     try:
-        return _struct(data, 0, 0, wanted)[0]
+        # whose single bytes are found faster
+        return _struct(bytes(data), 0, 0, wanted)[0]
     except IndexError:
         raise Garbled("it is cut short") from None
 
 
-def _struct(data: memoryview, at: int, depth: int, wanted: Mapping[int, Any] | None) -> tuple[dict[int, Any], int]:
+def _struct(data: bytes, at: int, depth: int, wanted: dict[int, Any] | None) -> tuple[dict[int, Any], int]:
     if depth > _DEEPEST:
         raise Garbled("it is too deep")
     found: dict[int, Any] = {}
@@ -60,21 +62,24 @@ def _struct(data: memoryview, at: int, depth: int, wanted: Mapping[int, Any] | N
         inner = None if wanted is None else wanted.get(number, _NOTHING)
         if kind in (_TRUE, _FALSE):
             value: Any = kind == _TRUE
+        elif kind in _NUMBERS and (byte := data[at]) < 0x80:
+            # as most are
+            value, at = (byte >> 1) ^ -(byte & 1), at + 1
         else:
             value, at = _value(data, at, kind, depth, inner)
-        if inner is None or kind == _kind(inner):
+        if inner is None or (inner is not _NOTHING and kind == _kind(inner)):
             found[number] = value
     return found, at + 1
 
 
-def _kind(wanted: Wanted) -> int | None:
-    """The type that a field must have; none has that of what is not wanted."""
-    if isinstance(wanted, int) or wanted is _NOTHING:
-        return wanted if isinstance(wanted, int) else None
-    return _LIST if isinstance(wanted, Each | Some) else _STRUCT
+def _kind(wanted: Wanted) -> int:
+    """The type that a field must have."""
+    if isinstance(wanted, int):
+        return wanted
+    return _LIST if isinstance(wanted, _LISTS) else _STRUCT
 
 
-def _value(data: memoryview, at: int, kind: int, depth: int, wanted: Wanted = None) -> tuple[Any, int]:
+def _value(data: bytes, at: int, kind: int, depth: int, wanted: Wanted = None) -> tuple[Any, int]:
     if kind in (_TRUE, _FALSE):
         # in a list each is a byte of its own
         return data[at] == 1, at + 1
@@ -92,18 +97,18 @@ def _value(data: memoryview, at: int, kind: int, depth: int, wanted: Wanted = No
     if kind == _MAP:
         return _map(data, at, depth)
     if kind == _STRUCT:
-        return _struct(data, at, depth + 1, wanted if isinstance(wanted, Mapping) else None)
+        return _struct(data, at, depth + 1, wanted if isinstance(wanted, dict) else None)
     if kind == _UUID:
         return _taken(data, at, 16), at + 16
     raise Garbled("a field has a type that Thrift does not have")
 
 
-def _list(data: memoryview, at: int, depth: int, wanted: Wanted) -> tuple[list[Any], int]:
+def _list(data: bytes, at: int, depth: int, wanted: Wanted) -> tuple[list[Any], int]:
     head, at = data[at], at + 1
     size, kind = head >> 4, head & 15
     if size == 15:
         size, at = varint(data, at)
-    if size and isinstance(wanted, Each | Some) and kind != (wanted.type if isinstance(wanted, Some) else _STRUCT):
+    if size and isinstance(wanted, _LISTS) and kind != (wanted.type if isinstance(wanted, Some) else _STRUCT):
         # who reads on in the belief that they are what they should be gets lost
         raise Garbled("a list is not of what it should be")
     inner = wanted.wanted if isinstance(wanted, Each) else None
@@ -117,7 +122,7 @@ def _list(data: memoryview, at: int, depth: int, wanted: Wanted) -> tuple[list[A
     return found, at
 
 
-def _map(data: memoryview, at: int, depth: int) -> tuple[list[tuple[Any, Any]], int]:
+def _map(data: bytes, at: int, depth: int) -> tuple[list[tuple[Any, Any]], int]:
     size, at = varint(data, at)
     if not size:
         return [], at
@@ -130,12 +135,12 @@ def _map(data: memoryview, at: int, depth: int) -> tuple[list[tuple[Any, Any]], 
     return found, at
 
 
-def _taken(data: memoryview, at: int, length: int) -> memoryview:
+def _taken(data: bytes, at: int, length: int) -> bytes:
     if at + length > len(data):
         raise Garbled("it is cut short")
     return data[at : at + length]
 
 
-def _zigzag(data: memoryview, at: int) -> tuple[int, int]:
+def _zigzag(data: bytes, at: int) -> tuple[int, int]:
     value, at = varint(data, at)
     return (value >> 1) ^ -(value & 1), at

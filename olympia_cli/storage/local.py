@@ -54,9 +54,8 @@ _REFUSED = (ABSENT | DENIED | FULL) | {
 }
 
 # The files of a slice are written before the first of them is synced, so that one journal commit serves many. Few
-# files are a slice each: the syncs of all slices wait together. Those of all threads are open at once, and a process
-# may have as few as 256 open.
-_SLICE = 2
+# files are a slice each: the syncs of all slices wait together. All threads together have 128 files open.
+_SLICE = 128 // THREADS
 _LINK_ATTEMPTS = 10
 
 
@@ -82,15 +81,15 @@ class LocalStore(LocalReader):
     def create_many(self, files: Mapping[str, bytes]) -> None:
         with self._writes(files.items()) as writes:
             self._write(writes)
-            self._name(writes)
+            self._give_names(writes)
 
     def create_after(self, files: Mapping[str, bytes], path: str, data: bytes, ready: Callable[[], None]) -> None:
         # the data of the last one is synced with that of the others: one wait less
         with self._writes([*files.items(), (path, data)]) as writes:
             self._write(writes)
-            self._name(writes[:-1])
+            self._give_names(writes[:-1])
             ready()
-            self._name(writes[-1:])
+            self._give_names(writes[-1:])
 
     def overwrite(self, path: str, data: bytes) -> None:
         self._locate(path)
@@ -183,7 +182,7 @@ class LocalStore(LocalReader):
             for opened in folders.values():
                 os.close(opened)
 
-    def _name(self, writes: Sequence[_Write]) -> None:
+    def _give_names(self, writes: Sequence[_Write]) -> None:
         """Steps 3 and 4 for all of them."""
         for write in writes:
             self._link(write)
@@ -231,7 +230,7 @@ class LocalStore(LocalReader):
     def _write(self, writes: Sequence[_Write]) -> None:
         """Steps 1 and 2 for all of them. The caller removes the temporary files, however this ends."""
         if self._durable:
-            size = 1 if len(writes) <= THREADS else _SLICE
+            size = min(_SLICE, max(1, len(writes) // 8))
             together(self._write_slice, [writes[at : at + size] for at in range(0, len(writes), size)])
         else:
             for at in range(0, len(writes), _SLICE):

@@ -13,7 +13,8 @@ What every backend guarantees:
   write different bytes. StorageFailed and StorageDenied mean that the bytes do not stand.
 - **No partial files.** A reader sees a created or overwritten file whole, or not at all. (`write_hint` is the one
   exception.)
-- **Durability.** When `create`, `create_many` or `overwrite` returns, the content survives a crash of the machine.
+- **Durability.** When `create`, `create_many`, `create_after` or `overwrite` returns, the content survives a crash of
+  the machine; what `create_after` creates last has no name before the others do.
 - **Read your writes, and others'.** Reads, `exists` and listings go to the store every time; nothing is served from
   a cache.
 - **Bounded reads.** A whole file that is larger than the store's `size_limit` allows for its path raises FileTooLarge,

@@ -85,11 +85,11 @@ def test_large_file_whose_completion_is_lost(s3_proxy, mode):
 def test_store_that_never_answers(faulty, mode):
     proxy, place = faulty
     store = place.open(time_allowed=0.6)
-    proxy.break_with(Fault(mode, seconds=20))
+    proxy.break_with(Fault(mode, seconds=60))
     begun = time.monotonic()
     with pytest.raises(OutcomeUnknown) as caught:
         store.create("a", b"mine")
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 30
     assert caught.value.__cause__ is not None
 
 
@@ -154,7 +154,7 @@ def test_read_is_whole_or_an_error(faulty, mode):
     store.create("a", content)
     proxy.break_with(Fault(mode, methods=("GET",), at={0}))
     assert store.read("a") == content
-    store = place.open(time_allowed=10 if mode is Mode.SLOW else 0.5)
+    store = place.open(time_allowed=30 if mode is Mode.SLOW else 0.5)
     proxy.break_with(Fault(mode, methods=("GET",), seconds=0.01))
     if mode is Mode.SLOW:
         assert store.read_range("a", 10, 20) == content[10:30]
@@ -207,11 +207,11 @@ def test_a_server_that_restarts_fails_no_commit(strict_s3):
 def test_the_reason_is_what_the_server_said_last(faulty):
     """That our own time was up says less: half a minute of 503 is not 'no answer in time'."""
     proxy, place = faulty
-    store = place.open(time_allowed=1.0)
-    store.create("a", b"1")
+    place.open().create("a", b"1")
+    store = place.open(time_allowed=2.0)
 
     def begin() -> None:
-        proxy.break_with(Fault(Mode.ERROR_503_INSTEAD, at=range(2)), Fault(Mode.HANG_BEFORE, seconds=1.5))
+        proxy.break_with(Fault(Mode.ERROR_503_INSTEAD, at=range(2)), Fault(Mode.HANG_BEFORE, seconds=60))
 
     begin()
     with pytest.raises(OutcomeUnknown, match="503 SlowDown"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,6 +14,8 @@ import pyarrow.parquet as pq
 from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from olympia_cli.importers.deltacat.bodies import TableVersion
+from olympia_cli.importers.deltacat.rewriting import Metadata, Outcome, Piece, Rewriting, Unseen
 from tests.helpers.stores import PowerCut
 
 
@@ -42,6 +46,21 @@ class CuttingIO(PyArrowFileIO):
             raise PowerCut
         CuttingIO.outputs += 1
         return super().new_output(location)
+
+
+@dataclass
+class RewritesHere:
+    """Writes rows of DeltaCAT anew in this process; `written` counts the partitions."""
+
+    base: str
+    source: dict[str, str]
+    dest: dict[str, str]
+    written: int = 0
+
+    def write(self, metadata: Metadata, version: TableVersion, pieces: Sequence[Piece]) -> list[Outcome | Unseen]:
+        work = Rewriting.of(self.base, self.source, self.dest, metadata, version, pieces)
+        self.written += len(pieces)
+        return [work.write(piece) for piece in work.pieces]
 
 
 class OneProcessIO(PyArrowFileIO):

@@ -33,7 +33,7 @@ from typing import Any
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
+from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.errors import CommitUnknown, OlympiaError
 from olympia_cli.format.actions import commit_info
@@ -185,7 +185,7 @@ class Worker:
                     self.report.wrong.append(f"{role}: {error!r} after {took / 60_000:.0f} minutes")
             if reached:
                 # there is company still for those that have not got there, and no more to check than need be
-                self.stop.wait(0.25)
+                self.stop.wait(1)
             elif all(self.report.counted[what] >= times for what, times in goal.items()):
                 reached = True
                 done()
@@ -256,7 +256,8 @@ class Worker:
 
     def _others_went_on(self) -> bool:
         while (version := self.catalog.snapshot().version) < self.expired_at + COMMITS:
-            if self.stop.wait(0.02):
+            # a look takes several requests
+            if self.stop.wait(0.2):
                 return False
         self.expired_at = version
         return True

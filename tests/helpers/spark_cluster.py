@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 START_SECONDS = 180
@@ -22,7 +23,19 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMO
 SHORT_LIVED += " -XX:ReservedCodeCacheSize=240m"
 """Options of Java for tests."""
 
+WORKERS = Path(__file__).parent / "workers"
+DAEMON = {"spark.python.daemon.module": "spark_daemon"}
+"""A setting of Spark whose Python finds what is in WORKERS."""
+
+HOME = Path(str(find_spec("pyspark").origin)).parent
+_MOST = ("spark-sql_", "spark-catalyst_", "spark-core_", "spark-sql-api_", "scala-library-", "hadoop-client-api-")
+FIRST = ":".join(str(jar) for name in _MOST for jar in (HOME / "jars").glob(f"{name}*.jar"))
+"""Those of Spark's jars with most of the classes: Java looks into one of nearly three hundred after the other."""
+
 LITTLE_DATA = {
+    **DAEMON,
+    "spark.driver.extraClassPath": FIRST,
+    "spark.executor.extraClassPath": FIRST,
     "spark.sql.shuffle.partitions": "2",
     # queries over some hundred rows run once each: compiling them, or planning them anew after each step, takes longer
     # than running them
@@ -115,7 +128,7 @@ def python_without_this_package(folder: Path) -> str:
     installed = Path(pyarrow.__file__).parent.parent
     site = next((folder / "lib").glob("python*/site-packages"))
     # .pth files in a folder that a .pth file names are not followed
-    (site / "installed.pth").write_text(f"{installed}\n")
+    (site / "installed.pth").write_text(f"{installed}\n{WORKERS}\n")
     return str(folder / "bin" / "python")
 
 
@@ -133,14 +146,11 @@ def _without(hidden: Sequence[Path], empty: Path) -> list[str]:
 
 
 def _start(program: str, arguments: Sequence[str], log: Path, within: Sequence[str] = ()) -> subprocess.Popen[bytes]:
-    import pyspark
-
-    home = Path(pyspark.__file__).parent
-    ours = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED}
-    environment = {**os.environ, "SPARK_HOME": str(home), **ours}
+    ours = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_CLASSPATH": FIRST}
+    environment = {**os.environ, "SPARK_HOME": str(HOME), "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED, **ours}
     with log.open("wb") as out:
         return subprocess.Popen(
-            [*within, str(home / "bin" / "spark-class"), program, *arguments],
+            [*within, str(HOME / "bin" / "spark-class"), program, *arguments],
             stdout=out,
             stderr=out,
             env=environment,

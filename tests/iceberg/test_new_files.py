@@ -1,29 +1,45 @@
-"""Metadata that waits on disk until it is written."""
+"""What a transaction is to write does not wait in memory."""
 
 from __future__ import annotations
 
 import gc
+import os
 import resource
 import sys
 import tempfile
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from olympia_cli.errors import StorageFailed
 from olympia_cli.iceberg.new_files import NewFiles
 
-SIZE = 200_000
+SIZE, COUNT = 2**17, 64
 
 
-def content(number):
-    return bytes([number]) * SIZE
-
-
-def test_more_than_memory_takes_comes_back():
+def test_many_files_wait_on_disk():
+    contents = {f"s3://b/{number}": os.urandom(64) * (SIZE // 64) for number in range(4)}
     files = NewFiles()
-    for number in range(12):
-        files.put(f"m{number}", content(number), {"p": str(number)})
-    assert [files.get(f"m{number}") for number in (11, 0, 7)] == [(content(n), {"p": str(n)}) for n in (11, 0, 7)]
+    tracemalloc.start()
+    try:
+        for number in range(COUNT):
+            files.put(f"s3://b/{number}", contents[f"s3://b/{number % 4}"], {"number": str(number)})
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < SIZE * COUNT // 2
+    assert list(files.places) == [f"s3://b/{number}" for number in range(COUNT)]
+    with ThreadPoolExecutor(8) as pool:
+        for number, found in enumerate(pool.map(files.get, files.places)):
+            assert found == (contents[f"s3://b/{number % 4}"], {"number": str(number)})
+
+
+def test_the_last_one_at_a_location_counts():
+    files = NewFiles()
+    for content in (b"one", b"two"):
+        files.put("s3://b/a", content, {})
+    assert files.get("s3://b/a") == (b"two", {})
 
 
 def test_no_room_for_it(monkeypatch):
@@ -34,11 +50,11 @@ def test_no_room_for_it(monkeypatch):
     files = NewFiles()
 
     def fill():
-        for number in range(12):
-            files.put(f"m{number}", content(number), {})
+        for number in range(20):
+            files.put(f"m{number}", bytes(SIZE), {})
             put.append(f"m{number}")
 
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8 * SIZE, limit[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (12 * SIZE, limit[1]))
     try:
         with pytest.raises(StorageFailed, match=f"cannot wait in {tempfile.gettempdir()}"):
             fill()
@@ -47,4 +63,4 @@ def test_no_room_for_it(monkeypatch):
         gc.collect()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    assert (len(put), lost) == (7, [])
+    assert (len(put), lost) == (11, [])

@@ -13,7 +13,7 @@ from pyiceberg.exceptions import CommitFailedException
 
 from olympia_cli import Catalog
 from olympia_cli.iceberg import OlympiaCatalog
-from olympia_cli.iceberg.settings import io_properties, store_options
+from olympia_cli.iceberg.settings import ONE_SDK, io_properties, store_options
 from olympia_cli.importers.deltacat.adoption import Adoption
 from olympia_cli.importers.deltacat.importing import import_at
 from olympia_cli.importers.deltacat.index import FOREVER
@@ -24,8 +24,9 @@ from olympia_cli.importers.parquet_footers import LocalFooters, open_io
 from olympia_cli.importers.parquet_tables import ParquetImport
 from olympia_cli.importers.renaming import Renaming
 from olympia_cli.storage.open import open_store
+from tests.helpers.adopting import RewritesHere
 from tests.helpers.check import replay
-from tests.helpers.deltacat_catalog import LEGACY, unpack
+from tests.helpers.deltacat_catalog import LEGACY, DeltacatWriter, numbered, unpack
 from tests.helpers.places import BUCKET, quiet_environment, s3_options
 from tests.helpers.servers.s3 import StrictS3
 
@@ -123,3 +124,21 @@ def test_deltacat_in_a_bucket(settings: dict[str, str], tmp_path: Path) -> None:
     done, _ = import_at(Adoption(Source(store), uri, io, catalog, renaming, False), FOREVER, "")
     assert (len(done.created), done.left_out) == (2, [])
     assert catalog.load_table("ops.jobs").scan().to_arrow().num_rows == 6
+
+
+def test_rows_of_deltacat_are_written_anew_in_a_bucket(settings: dict[str, str], tmp_path: Path) -> None:
+    made, schema = DeltacatWriter(tmp_path / "made"), numbered(("id", pa.int64()), keys=["id"])
+    with made.transaction() as txn:
+        partition = txn.partition(txn.table(txn.namespace("anew"), "t", schema))
+        txn.delta(partition, 1, pa.table([[1, 2]], schema=schema))
+        txn.delta(partition, 2, pa.table([[2, 3]], schema=schema), type="upsert")
+    uri = f"s3://{BUCKET}/made"
+    store = open_store(uri, store_options(URI, settings))
+    files = [one for one in made.folder.rglob("*") if one.is_file()]
+    store.create_many({one.relative_to(made.folder).as_posix(): one.read_bytes() for one in files})
+    catalog = OlympiaCatalog("lake", **settings)
+    renaming = Renaming(catalog.store_catalog.snapshot().sizes)
+    rewriter = RewritesHere(uri, settings, {**settings, ONE_SDK: "true"})
+    adoption = Adoption(Source(store), uri, open_io(uri, settings), catalog, renaming, False, rewriter)
+    assert import_at(adoption, FOREVER, "")[0].left_out == []
+    assert sorted(catalog.load_table("anew.t").scan().to_arrow()["id"].to_pylist()) == [1, 2, 3]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import gzip
 import io
 import random
 from collections import Counter
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.csv
@@ -21,14 +22,16 @@ from olympia_cli.importers.deltacat.adoption import Adoption
 from olympia_cli.importers.deltacat.bodies import Entry, TableVersion
 from olympia_cli.importers.deltacat.importing import import_at
 from olympia_cli.importers.deltacat.index import FOREVER
-from olympia_cli.importers.deltacat.rewriting import Piece, PieceFile, Rewriting, Step, merged
+from olympia_cli.importers.deltacat.rewriting import Piece, PieceFile, Step, merged
 from olympia_cli.importers.deltacat.source import Source
 from olympia_cli.importers.iceberg import Remedy
 from olympia_cli.importers.parquet_footers import open_io
 from olympia_cli.importers.renaming import Renaming
 from olympia_cli.storage.local import LocalStore
+from tests.helpers.adopting import RewritesHere
 from tests.helpers.check import check_catalog
-from tests.helpers.deltacat_catalog import DeltacatWriter, numbered
+from tests.helpers.deltacat_catalog import DeltacatWriter, numbered, version_body
+from tests.importers.test_parquet import FATAL, SOUND
 
 COLUMNS = (("id", pa.int64()), ("name", pa.string()))
 SCHEMA = numbered(*COLUMNS, keys=["id"])
@@ -37,20 +40,6 @@ DELETE = {"type": "delete", "entry_type": "equality_delete"}
 
 def data(*rows, schema=SCHEMA):
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=schema)
-
-
-@dataclass
-class Here:
-    """Writes in this process; `written` counts the pieces."""
-
-    base: str
-    warehouse: str
-    written: int = 0
-
-    def write(self, metadata, version, pieces):
-        work = Rewriting.of(self.base, {}, {"warehouse": self.warehouse}, metadata, version, pieces)
-        self.written += len(pieces)
-        return [work.write(piece) for piece in work.pieces]
 
 
 class World:
@@ -63,7 +52,7 @@ class World:
         """What was done, and the version; `self.written` is how many partitions were written anew."""
         base = f"file://{self.made.folder}"
         catalog = OlympiaCatalog.of(Catalog(self.store))
-        rewriter = Here(base, self.store.uri) if rewrite else None
+        rewriter = RewritesHere(base, {}, catalog.properties) if rewrite else None
         source = Source(LocalStore(str(self.made.folder)))
         source.remedy = Remedy("do it", ("import", "deltacat"))
         renaming = Renaming(Catalog(self.store).snapshot().sizes)
@@ -238,20 +227,15 @@ def test_what_is_not_parquet(world, partition, kind, encoding):
 
 def test_names_of_a_csv_are_those_of_the_schema_that_it_was_written_with(world):
     old = SCHEMA.with_metadata({"DELTACAT:schema_id": "0"})
-    new = numbered(("title", pa.string()), ("id", pa.int64()), keys=["id"])
-    new = pa.schema([new.field(0).with_metadata(SCHEMA.field(1).metadata), SCHEMA.field(0)])
+    new = pa.schema([SCHEMA.field(1).with_name("title"), SCHEMA.field(0)])
     with world.made.transaction() as txn:
         stream = txn.table(txn.namespace("n"), "t", old)
         partition = txn.partition(stream)
         txn.delta(partition, 1, b'1,"a"\n', content_type="text/csv", meta={"schema_id": 0})
-    path = next(world.made.folder.glob("*/*/1/rev/**/*.mpk"))
     with world.made.transaction() as txn:
-        from tests.helpers.deltacat_catalog import version_body
-
         body = version_body("1", new.with_metadata({"DELTACAT:schema_id": "1"}))
         body["schemas"] = [old.serialize().to_pybytes(), *body["schemas"]]
         txn.put(stream[:3], body, "update")
-    assert path.exists()
     assert why(world.bring()[0]) == []
     assert world.rows() == [("a", 1)]
 
@@ -310,6 +294,32 @@ def test_lines_in_the_text_of_a_csv(world, partition):
     assert sorted(world.rows()) == [tuple(row.values()) for row in rows.to_pylist()]
 
 
+def test_all_types(world):
+    values = {
+        "b": pa.array([True, None]),
+        "i8": pa.array([1, None], pa.int8()),
+        "i16": pa.array([-1, None], pa.int16()),
+        "f": pa.array([1.5, None], pa.float32()),
+        "d": pa.array([decimal.Decimal("1.50"), None], pa.decimal128(9, 2)),
+        "day": pa.array([datetime.date(2026, 1, 2), None]),
+        "at": pa.array([datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC), None], pa.timestamp("us", "UTC")),
+        "ms": pa.array([datetime.datetime(2026, 1, 2), None], pa.timestamp("ms")),
+        "text": pa.array(["x", None], pa.large_string()),
+        "raw": pa.array([b"x", None], pa.binary()),
+    }
+    schema = numbered(("id", pa.int64()), *((name, value.type) for name, value in values.items()), keys=["id", "text"])
+    rows = pa.table([pa.array([1, 2]), *values.values()], schema=schema)
+    with world.made.transaction() as txn:
+        partition = txn.partition(txn.table(txn.namespace("n"), "t", schema))
+        txn.delta(partition, 1, rows)
+        txn.delta(partition, 2, rows, type="upsert")
+        txn.delta(partition, 3, rows.slice(0, 1), type="upsert")
+    assert why(world.bring()[0]) == []
+    table = OlympiaCatalog.of(Catalog(world.store)).load_table("n.t")
+    found = sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert found == rows.to_pylist()
+
+
 class TestWhatIsNotKnown:
     """The partition stays as it would be without: no row comes that DeltaCAT would not show."""
 
@@ -365,15 +375,6 @@ class TestWhatIsNotKnown:
         assert (version, world.written) == (1, 0)
         assert [one.what for one in done.left_out] == ["rows of 1 partitions of table n.t"]
 
-    @pytest.mark.parametrize("delta", [DELETE, {"type": "upsert"}])
-    def test_a_file_without_a_key(self, world, delta):
-        schema = numbered(*COLUMNS, ("k", pa.int64()), keys=["id", "k"])
-        with world.made.transaction() as txn:
-            partition = txn.partition(txn.table(txn.namespace("n"), "t", schema))
-            txn.delta(partition, 1, data((1, "a", 1), (1, "b", None), schema=schema))
-            txn.delta(partition, 2, data((1, "c"), (1, "d")), **delta)
-        assert "it lacks the column 'k', by which its rows are merged" in "".join(why(world.bring()[0]))
-
     def test_keys_that_arrow_does_not_compare(self, world):
         schema = numbered(("id", pa.list_(pa.int64())), ("name", pa.string()), keys=["id"])
         with world.made.transaction() as txn:
@@ -385,13 +386,19 @@ class TestWhatIsNotKnown:
         assert "Keys of type list" in "".join(why(world.bring()[0]))
         assert (world.rows("n.other"), world.rows()) == ([(1, "a")], [])
 
-    def test_a_file_that_arrow_does_not_survive(self, world, partition, tmp_path):
-        from tests.importers.test_parquet import FATAL, SOUND
-
+    def test_a_file_that_arrow_does_not_survive(self, world, partition):
         damaged = bytearray(SOUND)
         damaged[FATAL[0][0]] = FATAL[0][1]
         partition(1, bytes(damaged), type="upsert", meta={"record_count": 2})
         assert "cannot be read" in "".join(why(world.bring()[0]))
+
+    @pytest.mark.parametrize("delta", [{"type": "upsert"}, DELETE])
+    def test_one_that_lacks_the_key(self, world, partition, delta):
+        """It would be taken for rows without one."""
+        partition(1, data((None, "a"), (2, "b")))
+        partition(2, pa.table({"name": ["c"]}), **delta)
+        assert "it lacks the column 'id', by which rows are the same" in "".join(why(world.bring()[0]))
+        assert world.rows() == []
 
     def test_a_file_that_is_gone(self, world, partition):
         path = partition(1, data((1, "a")), type="upsert")

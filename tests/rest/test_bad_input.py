@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -450,7 +451,7 @@ def test_a_client_that_does_not_read_holds_nobody_up(tmp_path):
             # in time, or not: it is answered
             assert found.http.get("/v1/namespaces").status_code in (200, 504)
         while found.running.record.under_way:
-            pass
+            time.sleep(0.01)
 
 
 def connection(served: Served) -> socket.socket:

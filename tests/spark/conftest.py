@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.names import NamespaceName, TableName, ViewName
 from olympia_cli.storage.local import LocalStore
-from tests.helpers.spark_cluster import LITTLE_DATA
+from tests.helpers.spark_cluster import LITTLE_DATA, WORKERS
 
 NAMESPACES = 6
 TABLES = 20
@@ -64,7 +65,10 @@ def spark(tmp_path_factory):
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
     }
-    with spark_session(master="local[2]", settings=settings, wait=300) as session:
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONPATH", str(WORKERS), prepend=os.pathsep)
+            session = stack.enter_context(spark_session(master="local[2]", settings=settings, wait=300))
         yield session
 
 

@@ -30,7 +30,15 @@ from tests.helpers.dead_files import FLOORS, make_worn_catalog, policy_of
 from tests.helpers.iceberg_tables import Lake, files_of
 from tests.helpers.metrics import measured
 from tests.helpers.names import table
-from tests.helpers.spark_cluster import LITTLE_DATA, SHORT_LIVED, Cluster, python_without_this_package, spark_cluster
+from tests.helpers.spark_cluster import (
+    DAEMON,
+    LITTLE_DATA,
+    SHORT_LIVED,
+    WORKERS,
+    Cluster,
+    python_without_this_package,
+    spark_cluster,
+)
 
 PROGRAM = Path(__file__).parent / "elsewhere_program.py"
 POLICY = ("--keep-last", "3", "--older-than", "3d")
@@ -129,10 +137,14 @@ class World:
 def test_spark_connect(tmp_path):
     world = World.make(tmp_path, *ON_CONNECT)
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), world.task(session={"remote": "local[2]", "settings": logged(tmp_path)})],
+        [
+            sys.executable,
+            str(PROGRAM),
+            world.task(session={"remote": "local[2]", "settings": {**logged(tmp_path), **DAEMON}}),
+        ],
         cwd=tmp_path,
         # a port of the server's own choice
-        env={**os.environ, "SPARK_TESTING": "1", "JAVA_TOOL_OPTIONS": SHORT_LIVED},
+        env={**os.environ, "SPARK_TESTING": "1", "JAVA_TOOL_OPTIONS": SHORT_LIVED, "PYTHONPATH": str(WORKERS)},
         capture_output=True,
         text=True,
     )
@@ -313,7 +325,7 @@ def submit(world: World, cluster: Cluster, python: str) -> subprocess.CompletedP
     assert words == recipes.submit_words(recipes.GUIDE), "the two recipes are one command"
     for text, place in places.items():
         words = [word.replace(text, place) for word in words]
-    short = {"spark.executor.extraJavaOptions": SHORT_LIVED, "spark.driver.extraJavaOptions": SHORT_LIVED}
+    short = {"spark.executor.extraJavaOptions": SHORT_LIVED, "spark.driver.extraJavaOptions": SHORT_LIVED, **DAEMON}
     settings = {**logged(folder), **short, "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
     # each executor is a Java to start
     settings["spark.cores.max"] = "1"

@@ -126,7 +126,7 @@ def history(folder: Path, seed: int) -> Catalog:
     chosen = random.Random(seed)
     clock = FakeClock()
     store = LocalStore(str(folder), durable=False)
-    catalog = Catalog.create(store, order=4, txn_ttl_millis=6 * HOUR, clock=clock)
+    catalog = Catalog.create(store, order=8, txn_ttl_millis=6 * HOUR, clock=clock)
     with catalog.transaction() as transaction:
         transaction.create_namespace(ns("a"))
     for turn in range(3):

@@ -199,7 +199,7 @@ def test_password_in_an_endpoint_is_not_shown(unreachable, open_s3):
 def test_server_that_dies_after_taking_a_file_is_not_called_unreachable(server, open_s3):
     """The file may stand: a connection that is refused later does not prove the contrary."""
     proxy = FaultProxy(server.url).start()
-    store = open_s3(time_allowed=1.0, **s3_options(proxy.url))
+    store = open_s3(time_allowed=3.0, **s3_options(proxy.url))
     store.create("dies/warm", b"")
     proxy.break_with(Fault(Mode.DROP_AFTER, methods=("PUT",)), Fault(Mode.DROP_BEFORE))
     with pytest.raises(OutcomeUnknown):

@@ -92,7 +92,7 @@ def contents(source: Source, table: SourceTable, rewrites: bool = False) -> Cont
                 pieces.append(piece)
             else:
                 files += _files(source, deltas, values, skipped)
-    return Contents(version, tuple(files), skipped.told(), skipped.is_torn, tuple(pieces), source.remedy)
+    return Contents(version, tuple(files), skipped.told(), skipped.is_torn, tuple(pieces), skipped.remedy)
 
 
 def _stream(table: SourceTable, version: tuple[str, ...], skipped: _Skipped) -> tuple[str, ...] | None:
@@ -206,7 +206,7 @@ class _Skipped:
 
     def __init__(self, remedy: Remedy | None) -> None:
         self._by_reason: dict[str, list[str]] = defaultdict(list)
-        self._remedy = remedy
+        self.remedy = remedy
         self._remedied: set[str] = set()
         self.is_torn = False
 
@@ -225,7 +225,7 @@ class _Skipped:
 
     def told(self) -> tuple[LeftOut, ...]:
         return tuple(
-            LeftOut(told_as_one(what), why, self._remedy if why in self._remedied else None)
+            LeftOut(told_as_one(what), why, self.remedy if why in self._remedied else None)
             for why, what in self._by_reason.items()
         )
 

@@ -7,37 +7,29 @@ tells them apart.
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.feather
-import pyarrow.json
-import pyarrow.orc
-import pyarrow.parquet as pq
 from pyiceberg.io import load_file_io
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
 from olympia_cli.iceberg.appends import folder_store, write_rows
+from olympia_cli.iceberg.settings import ONE_SDK, same_sdk
 from olympia_cli.iceberg.table_changes import decode_metadata, encode_metadata
 from olympia_cli.importers.deltacat.bodies import Entry, TableVersion
-from olympia_cli.importers.deltacat.msgpack import Malformed, decode
-from olympia_cli.importers.deltacat.schemas import DEFAULT, ID, Unfit, arrow_schema, former_names, with_default
-from olympia_cli.importers.footer_check import check_footer
-from olympia_cli.importers.iox.wire import Garbled
+from olympia_cli.importers.deltacat.rows import fitted, is_readable, read_rows
+from olympia_cli.importers.deltacat.schemas import ID, Unfit, arrow_schema
 from olympia_cli.storage.protocol import Store
 
-_MERGE_KEY, _MERGE_ORDER, _SCHEMA_ID = b"DELTACAT:merge_key", b"DELTACAT:merge_order", b"DELTACAT:schema_id"
+_MERGE_KEY, _MERGE_ORDER = b"DELTACAT:merge_key", b"DELTACAT:merge_order"
 _ROW = "__row"
 _JSON, _ROWS_A_BATCH = "metadata.json", 2**16
-_ENCODINGS = ("identity", "gzip")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +92,7 @@ def why_not(steps: Iterable[Step], version: TableVersion) -> str | None:
     for step in steps:
         types = {file.entry.type for file in step.files}
         for entry in (file.entry for file in step.files):
-            if entry.content_type not in _READERS or entry.encoding not in _ENCODINGS:
+            if not is_readable(entry):
                 return f"{entry.url} is {entry.content_type!a} in {entry.encoding!a}, which is not read here"
             if step.deletes and not (entry.keys or keys):
                 return "rows are deleted, and it is not said by which columns"
@@ -147,8 +139,8 @@ class Rewriting:
         pieces: Sequence[Piece],
     ) -> Rewriting:
         folder = f"{metadata.location.rstrip('/')}/data/rewrite-{uuid4().hex[:12]}"
-        content = encode_metadata(metadata, _JSON)
-        return cls(base, dict(source), dict(dest), content, folder, version, tuple(pieces))
+        given = {**(same_sdk(folder) if ONE_SDK in dest else {}), **dest}
+        return cls(base, dict(source), given, encode_metadata(metadata, _JSON), folder, version, tuple(pieces))
 
     @property
     def store(self) -> Store:
@@ -173,7 +165,7 @@ class Rewriting:
         found = load_file_io(self.source, self.base).new_input(f"{self.base}/{file.path}")
         return found.exists() and len(found) == file.size
 
-    def _read(self, file: PieceFile, needed: Sequence[str]) -> pa.Table | Unseen:
+    def _read(self, file: PieceFile, keys: Sequence[str]) -> pa.Table | Unseen:
         try:
             with load_file_io(self.source, self.base).new_input(f"{self.base}/{file.path}").open() as stream:
                 data = stream.read()
@@ -182,40 +174,37 @@ class Rewriting:
         if len(data) != file.size:
             return Unseen(file.path, file.size)
         try:
-            return fitted(_read(data, file.entry, self.version), self.version, file, needed)
-        except MemoryError:
-            raise  # Arrow's is an ArrowException too, and says nothing of the file
-        except (Unfit, Garbled, Malformed, pa.ArrowException, OSError, ValueError, KeyError) as error:
-            raise Unfit(f"{file.path} cannot be read: {' '.join(str(error).split())[:200]}") from None
+            return read_rows(data, file.entry, self.version, keys)
+        except Unfit as error:
+            raise Unfit(f"{file.path} cannot be read: {error}") from None
 
 
 def merged(
     piece: Piece, version: TableVersion, read: Callable[[PieceFile, Sequence[str]], pa.Table | Unseen]
 ) -> pa.Table | Unseen:
-    """The rows that the deltas of a partition leave. `read` gives those of a file, which must have some columns."""
+    """The rows that the deltas of a partition leave. `read` gives those of a file, which must have these keys."""
     assert version.schema is not None
     schema = arrow_schema(version.schema)
-    rows, keys = schema.empty_table(), merge_keys(version)
-    # an older file may lack one that has a value for it
-    own = [key for key in keys if key not in with_default(version)]
+    rows = fitted(schema.empty_table(), version, None, ())
+    keys = merge_keys(version)
     # deltas of one kind that follow each other are applied together: of many small ones each would cost a whole merge
     for kind, steps in groupby(piece.steps, lambda step: step.kind):
         parts: dict[tuple[str, ...], list[pa.Table]] = {}
         for file in (file for step in steps for file in step.files):
-            by = (_names(file.entry.keys, schema) or keys) if kind == "delete" else []
-            found = read(file, own if kind == "upsert" else by)
+            named = _names(file.entry.keys, schema) if kind == "delete" else []
+            by = [] if kind == "append" else named or keys
+            found = read(file, by)
             if isinstance(found, Unseen):
                 return found
             parts.setdefault(tuple(by), []).append(found)
         for columns, some in parts.items():
             come = pa.concat_tables(some)
-            if kind == "delete":
-                rows = _without(rows, come, list(columns))
-                continue
             if kind == "upsert":
                 come = _last(come, keys)
-                rows = _without(rows, come, keys)
-            rows = pa.concat_tables([rows, come])
+            if kind != "append":
+                rows = _without(rows, come, list(columns))
+            if kind != "delete":
+                rows = pa.concat_tables([rows, come])
     return rows
 
 
@@ -247,116 +236,3 @@ def _names(keys: Iterable[str | int | None], schema: pa.Schema) -> list[str]:
     if not set(found) <= set(schema.names):
         raise Unfit(f"rows are deleted by columns that are none of the table's: {list(keys)}")
     return found
-
-
-def fitted(rows: pa.Table, version: TableVersion, file: PieceFile, needed: Sequence[str]) -> pa.Table:
-    """The rows of a file under the present columns. One that it lacks is empty, or has the value that it has for older
-    files. Unfit where its columns are not to be told, or one of those is missing that are needed."""
-    assert version.schema is not None
-    if file.entry.rows is not None and rows.num_rows != file.entry.rows:
-        raise Unfit(f"it has {rows.num_rows:,} of the {file.entry.rows:,} rows that its manifest says")
-    there = _columns(rows.schema, version)
-    columns = []
-    for column in arrow_schema(version.schema):
-        at = there.get(column.name)
-        if at is not None:
-            columns.append(rows.column(at).cast(column.type))
-        elif column.name in needed:
-            raise Unfit(f"it lacks the column {column.name!a}, by which its rows are merged")
-        else:
-            columns.append(pa.repeat(_default(column), rows.num_rows))
-    return pa.table(columns, schema=arrow_schema(version.schema).remove_metadata())
-
-
-def _columns(schema: pa.Schema, version: TableVersion) -> Mapping[str, int]:
-    """Where in a file the present columns are: by their ids if it has them, else by the names that they have or had."""
-    assert version.schema is not None
-    present = arrow_schema(version.schema)
-    ids = [(column.metadata or {}).get(ID) for column in schema]
-    if ids and None not in ids:
-        by_id = {int(id): at for at, id in enumerate(ids) if id is not None}
-        return {
-            column.name: by_id[id] for column in present if (id := int((column.metadata or {}).get(ID, -1))) in by_id
-        }
-    if len(set(schema.names)) < len(schema.names):
-        raise Unfit("two of its columns have one name")
-    named: dict[int, set[str]] = {}
-    for id, name in former_names(version):
-        named.setdefault(id, set()).add(name)
-    found: dict[str, int] = {}
-    for column in present:
-        former = named.get(int((column.metadata or {}).get(ID, -1)), set()) - set(present.names)
-        names = [name for name in schema.names if name == column.name or name in former]
-        if len(names) > 1:
-            raise Unfit(f"its columns {names[0]!a} and {names[1]!a} are one column by now")
-        if names:
-            found[column.name] = schema.names.index(names[0])
-    return found
-
-
-def _default(column: pa.Field) -> pa.Scalar:
-    data = (column.metadata or {}).get(DEFAULT)
-    if data is None:
-        return pa.scalar(None, column.type)
-    try:
-        value = decode(data)
-    except Malformed:
-        # newer releases write it so
-        value = decode(b64decode(data, validate=True))
-    return pa.scalar(value, column.type)
-
-
-# Files
-
-
-def _read(data: bytes, entry: Entry, version: TableVersion) -> pa.Table:
-    if entry.encoding == "gzip":
-        with pa.CompressedInputStream(pa.BufferReader(data), "gzip") as stream:
-            data = stream.read()
-    return _READERS[entry.content_type](data, _schema_of(entry, version))
-
-
-def _schema_of(entry: Entry, version: TableVersion) -> pa.Schema:
-    """The schema that a file was written with; the present one where that is not said."""
-    assert version.schema is not None
-    for data in version.schemas:
-        schema = arrow_schema(data)
-        if entry.schema is not None and (schema.metadata or {}).get(_SCHEMA_ID) == str(entry.schema).encode():
-            return schema
-    return arrow_schema(version.schema)
-
-
-def _parquet(data: bytes, schema: pa.Schema) -> pa.Table:
-    length = int.from_bytes(data[-8:-4], "little") + 8
-    check_footer(memoryview(data)[-length:-8])
-    return pq.read_table(pa.BufferReader(data))
-
-
-def _csv(data: bytes, schema: pa.Schema) -> pa.Table:
-    """DeltaCAT writes no names of columns: they are those of the schema, in its order. NULL is an empty cell, and no
-    word is: some of its writers put text without quotes. Text may have lines, which Arrow would cut a file at."""
-    return pa.csv.read_csv(
-        pa.BufferReader(data),
-        read_options=pa.csv.ReadOptions(column_names=schema.names),
-        parse_options=pa.csv.ParseOptions(newlines_in_values=True),
-        convert_options=pa.csv.ConvertOptions(
-            column_types={column.name: column.type for column in schema},
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
-    )
-
-
-def _json(data: bytes, schema: pa.Schema) -> pa.Table:
-    plain = pa.schema([pa.field(column.name, column.type) for column in schema])
-    return pa.json.read_json(pa.BufferReader(data), parse_options=pa.json.ParseOptions(explicit_schema=plain))
-
-
-_READERS: dict[str, Callable[[bytes, pa.Schema], Any]] = {
-    "application/parquet": _parquet,
-    "application/feather": lambda data, _: pa.feather.read_table(pa.BufferReader(data)),
-    "application/orc": lambda data, _: pa.orc.read_table(pa.BufferReader(data)),
-    "application/json": _json,
-    "text/csv": _csv,
-}

@@ -155,7 +155,7 @@ def _chunk(chunk: dict[int, Any], physical: int, type: str) -> ColumnChunk:
     return ColumnChunk(int(chunk[7]), int(chunk[5]), nulls, _value(least, physical), _value(most, physical))
 
 
-def _value(data: memoryview | None, physical: int) -> Value | None:
+def _value(data: bytes | None, physical: int) -> Value | None:
     if data is None:
         return None
     if physical == _BYTE_ARRAY:

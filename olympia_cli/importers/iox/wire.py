@@ -53,8 +53,11 @@ def fields(data: memoryview) -> Iterator[Field]:
         at += length
 
 
-def varint(data: memoryview, at: int) -> tuple[int, int]:
+def varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """A number of seven bits a byte, and where it ends."""
+    if at < len(data) and data[at] < 0x80:
+        # as most are
+        return data[at], at + 1
     value = 0
     for index in range(_DEEPEST):
         if at + index >= len(data):

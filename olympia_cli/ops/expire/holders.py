@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.checks import MAX_TTL_MILLIS
-from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.distributed import Saved
 from olympia_cli.catalog.exports import ExportRecord, read_exports
+from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, OlympiaError, command_words
 from olympia_cli.format.paths import MAX_VERSION, check_pointer

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
+from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, InvalidReference, OlympiaError, PathMissing, Refused, StoreError
 from olympia_cli.format import definitions

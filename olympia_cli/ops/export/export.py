@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.exports import root_uri
+from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.references import at_version
 from olympia_cli.catalog.snapshot import Snapshot, expired_before
 from olympia_cli.errors import (

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from google.protobuf.message import DecodeError
 
-from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
+from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
 from olympia_cli.errors import InvalidName
 from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
 from olympia_cli.format.node import Sizes

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 
-from moto.server import ThreadedMotoServer
-
 
 class MotoS3:
     def __init__(self) -> None:
+        # it takes a second to load, in each process that collects tests
+        from moto.server import ThreadedMotoServer
+
         # one line a request otherwise
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

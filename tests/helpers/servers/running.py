@@ -35,7 +35,7 @@ class Server:
 
     def start(self) -> Server:
         self._thread.start()
-        if not self._ready.wait(10):
+        if not self._ready.wait(60):
             raise RuntimeError(f"{type(self).__name__} does not start")
         return self
 
@@ -65,6 +65,11 @@ class Server:
         async def close_port() -> None:
             await runner.cleanup()
             await self.closing()
+            # answers that nobody waits for any more
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
 
         runner = self._loop.run_until_complete(open_port())
         self._loop.run_forever()
