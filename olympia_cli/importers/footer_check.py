@@ -74,8 +74,10 @@ def _leaves(elements: Iterable[dict[int, Any]]) -> Iterator[_Leaf]:
 def _check(chunk: dict[int, Any], leaf: _Leaf) -> None:
     if chunk[1] != leaf.type:
         raise Garbled("a group of its rows has a column of another type than the file")
-    for bound in chunk.get(12, {}).values():
-        if 0 < len(bound) < leaf.size:
+    bounds = chunk.get(12, {})
+    # the former fields count only where there are no new ones
+    for at in (5, 6) if {5, 6} & bounds.keys() else (1, 2):
+        if at in bounds and len(bounds[at]) < leaf.size:
             raise Garbled("the least or greatest value of a column is cut short")
     depths = chunk.get(16, {})
     if any(len(depths.get(at, ())) not in (0, most + 1) for at, most in ((2, leaf.repeated), (3, leaf.defined))):

@@ -249,12 +249,20 @@ class TestFooters:
         damaged[at] = byte
         assert "it cannot be read" in read(bytes(damaged))
 
-    def test_a_bound_that_is_cut_short(self, read):
-        """This, too, when it reads the bound."""
+    @pytest.mark.parametrize("length", [7, 1, 0])
+    def test_a_bound_that_is_cut_short(self, read, length):
+        """This, too, when it reads the bound: the former one only where there is no other."""
         bound = struct.pack("<q", 2)
-        footer = SOUND[-8 - FOOTER : -8].replace(b"\x08" + bound, b"\x07" + bound[:-1])
-        damaged = SOUND[: -8 - FOOTER] + footer + struct.pack("<I", len(footer)) + b"PAR1"
-        assert "cut short" in read(damaged)
+        parts = SOUND[-8 - FOOTER : -8].split(b"\x08" + bound)
+        assert len(parts) == 3
+        cut = bytes([length]) + bound[:length]
+        for former, new, is_sound in ((cut, cut, False), (b"\x08" + bound, cut, False), (cut, b"\x08" + bound, True)):
+            footer = parts[0] + former + parts[1] + new + parts[2]
+            found = read(SOUND[: -8 - FOOTER] + footer + struct.pack("<I", len(footer)) + b"PAR1")
+            if is_sound:
+                assert found.metadata.row_group(0).column(0).statistics.max == 2
+            else:
+                assert "cut short" in found
 
     def test_one_that_grows(self, read, data):
         assert "was listed with 7" in read(data, size=7)
