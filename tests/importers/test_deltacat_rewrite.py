@@ -7,6 +7,7 @@ import decimal
 import gzip
 import io
 import random
+import struct
 from collections import Counter
 
 import pyarrow as pa
@@ -385,6 +386,21 @@ class TestWhatIsNotKnown:
             txn.delta(partition, 1, data(([1], "a"), schema=schema), type="upsert")
         assert "Keys of type list" in "".join(why(world.bring()[0]))
         assert (world.rows("n.other"), world.rows()) == ([(1, "a")], [])
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [(b"some text", b"some t\xffxt"), (struct.pack("<3i", 0, 9, 13), struct.pack("<3i", 0, 2**30, 13))],
+        ids=["no text", "out of the file"],
+    )
+    def test_a_feather_file_that_is_damaged(self, world, partition, old, new):
+        """Arrow gives what is in such a file as it is, and the program does not survive a look at it."""
+        sink = io.BytesIO()
+        pyarrow.feather.write_feather(data((1, "some text"), (2, "more")), sink, compression="uncompressed")
+        content = sink.getvalue()
+        assert content.count(old) == 1
+        kind = {"content_type": "application/feather", "meta": {"record_count": 2}}
+        partition(1, content.replace(old, new), **kind)
+        assert "cannot be read" in "".join(why(world.bring()[0]))
 
     def test_a_file_that_arrow_does_not_survive(self, world, partition):
         damaged = bytearray(SOUND)

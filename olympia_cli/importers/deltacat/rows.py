@@ -98,7 +98,10 @@ def _read(data: bytes, entry: Entry, version: TableVersion) -> pa.Table:
     if entry.encoding == "gzip":
         with pa.CompressedInputStream(pa.BufferReader(data), "gzip") as stream:
             data = stream.read()
-    return _READERS[entry.content_type](data, _schema_of(entry, version))
+    rows = _READERS[entry.content_type](data, _schema_of(entry, version))
+    # what leads out of the file is found here, before it is followed, and text that is none
+    rows.validate(full=True)
+    return rows
 
 
 def _schema_of(entry: Entry, version: TableVersion) -> pa.Schema:
