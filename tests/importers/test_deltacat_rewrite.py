@@ -278,6 +278,17 @@ def test_damage_at_the_source_takes_no_written_rows_away(world, partition, harm)
     assert world.rows() == [(1, "x"), (2, "b"), (3, "c")]
 
 
+@pytest.mark.parametrize("rewrite", [True, False])
+def test_what_nobody_can_go_on_with_takes_no_written_rows_away(world, partition, rewrite):
+    partition(1, data((1, "a"), (2, "b")))
+    partition(2, data((1, "x")), type="upsert")
+    world.bring()
+    partition(3, data((3, "c")), content_type="application/avro")
+    done, _ = world.bring(rewrite)
+    assert (world.rows(), done.moved_on) == ([(1, "x"), (2, "b")], [])
+    assert any("which is not read here" in one for one in why(done))
+
+
 def test_words_of_a_csv_are_text(world, partition):
     """Not all of DeltaCAT's writers put text in quotes."""
     partition(1, b'1,NA\n2,null\n3,\n4,""\n', content_type="text/csv", meta={"record_count": 4})

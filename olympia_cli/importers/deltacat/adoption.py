@@ -88,7 +88,8 @@ class Adoption(Staging):
         key = (Kind.TABLE, self.id_of(table.id))
         self.told.pop(key, None)
         try:
-            held = contents(self.source, table, self.rewriter is not None or self._was_rewritten(key))
+            was_rewritten = self._was_rewritten(key)
+            held = contents(self.source, table, self.rewriter is not None or was_rewritten, was_rewritten)
             self._hold(key, table, held)
         except (Unreadable, Unfit) as error:
             self._leave(key, f"table {table.name}", str(error))

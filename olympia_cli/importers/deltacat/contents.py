@@ -60,9 +60,9 @@ class Contents:
     remedy: Remedy | None = None
 
 
-def contents(source: Source, table: SourceTable, rewrites: bool = False) -> Contents:
+def contents(source: Source, table: SourceTable, rewrites: bool = False, was_rewritten: bool = False) -> Contents:
     """The files of a table, and with `rewrites` the partitions whose rows are to be written anew; Unreadable with the
-    reason when they cannot be told."""
+    reason when they cannot be told. What was written of it before is not taken away because nobody can go on."""
     body = table.found.body
     assert isinstance(body, Table)
     if body.active is None:
@@ -84,7 +84,7 @@ def contents(source: Source, table: SourceTable, rewrites: bool = False) -> Cont
             values = partition.values if partition.scheme == version.scheme else None
             deltas = sorted(table.below(found.row.object), key=_position)
             piece = _piece(source, version, deltas) if rewrites else None
-            if isinstance(piece, Unreadable):
+            if isinstance(piece, Unreadable) or (was_rewritten and isinstance(piece, str)):
                 skipped.tear(f"partition {found.row.object[-1]}", f"it is not rewritten: {piece}")
             elif isinstance(piece, str):
                 skipped.add(f"partition {found.row.object[-1]}", f"it is not rewritten: {piece}")
