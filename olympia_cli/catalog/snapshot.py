@@ -132,11 +132,13 @@ class Snapshot:
             self._keys = KeyCodec(sizes.namespace, sizes.table, sizes.view, java=self.file.java)
         return self._keys
 
-    def actions(self) -> tuple[Action, ...]:
-        """What the commit of this version did; empty for versions of other programs."""
+    def actions(self, rows: Sequence[tuple[str, str]] | None = None) -> tuple[Action, ...]:
+        """What the commit of this version did; empty for versions of other programs. `rows` are those of its file,
+        where they were read already."""
         if self.file.java:
             return ()
-        rows = decode_action_rows(self.file.data, self.file.path)
+        if rows is None:
+            rows = decode_action_rows(self.file.data, self.file.path)
         return tuple(decode_action(key, value, self.file.path) for key, value in rows)
 
     def next_paths(self, names: Sequence[ObjectName]) -> list[str]:

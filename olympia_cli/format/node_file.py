@@ -11,7 +11,7 @@ import json
 import operator
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -117,7 +117,17 @@ def _decode_file(rows: _Rows, path: str, java: bool) -> NodeFile:
 
 def decode_root(data: bytes, path: str, java: bool = False) -> Root:
     """The root in the file `path`, without its action rows."""
-    file = _decode_file(_Rows(data, path), path, java)
+    return _root(_decode_file(_Rows(data, path), path, java), path)
+
+
+def decode_commit(data: bytes, path: str) -> tuple[Root, Callable[[], list[tuple[str, str]]]]:
+    """The root in the file `path`, and what reads its action rows as `decode_action_rows` does: the file is opened and
+    checked once for both."""
+    rows = _Rows(data, path)
+    return _root(_decode(rows, path), path), lambda: _action_rows(rows, path)
+
+
+def _root(file: NodeFile, path: str) -> Root:
     system = file.system
     catalog_def = system.get(CATALOG_DEF)
     if catalog_def is None:
@@ -136,10 +146,16 @@ def decode_action_rows(data: bytes, path: str) -> list[tuple[str, str]]:
     """The action rows of a root: object keys and actions as text, in the order in which they were done."""
     try:
         rows = _Rows(data, path)
+    except Damaged as error:
+        raise _lost_log(error) from None
+    return _action_rows(rows, path)
+
+
+def _action_rows(rows: _Rows, path: str) -> list[tuple[str, str]]:
+    try:
         found = list(rows.from_row(rows.tree_end()))
     except Damaged as error:
-        # whatever part of the file is damaged, what is lost here is the log
-        raise Damaged("F401", path, error.reason) from None
+        raise _lost_log(error) from None
     if rows.actions_digest is not None and digest(found) != rows.actions_digest:
         raise Damaged("F401", path, "its action rows are not what their digest says")
     actions = []
@@ -150,6 +166,11 @@ def decode_action_rows(data: bytes, path: str) -> list[tuple[str, str]]:
             raise Damaged("F401", path, "a row after the pivot table is not an action row")
         actions.append((key, value))
     return actions
+
+
+def _lost_log(error: Damaged) -> Damaged:
+    """Whatever part of the file is damaged, what is lost is the log."""
+    return Damaged("F401", error.path, error.reason)
 
 
 def digest(rows: Sequence[Row]) -> str:

@@ -13,6 +13,7 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import Damaged, PathMissing, StoreError, VersionNotFound
 from olympia_cli.format.actions import Action, commit_info
+from olympia_cli.format.node_file import decode_commit
 from olympia_cli.format.paths import parse_root_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
 from olympia_cli.names import AtTime, parse_reference, settle
@@ -140,11 +141,13 @@ def read_entry(data: bytes | Damaged, file: RootFile, near: Snapshot) -> LogEntr
     try:
         if isinstance(data, Damaged):
             raise data
-        snapshot = Snapshot(near.store, replace(file, data=data), near)
+        file = replace(file, data=data)
+        root, rows = (None, None) if file.java else decode_commit(data, file.path)
+        snapshot = Snapshot(near.store, file, near, root)
         if not snapshot.in_place:
             # a copy says what another version did
             raise snapshot.out_of_place()
-        actions = told_actions(snapshot) if snapshot.file.java else snapshot.actions()
+        actions = told_actions(snapshot) if rows is None else snapshot.actions(rows())
         return LogEntry(file.version, snapshot, actions, rollback_target(actions), None)
     except (Damaged, VersionNotFound) as damaged:
         return LogEntry(file.version, snapshot, (), None, None, damaged.message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
+import pyarrow as pa
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
@@ -12,7 +13,7 @@ from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.names import NamespaceName, TableName
 from olympia_cli.ops.look.diff import diff
 from olympia_cli.ops.look.history import history
-from olympia_cli.ops.look.log import log_between
+from olympia_cli.ops.look.log import log, log_between
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.big_catalog import add_versions, make_big_catalog
 from tests.helpers.stores import CountingStore
@@ -42,6 +43,17 @@ def test_twenty_versions_read_twenty_roots():
     # the latest once more and the one after it, which is missing: that is how it is found
     assert roots_read(store) == 22
     assert store.lists == 0
+
+
+def test_each_root_is_opened_once_for_its_tree_and_its_actions(monkeypatch):
+    files = MemoryStore()
+    Catalog.create(files)
+    add_versions(files, 50)
+    newest = Catalog(files).snapshot()
+    opened, open_file = [], pa.ipc.open_file
+    monkeypatch.setattr(pa.ipc, "open_file", lambda *data, **options: opened.append(1) or open_file(*data, **options))
+    assert len(list(log(newest, 0))) == 51
+    assert len(opened) == 51
 
 
 def test_a_long_log_is_streamed():
