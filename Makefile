@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 DEVELOPMENT := $(VENV)/.installed-dev
 export PYTHON
 
-.PHONY: demo test test-airflow test-browser test-engines test-pyiceberg-0.9 test-pyiceberg-kit test-rck mutants soak fuzz lint style types format histories bench bench-quick proto docs clean
+.PHONY: demo test test-airflow test-browser test-cluster test-engines test-pyiceberg-0.9 test-pyiceberg-kit test-rck mutants soak fuzz lint style types format histories bench bench-quick proto docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -23,6 +23,12 @@ test: style
 	@said=$$(mktemp) && { ($(TYPES)) > $$said 2>&1 & } && types=$$! && \
 	{ PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest; code=$$?; \
 	wait $$types || code=1; cat $$said; rm -f $$said; exit $$code; }
+
+# Spark as others run it: a cluster whose machines die, are blind or come late, Spark Connect, a program with a Spark of
+# its own. That is a dozen of Javas, which take longer to start than all that they do; CI has the time, always
+test-cluster: $(DEVELOPMENT)
+	tools/ensure-java
+	OLYMPIA_TEST_CLUSTER=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests/cluster
 
 # the catalog for PyIceberg with the oldest PyIceberg that it is for, in an environment of its own
 WITH_0_9 := $(VENV)-pyiceberg-0.9

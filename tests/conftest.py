@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-# what must be installed first, and is large: `make test-browser`, `make test-engines` and `make test-airflow` do that
-_APART = ("browser", "engines", "airflow")
+# what must be installed first, and is large: `make test-browser`, `make test-engines` and `make test-airflow` do that.
+# And a dozen of Javas for `make test-cluster`, which take longer to start than all that they do
+_APART = ("airflow", "browser", "cluster", "engines")
 collect_ignore = [folder for folder in _APART if not os.environ.get(f"OLYMPIA_TEST_{folder.upper()}")]
 
 WITHOUT_SPARK = ("failures", "options", "parts", "session")
@@ -19,18 +20,15 @@ WITHOUT_SPARK = ("failures", "options", "parts", "session")
 
 GROUPS = {
     **{f"tests/spark/test_{name}.py": f"spark without Spark: {name}" for name in WITHOUT_SPARK},
-    "tests/spark/test_elsewhere.py": "programs with Spark",
-    "tests/spark/test_program.py": "programs with Spark",
     "tests/spark/": "Spark",
+    "tests/cluster/test_cluster.py::test_spark_connect": "Spark Connect",
     "tests/agreement/": "agreement",
 }
 """By how a test is named, the first that fits: what runs in one process. One Spark session serves all, since it starts
-in seconds and warms up in a minute; programs with a Spark of their own run one after the other; the damaged catalogs
-that everybody is asked about are made once."""
+in seconds and warms up in a minute; the damaged catalogs that everybody is asked about are made once."""
 
 LONGEST_FIRST = (
     "Spark",
-    "programs with Spark",
     "agreement",
     "tests/integration/test_interleavings.py",
     "tests/damage/test_damage_matrix.py",

@@ -14,6 +14,7 @@ import json
 import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
 from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -35,7 +36,7 @@ from olympia_cli.errors import (
     StorageFull,
 )
 from olympia_cli.storage.connections import shown, silence, unreachable, why
-from olympia_cli.storage.objects import Entry, ObjectStore, read_within, run_within, size_seconds
+from olympia_cli.storage.objects import Entry, ObjectStore, read_within, run_within, size_seconds, wait_for
 from olympia_cli.storage.protocol import LARGEST, Between
 from olympia_cli.storage.settle import TIME_ALLOWED, Failure, Fate
 
@@ -97,7 +98,10 @@ class _GcsBucket:
         return f"gs://{self._name}"
 
     def get(self, key: str, limit: int, seconds: float) -> bytes:
-        return self._run(lambda fs: self._get(fs, key, limit, seconds), key)
+        return wait_for(self.begin_get(key, limit, seconds))
+
+    def begin_get(self, key: str, limit: int, seconds: float) -> Future[bytes]:
+        return self._begin(lambda fs: self._get(fs, key, limit, seconds), key)
 
     def get_range(self, key: str, start: int, length: int, seconds: float) -> bytes:
         wanted = {"Range": f"bytes={start}-{start + length - 1}"}
@@ -185,26 +189,31 @@ class _GcsBucket:
         return data
 
     def _run(self, work: Callable[[Any], Awaitable[T]], key: str) -> T:
+        return wait_for(self._begin(work, key))
+
+    def _begin(self, work: Callable[[Any], Awaitable[T]], key: str) -> Future[T]:
         """Do the request on the client's loop; whatever goes wrong is a Failure.
 
         Making the client ready, which happens once, is not counted: no server is waited for.
         """
-        ready = False
 
         async def run() -> T:
-            nonlocal ready
-            await fs._set_session()
-            ready = True
-            return await work(fs)
+            ready = False
+            try:
+                await fs._set_session()
+                ready = True
+                return await work(fs)
+            except Failure:
+                raise
+            except Exception as error:
+                # what fails before the client is ready may show a token in its text
+                raise self._explain(error, key, ready) from (error if ready else None)
 
         try:
             fs = self._client()
-            return run_within(fs.loop, run(), None)
-        except Failure:
-            raise
         except Exception as error:
-            # what fails before the client is ready may show a token in its text
-            raise self._explain(error, key, ready) from (error if ready else None)
+            raise self._explain(error, key, ready=False) from None
+        return asyncio.run_coroutine_threadsafe(run(), fs.loop)
 
     def _client(self) -> Any:
         with self._lock:

@@ -53,6 +53,8 @@ _SLOW_BYTES = 1024 * 1024
 # from the moment that it is given: nobody waits longer for what may be lost
 _HINT_SECONDS = 2.0
 _PIECE = 1 << 20
+# asked again, the answer is the same
+_FINAL = (Fate.MISSING, Fate.REFUSED)
 
 T = TypeVar("T")
 
@@ -81,6 +83,10 @@ class Bucket(Protocol):
     def get(self, key: str, limit: int, seconds: float) -> bytes:
         """The seconds are for an empty file; a large one gets `size_seconds` more. One of more bytes than the limit is
         refused as FileTooLarge."""
+        ...
+
+    def begin_get(self, key: str, limit: int, seconds: float) -> Future[bytes]:
+        """`get`, and nobody waits: what it raises comes out of the Future."""
         ...
 
     def get_range(self, key: str, start: int, length: int, seconds: float) -> bytes: ...
@@ -126,12 +132,12 @@ class ObjectStore(InTurn):
         under_way: deque[tuple[str, Future[bytes | StoreError]]] = deque()
         try:
             for path in islice(rest, _WORKERS):
-                under_way.append((path, self._submit(self._read_or_error, path)))
+                under_way.append((path, self._begin_read(path)))
             while under_way:
                 path, future = under_way.popleft()
                 found = future.result()
                 for next_path in islice(rest, 1):
-                    under_way.append((next_path, self._submit(self._read_or_error, next_path)))
+                    under_way.append((next_path, self._begin_read(next_path)))
                 yield path, found
         finally:
             for _, future in under_way:
@@ -248,7 +254,7 @@ class ObjectStore(InTurn):
             except Failure as failure:
                 why = reason(why, failure)
                 wait = pause(attempt)
-                over = failure.fate in (Fate.MISSING, Fate.REFUSED) or time.monotonic() + wait + least > deadline
+                over = failure.fate in _FINAL or time.monotonic() + wait + least > deadline
             if not over:
                 time.sleep(wait)
                 over = time.monotonic() + least > deadline  # a busy machine sleeps longer than it was asked to
@@ -256,9 +262,51 @@ class ObjectStore(InTurn):
                 raise why.error from why.__cause__
         raise AssertionError("unreachable")
 
-    def _read_or_error(self, path: str) -> bytes | StoreError:
+    def _begin_read(self, path: str) -> Future[bytes | StoreError]:
+        """Ask once, with no thread that waits for the answer: handing thousands of files from thread to thread takes as
+        long as asking for them. Whatever fails is asked again in a thread, in the time that is left."""
+        told: Future[bytes | StoreError] = Future()
+        deadline = time.monotonic() + self._time_allowed
+
+        def heard(first: Future[bytes]) -> None:
+            if not told.set_running_or_notify_cancel():
+                return  # nobody waits any more
+            failure = first.exception()
+            if failure is None:
+                told.set_result(first.result())
+            elif isinstance(failure, Failure) and failure.fate in _FINAL:
+                self._tell(told, path, failure, deadline)
+            else:
+                self._submit(self._tell, told, path, failure, deadline)
+
         try:
-            return self.read(path)
+            first = self._bucket.begin_get(self._key(path), self.size_limit(path), self._time_allowed)
+        except (PathOutside, Failure):
+            return self._submit(self._read_or_error, path)
+        first.add_done_callback(heard)
+        return told
+
+    def _tell(
+        self, told: Future[bytes | StoreError], path: str, failure: BaseException | None, deadline: float
+    ) -> None:
+        try:
+            told.set_result(self._read_or_error(path, failure, deadline))
+        except BaseException as error:
+            told.set_exception(error)
+
+    def _read_or_error(
+        self, path: str, failure: BaseException | None = None, deadline: float | None = None
+    ) -> bytes | StoreError:
+        """`read`, after a first request that failed."""
+        before = iter([failure] if failure is not None else [])
+
+        def request(seconds: float) -> bytes:
+            for known in before:
+                raise known
+            return self._bucket.get(self._key(path), self.size_limit(path), seconds)
+
+        try:
+            return self._again(request, None if deadline is None else deadline - time.monotonic())
         except (
             PathMissing,
             PathTaken,
@@ -322,9 +370,13 @@ def size_seconds(size: int) -> float:
     return size / _SLOW_BYTES
 
 
-def run_within(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], seconds: float | None) -> T:
+def run_within(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], seconds: float) -> T:
     """Run it on the clients' loop, which has a thread of its own, and wait; stop it when the time is up."""
-    future = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, seconds), loop)
+    return wait_for(asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, seconds), loop))
+
+
+def wait_for(future: Future[T]) -> T:
+    """What runs on the clients' loop; it is stopped when whoever waits is."""
     try:
         return future.result()
     except BaseException:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import aiohttp
@@ -16,7 +17,7 @@ import s3fs
 from aiobotocore.httpsession import AIOHTTPSession  # type: ignore[import-untyped]
 
 from olympia_cli.errors import ExclusiveCreateUnsupported
-from olympia_cli.storage.objects import CONNECTIONS, Entry, ObjectStore, read_within, run_within, size_seconds
+from olympia_cli.storage.objects import CONNECTIONS, Entry, ObjectStore, read_within, run_within, size_seconds, wait_for
 from olympia_cli.storage.protocol import LARGEST, Between
 from olympia_cli.storage.s3_failures import cause, explain, explain_listed, status
 from olympia_cli.storage.settle import TIME_ALLOWED, Failure, Fate
@@ -72,7 +73,10 @@ class _S3Bucket:
         return f"s3://{self._name}"
 
     def get(self, key: str, limit: int, seconds: float) -> bytes:
-        return self._run(lambda fs: self._get(fs, key, limit, seconds), key)
+        return wait_for(self.begin_get(key, limit, seconds))
+
+    def begin_get(self, key: str, limit: int, seconds: float) -> Future[bytes]:
+        return self._begin(lambda fs: self._get(fs, key, limit, seconds), key)
 
     def get_range(self, key: str, start: int, length: int, seconds: float) -> bytes:
         wanted = f"bytes={start}-{start + length - 1}"
@@ -157,26 +161,34 @@ class _S3Bucket:
             raise
 
     def _run(self, work: Callable[[Any], Awaitable[T]], key: str, seconds: float | None = None) -> T:
+        return wait_for(self._begin(work, key, seconds))
+
+    def _begin(self, work: Callable[[Any], Awaitable[T]], key: str, seconds: float | None = None) -> Future[T]:
         """Do the request on the client's loop, within the time; whatever goes wrong is a Failure.
 
         Making the client ready, which happens once, is not counted: no server is waited for.
         """
-        ready = False
 
         async def run() -> T:
-            nonlocal ready
-            await fs.set_session()
-            ready = True
-            async with asyncio.timeout(seconds):
-                return await work(fs)
+            ready = False
+            try:
+                await fs.set_session()
+                ready = True
+                async with asyncio.timeout(seconds):
+                    return await work(fs)
+            except Failure:
+                raise
+            except Exception as error:
+                raise self._failure(error, key, ready) from cause(error)
 
         try:
             fs = self._client()
-            return run_within(fs.loop, run(), None)
-        except Failure:
-            raise
         except Exception as error:
-            raise explain(error, self._name, key, self._endpoint(), ready) from cause(error)
+            raise self._failure(error, key, ready=False) from cause(error)
+        return asyncio.run_coroutine_threadsafe(run(), fs.loop)
+
+    def _failure(self, error: Exception, key: str, ready: bool) -> Failure:
+        return explain(error, self._name, key, self._endpoint(), ready)
 
     def _endpoint(self) -> str:
         """The endpoint in use: the environment and the SDK's own files name one, too."""

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.errors import OutcomeUnknown, PathMissing, PathTaken, StorageDenied, StorageFailed
+from olympia_cli.errors import OutcomeUnknown, PathMissing, PathOutside, PathTaken, StorageDenied, StorageFailed
 from olympia_cli.names import NamespaceName
 from olympia_cli.storage import objects
 from tests.helpers.places import s3_place
@@ -163,6 +163,23 @@ def test_read_is_whole_or_an_error(faulty, mode):
             store.read("a")
         with pytest.raises(StorageFailed):
             store.read_range("a", 10, 20)
+
+
+def test_of_many_files_those_that_fail_are_asked_for_again(faulty):
+    """In threads; what does not fail needs none."""
+    proxy, place = faulty
+    store = place.open()
+    files = {f"f{number}": bytes([number]) * number for number in range(40)}
+    store.create_many(files)
+    fresh = place.open()
+    before = threading.active_count()
+    assert dict(fresh.read_many(files)) == files
+    assert threading.active_count() - before <= 1, "at most the client's own"
+    proxy.break_with(*(Fault(mode, methods=("GET",), at=set(range(at, 300, 7))) for at, mode in enumerate(READ_MODES)))
+    found = dict(fresh.read_many([*files, "missing", "../outside"]))
+    assert isinstance(found.pop("missing"), PathMissing)
+    assert isinstance(found.pop("../outside"), PathOutside)
+    assert found == files
 
 
 def test_every_operation_outlasts_a_server_that_is_away(faulty):

@@ -4,8 +4,11 @@ Spark puts archives before that: the source of PySpark, which each worker would 
 of which each would read a dozen times.
 """
 
+import gc
 import os
 import sys
+from contextlib import suppress
+from importlib import import_module
 from importlib.machinery import PathFinder
 
 SPARKS = ("pyspark.zip", "py4j-", "spark-core_")
@@ -14,6 +17,12 @@ installed = [path for path in sys.path if not os.path.basename(path).startswith(
 # a Python without PySpark has it from there alone
 if PathFinder.find_spec("pyspark", installed) is not None:
     sys.path[:] = installed
+
+# what a worker needs is loaded before it is forked: hundreds are, and each would load it again
+for name in ("pyarrow", "pandas", "pyspark.worker", "s3fs", "pyiceberg.io.pyarrow"):
+    with suppress(ImportError):
+        import_module(name)
+gc.freeze()
 
 if __name__ == "__main__":
     from pyspark.daemon import manager

@@ -40,7 +40,7 @@ from tests.helpers.spark_cluster import (
     spark_cluster,
 )
 
-PROGRAM = Path(__file__).parent / "elsewhere_program.py"
+PROGRAM = Path(__file__).parent / "cluster_program.py"
 POLICY = ("--keep-last", "3", "--older-than", "3d")
 ON_SPARK = ("--engine", "spark", "--parallelism", "2")
 FILES = ("table", "files", "-o", "jsonl")

@@ -109,7 +109,6 @@ def test_executors_without_credentials(program, tmp_path):
     assert "hunter2" not in done.stderr
 
 
-@pytest.mark.skipif("OLYMPIA_TEST_CLUSTER" not in os.environ, reason="starts a master: set OLYMPIA_TEST_CLUSTER=1")
 def test_masters_that_give_nothing(tmp_path):
     """One that has no workers, and one that takes connections and never answers."""
     with spark_cluster(tmp_path, workers=0) as cluster, socket.socket() as silent:
