@@ -7,8 +7,8 @@ those of a log by the size of the file that holds them.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from olympia_cli.format.arrow_messages import Layout, block_layout, footer_blocks
 from olympia_cli.format.node import Sizes
@@ -30,8 +30,7 @@ _UNPACKED_ACTION = 1024
 """What an action has beside its key. One may have far more, where others have less."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(NamedTuple):
     """At most so many rows, and so many bytes in all buffers together."""
 
     rows: int

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from itertools import accumulate
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 
@@ -238,8 +238,7 @@ def _joined(*columns: Column) -> Column:
     return lengths, b"".join([data for _, data in columns])
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
+class _Batch(NamedTuple):
     """Rows that are to be written, and their digest."""
 
     arrays: list[Any]
