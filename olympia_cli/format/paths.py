@@ -195,6 +195,8 @@ def parse_transaction_path(path: str) -> tuple[str, int | None] | None:
 
 
 _LIMITS = {FileKind.HINT: 2**10, FileKind.DEFINITION: 2**26, FileKind.TRANSACTION: 2**20, FileKind.OPERATION: 2**20}
+LEAST_LIMIT = min(_LIMITS.values())
+"""Whatever a file is, it may have so many bytes."""
 MAX_FILE_BYTES = 2**28
 """More than a node or a root has: of the largest, most are actions."""
 _MAX_MANIFEST_BYTES = 2**29
