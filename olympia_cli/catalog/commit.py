@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from olympia_cli import __version__
-from olympia_cli.catalog.changes import tree_changes
 from olympia_cli.catalog.conflicts import Clash, settle
 from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS, FileWriter
 from olympia_cli.catalog.references import check_no_gap
@@ -122,6 +121,9 @@ def rebase(transaction: Transaction) -> Committed | None:
 
     Returns the version that holds the transaction when it turns out to be committed already.
     """
+    # only who was second asks
+    from olympia_cli.catalog.changes import tree_changes
+
     newest = before = transaction.base
     commits: list[Sequence[Action]] = []
     for snapshot in newer_versions(transaction.base):
