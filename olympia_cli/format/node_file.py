@@ -261,9 +261,11 @@ def _batch(columns: list[Column]) -> _Batch:
 
 def _encode(batches: Sequence[_Batch], sizes: Sizes | None) -> bytes:
     """The tree's rows, and with them the action rows, if there are any."""
-    metadata = dict(zip((DIGEST_KEY, ACTIONS_DIGEST_KEY), (batch.digest for batch in batches), strict=False))
+    metadata = {DIGEST_KEY: batches[0].digest}
     if sizes is not None:
         metadata[SIZES_KEY] = _sizes_text(sizes)
+    if len(batches) > 1:
+        metadata[ACTIONS_DIGEST_KEY] = batches[1].digest
     schema = _SCHEMA.with_metadata(metadata)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema, options=_OPTIONS) as writer:
