@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 
 from olympia_cli.catalog.checks import check_catalog_settings, check_properties
 from olympia_cli.catalog.clock import Clock, SystemClock, moment
@@ -176,11 +176,19 @@ def who() -> str:
     """Who runs this program, for the log: user@host, or what OLYMPIA_BY says."""
     if named := os.environ.get("OLYMPIA_BY"):
         return named
+    given = (os.environ.get(name) for name in ("LOGNAME", "USER", "LNAME", "USERNAME"))
+    return f"{next(filter(None, given), '') or _user(os.getuid())}@{socket.gethostname()}"
+
+
+@lru_cache(maxsize=4)
+def _user(number: int) -> str:
+    """What the machine calls a user; looked up once, since that reads a file or asks a server."""
+    import pwd
+
     try:
-        user = getpass.getuser()
+        return pwd.getpwuid(number).pw_name
     except (KeyError, OSError):
-        user = "unknown"
-    return f"{user}@{socket.gethostname()}"
+        return "unknown"
 
 
 def _store_at(location: StoreOrUri, options: Mapping[str, object] | None) -> Store:

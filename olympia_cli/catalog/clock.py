@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from typing import NamedTuple, Protocol
 
+# only this clock counts the time that a laptop's lid was closed; where there is none, the monotonic one must do
+_ELAPSED: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 
 class Clock(Protocol):
     def now_millis(self) -> int:
@@ -34,9 +37,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def elapsed_millis(self) -> int:
-        # only this clock counts the time that a laptop's lid was closed; where there is none, the monotonic one must do
-        clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-        return time.clock_gettime_ns(clock) // 1_000_000
+        return time.clock_gettime_ns(_ELAPSED) // 1_000_000
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

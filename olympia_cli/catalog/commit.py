@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from olympia_cli import __version__
-from olympia_cli.catalog.changes import tree_changes
 from olympia_cli.catalog.conflicts import Clash, settle
 from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS, FileWriter
 from olympia_cli.catalog.references import check_no_gap
@@ -30,6 +29,7 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef, Version
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel
 from olympia_cli.storage.protocol import Store
 
+_NOTE = ActionType.COMMIT_INFO
 MAX_ACTIONS = 10_000
 MAX_ACTIONS_PROPERTY = "olympia.txn.max-actions"
 
@@ -64,7 +64,7 @@ class Author:
             began_at_version=began_at_version,
             reverts=reverts,
         )
-        return Action(ActionType.COMMIT_INFO, None, b"", info.SerializeToString())
+        return Action(_NOTE, None, b"", info.SerializeToString())
 
 
 def commit(
@@ -121,6 +121,9 @@ def rebase(transaction: Transaction) -> Committed | None:
 
     Returns the version that holds the transaction when it turns out to be committed already.
     """
+    # only who was second asks
+    from olympia_cli.catalog.changes import tree_changes
+
     newest = before = transaction.base
     commits: list[Sequence[Action]] = []
     for snapshot in newer_versions(transaction.base):
@@ -188,9 +191,8 @@ def _committed_actions(transaction: Transaction, author: Author) -> list[Action]
     """The actions as the root stores them: those that are done here, reads where they decided, and who committed."""
     serializable = transaction.isolation == IsolationLevel.SERIALIZABLE
     done = [action for action in transaction.actions if not action.merged]
-    notes = [action.parse_payload(CommitInfoDef) for action in done if action.type == ActionType.COMMIT_INFO]
-    left_out = {ActionType.COMMIT_INFO, *(() if serializable else READS)}
-    actions = [action for action in done if action.type not in left_out]
+    notes = [action.parse_payload(CommitInfoDef) for action in done if action.type == _NOTE]
+    actions = [action for action in done if action.type != _NOTE and (serializable or action.type not in READS)]
     reverts = [versions for note in notes for versions in note.reverts]
     return [*actions, author.sign(transaction.id, transaction.began_at_version, reverts)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from olympia_cli.catalog.clock import Clock
@@ -103,7 +102,7 @@ class FileWriter:
         if draft.staged_catalog is not None:
             catalog_def = self._definition(Kind.CATALOG, None, draft.staged_catalog, files)
         root = Root(
-            node=replace(node, children=children),
+            node=Node(node.keys, node.values, children),
             catalog_def=catalog_def,
             created_at_millis=now,
             previous_root=base.file.path,

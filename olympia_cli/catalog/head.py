@@ -115,8 +115,9 @@ class Head:
     def _keep(self, found: Snapshot, at: Moment) -> None:
         if not self.remembers:
             return
-        # what was missing beside it then may be there when it is asked for again
-        found.file = replace(found.file, beside={})
+        if found.file.beside:
+            # what was missing beside it then may be there when it is asked for again
+            found.file = replace(found.file, beside={})
         with self._lock:
             known = self._known
             newer = known is None or at.elapsed > known.looked_at.elapsed or found.version > known.snapshot.version

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from olympia_cli.catalog.exports import find_export
-from olympia_cli.catalog.quarantine import QUARANTINE_MILLIS, resting_mark
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
 from olympia_cli.catalog.versions import RootFile, first_version, read_below, read_hints, read_latest, read_root
 from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PathMissing, VersionNotFound, quoted
@@ -158,6 +156,9 @@ def at_version(version: int, latest: Snapshot) -> Snapshot:
 
 def _gone(version: int, oldest: int, latest: Snapshot) -> VersionNotFound:
     """For a version that an expire took out of history: what brings it back, and until when."""
+    # as below: what hardly any command needs, none has to load
+    from olympia_cli.catalog.quarantine import QUARANTINE_MILLIS, resting_mark
+
     reason = f"version {version} does not exist any more: the oldest is {oldest}"
     mark = resting_mark(latest.definition, version)
     if mark is None:
@@ -240,6 +241,8 @@ def _exported(name: str, latest: Snapshot, now_millis: int) -> Snapshot:
             f"{quoted(name)} is neither a version reference nor the name of an export",
             hint="use a version, latest~1, a time, 2h, or an export's name",
         )
+    from olympia_cli.catalog.exports import find_export
+
     record = find_export(name, latest.definition)
     try:
         return at_version(record.version, latest)

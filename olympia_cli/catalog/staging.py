@@ -36,7 +36,6 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, AlterDef, CompactDef, 
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName
 from olympia_cli.tree.bulk import bulk_load
-from olympia_cli.tree.diff import diff
 from olympia_cli.tree.scan import scan
 
 T = ActionType
@@ -187,6 +186,9 @@ def _check_revived(base: Snapshot, target: Snapshot) -> None:
 
     Where the newer one is damaged itself, which is what a rollback is for, all that the older one reaches is read.
     """
+    # only a rollback asks
+    from olympia_cli.tree.diff import diff
+
     try:
         changes = list(diff(base.reader, base.root.node, target.reader, target.root.node))
         revived = ((change.key, change.new) for change in changes if change.new is not None)

@@ -65,6 +65,7 @@ _MAY_CHANGE_NOTHING = RESTORES | {
     T.CATALOG_ALTER,
     T.CATALOG_COMPACT,
 }
+_SILENT = READS | {T.COMMIT_INFO}
 _EXISTS = {Kind.NAMESPACE: T.NAMESPACE_EXISTS, Kind.TABLE: T.TABLE_EXISTS, Kind.VIEW: T.VIEW_EXISTS}
 
 
@@ -120,8 +121,7 @@ class Transaction:
         return all(type in _MAY_CHANGE_NOTHING for type in self._writes()) and self.draft.is_unchanged()
 
     def _writes(self) -> Iterator[ActionType]:
-        silent = READS | {T.COMMIT_INFO}
-        return (action.type for action in self.actions if action.type not in silent and not action.merged)
+        return (action.type for action in self.actions if action.type not in _SILENT and not action.merged)
 
     def age_millis(self) -> int:
         """How long ago the transaction began."""

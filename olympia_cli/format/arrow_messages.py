@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 MAGIC = b"ARROW1"
 MARKER = b"\xff\xff\xff\xff"
@@ -27,8 +26,7 @@ class Nonsense(Exception):
     """Bytes that are not the metadata of a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """What the metadata of a record batch says: rows, and where each buffer lies in the body."""
 
     rows: int
@@ -36,8 +34,7 @@ class Layout:
     codec: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """A message from `start` to `end`; the end is the file's when the body is cut."""
 
     start: int
@@ -48,8 +45,7 @@ class Message:
     cut: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(NamedTuple):
     """Bytes that are no message; everything up to the end of the file when `end` is its length."""
 
     start: int
@@ -57,8 +53,7 @@ class Gap:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(NamedTuple):
     """The mark behind the last message."""
 
     at: int

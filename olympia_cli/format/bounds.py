@@ -7,8 +7,8 @@ those of a log by the size of the file that holds them.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from olympia_cli.format.arrow_messages import Layout, block_layout, footer_blocks
 from olympia_cli.format.node import Sizes
@@ -30,8 +30,7 @@ _UNPACKED_ACTION = 1024
 """What an action has beside its key. One may have far more, where others have less."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(NamedTuple):
     """At most so many rows, and so many bytes in all buffers together."""
 
     rows: int
@@ -79,10 +78,14 @@ def unpacked_bytes(data: bytes, body: int, layout: Layout) -> int:
 
 def check_batch(data: bytes, body: int, layout: Layout, bounds: Bounds) -> Bounds:
     """What is left of the bounds after a batch; TooMuch when it goes beyond them."""
-    unpacked = unpacked_bytes(data, body, layout)
-    if layout.rows > bounds.rows or unpacked > bounds.bytes:
-        raise TooMuch(f"it unpacks to {layout.rows:,} rows and {unpacked:,} bytes, which no node has")
-    return Bounds(bounds.rows - layout.rows, bounds.bytes - unpacked)
+    return within(layout.rows, unpacked_bytes(data, body, layout), bounds)
+
+
+def within(rows: int, unpacked: int, bounds: Bounds) -> Bounds:
+    """The same of a batch with so many rows, and so many bytes once it is unpacked."""
+    if rows > bounds.rows or unpacked > bounds.bytes:
+        raise TooMuch(f"it unpacks to {rows:,} rows and {unpacked:,} bytes, which no node has")
+    return Bounds(bounds.rows - rows, bounds.bytes - unpacked)
 
 
 def check_file(data: bytes, bounds: Bounds) -> None:

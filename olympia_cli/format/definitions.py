@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from olympia_cli.errors import Damaged, InvalidOption
 from olympia_cli.format.node import Sizes
-from olympia_cli.format.paths import says_digest, size_limit
+from olympia_cli.format.paths import LEAST_LIMIT, says_digest, size_limit
 from olympia_cli.format.pb.objects_pb2 import (
     CatalogDef,
     DistributedTransactionDef,
@@ -77,7 +77,7 @@ def sizes_of(catalog: CatalogDef) -> Sizes:
 def encode(content: bytes, path: str) -> bytes:
     """The bytes of the file `path` for a definition's body; InvalidOption when no reader would take them."""
     data = content + _tail(content, path)
-    if len(data) > (limit := size_limit(path)):
+    if len(data) > LEAST_LIMIT and len(data) > (limit := size_limit(path)):
         raise InvalidOption(f"the definition has {len(data):,} bytes, and may have {limit:,}", hint="make it shorter")
     return data
 

@@ -31,6 +31,7 @@ def encode_type_id(type_id: int) -> str:
 
 _PREFIXES = {kind: encode_type_id(kind) for kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW)}
 _KINDS = {prefix: kind for kind, prefix in _PREFIXES.items()}
+_TABLE = _PREFIXES[Kind.TABLE]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +48,12 @@ class KeyCodec:
 
     def encode(self, name: ObjectName) -> str:
         """The key of an object; InvalidName when a name is too long for this catalog."""
-        key = _PREFIXES[name.kind] + self._pad(name.namespace, self.namespace_size, "namespace")
+        namespace = self._pad(name.namespace, self.namespace_size, "namespace")
         if isinstance(name, TableName):
-            key += self._pad(name.name, self.table_size, "table")
-        elif isinstance(name, ViewName):
-            key += self._pad(name.name, self.view_size, "view")
-        return key
+            return _TABLE + namespace + self._pad(name.name, self.table_size, "table")
+        if isinstance(name, ViewName):
+            return _PREFIXES[Kind.VIEW] + namespace + self._pad(name.name, self.view_size, "view")
+        return _PREFIXES[Kind.NAMESPACE] + namespace
 
     def prefix(self, kind: Kind, namespace: str | None = None) -> str:
         """What all keys of a kind begin with, or all those of a kind in one namespace."""
@@ -126,6 +127,8 @@ class KeyCodec:
             return None
 
     def _pad(self, name: str, size: int, what: str) -> str:
+        if len(name) <= size and name.isascii():
+            return name.ljust(size)
         text = utf16_units(name) if self.java else name
         missing = size - self._length(text)
         if missing < 0:

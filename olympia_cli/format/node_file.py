@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 
 from olympia_cli.errors import Damaged, TransactionTooLarge, Unsupported
 from olympia_cli.format.arrow_messages import Block, Nonsense, block_layout, footer_blocks
-from olympia_cli.format.bounds import Bounds, TooMuch, check_batch, check_file, root_bounds, tree_bounds
+from olympia_cli.format.bounds import Bounds, TooMuch, check_batch, root_bounds, tree_bounds, within
 from olympia_cli.format.keys import CATALOG_DEF, utf16_units
 from olympia_cli.format.node import EMPTY, Node, Root, Sizes
 from olympia_cli.format.paths import MAX_FILE_BYTES, parse_root_path
@@ -65,7 +65,7 @@ class NodeFile:
 
 def encode_node(node: Node, created_at_millis: int) -> bytes:
     """A non-root node; all of its children must be paths by now."""
-    return _encode(_tree(node, {CREATED_AT_MILLIS: str(created_at_millis)}), [], None)
+    return _encode([_batch(_tree(node, {CREATED_AT_MILLIS: str(created_at_millis)}))], None)
 
 
 def encode_root(root: Root, actions: Sequence[tuple[str, str]]) -> bytes:
@@ -76,9 +76,15 @@ def encode_root(root: Root, actions: Sequence[tuple[str, str]]) -> bytes:
         system[PREVIOUS_ROOT] = root.previous_root
     if root.rollback_from_root is not None:
         system[ROLLBACK_FROM_ROOT] = root.rollback_from_root
-    data = _encode(_tree(root.node, system), actions, root.sizes)
+    batches = [_batch(_tree(root.node, system))]
+    if actions:
+        keys, texts = zip(*actions, strict=True)
+        batches.append(_batch([_column(keys), _column(texts), ([-1] * len(actions), b"")]))
+    data = _encode(batches, root.sizes)
     try:
-        check_file(data, root_bounds(root.sizes, len(data)))
+        bounds = root_bounds(root.sizes, len(data))
+        for batch in batches:
+            bounds = within(batch.rows, batch.unpacked, bounds)
         if len(data) > MAX_FILE_BYTES:
             raise TooMuch(f"it has {len(data):,} bytes")
     except TooMuch as error:
@@ -93,7 +99,7 @@ def encode_java(node: Node, created_at_millis: int, root: Root | None = None) ->
         system[CATALOG_DEF] = root.catalog_def
         if root.previous_root is not None:
             system[PREVIOUS_ROOT] = root.previous_root
-    columns = [pa.array(column, pa.string()) for column in _tree(node, system)]
+    columns = [_array(*column) for column in _tree(node, system)]
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, _SCHEMA) as writer:
         writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
@@ -187,11 +193,16 @@ Column = tuple[list[int], bytes]
 
 
 def _column(values: Values) -> Column:
-    text = "".join([value for value in values if value is not None])
+    # what is NULL adds nothing, as what is empty does
+    text = "".join(filter(None, values))
     data = text.encode()
-    if len(data) == len(text):
+    if len(data) != len(text):
+        return [-1 if value is None else len(value.encode()) for value in values], data
+    try:
+        # hardly any column has NULLs between its values
+        return list(map(len, cast("Sequence[str]", values))), data
+    except TypeError:
         return [-1 if value is None else len(value) for value in values], data
-    return [-1 if value is None else len(value.encode()) for value in values], data
 
 
 def _digest(columns: Sequence[Column]) -> str:
@@ -202,48 +213,88 @@ def _digest(columns: Sequence[Column]) -> str:
     return hashed.hexdigest()
 
 
-def _tree(node: Node, system: dict[str, str]) -> tuple[Values, Values, Values]:
+def _tree(node: Node, system: dict[str, str]) -> list[Column]:
     """The columns of the system rows and the pivot table."""
     system = {**system, N_KEYS: str(len(node.keys))}
-    rows = len(node.keys) + 1
-    paths: Values = [child for child in node.children if isinstance(child, str)] if node.children else [None] * rows
-    if len(paths) != rows:
-        raise ValueError("a node is encoded after its children have paths")
-    return (*system, None, *node.keys), (*system.values(), None, *node.values), (*[None] * len(system), *paths)
+    rows, leftmost = len(node.keys) + 1, ([-1], b"")
+    paths: Column = ([-1] * rows, b"")
+    if node.children:
+        found = [child for child in node.children if isinstance(child, str)]
+        if len(found) != rows:
+            raise ValueError("a node is encoded after its children have paths")
+        paths = _column(found)
+    return [
+        _joined(_column(list(system)), leftmost, _column(node.keys)),
+        _joined(_column(list(system.values())), leftmost, _column(node.values)),
+        _joined(([-1] * len(system), b""), paths),
+    ]
 
 
-def _encode(tree: Sequence[Values], actions: Sequence[tuple[str, str]], sizes: Sizes | None) -> bytes:
-    batches = [[_column(values) for values in tree]]
-    metadata = {DIGEST_KEY: _digest(batches[0])}
+def _joined(*columns: Column) -> Column:
+    """Columns below each other."""
+    lengths: list[int] = []
+    for column, _ in columns:
+        lengths += column
+    return lengths, b"".join([data for _, data in columns])
+
+
+class _Batch(NamedTuple):
+    """Rows that are to be written, and their digest."""
+
+    arrays: list[Any]
+    digest: str
+
+    @property
+    def rows(self) -> int:
+        return len(self.arrays[0])
+
+    @property
+    def unpacked(self) -> int:
+        """No reader finds more in it: a buffer that does not compress stands as it is, behind its length."""
+        buffers = [buffer for array in self.arrays for buffer in array.buffers() if buffer is not None]
+        return sum(buffer.size + 8 for buffer in buffers)
+
+
+def _batch(columns: list[Column]) -> _Batch:
+    return _Batch([_array(*column) for column in columns], _digest(columns))
+
+
+def _encode(batches: Sequence[_Batch], sizes: Sizes | None) -> bytes:
+    """The tree's rows, and with them the action rows, if there are any."""
+    metadata = {DIGEST_KEY: batches[0].digest}
     if sizes is not None:
-        fields = {
-            "order": sizes.order,
-            "namespace": sizes.namespace,
-            "table": sizes.table,
-            "view": sizes.view,
-        }
-        metadata[SIZES_KEY] = json.dumps(fields, separators=(",", ":"))
-    if actions:
-        keys, texts = zip(*actions, strict=True)
-        batches.append([_column(values) for values in (keys, texts, [None] * len(actions))])
-        metadata[ACTIONS_DIGEST_KEY] = _digest(batches[1])
+        metadata[SIZES_KEY] = _sizes_text(sizes)
+    if len(batches) > 1:
+        metadata[ACTIONS_DIGEST_KEY] = batches[1].digest
     schema = _SCHEMA.with_metadata(metadata)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema, options=_OPTIONS) as writer:
-        for columns in batches:
-            arrays = [_array(*column) for column in columns]
-            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        for batch in batches:
+            writer.write_batch(pa.RecordBatch.from_arrays(batch.arrays, schema=schema))
     return bytes(sink.getvalue())
 
 
-def _array(lengths: Sequence[int], data: bytes) -> Any:
+@lru_cache(maxsize=16)
+def _sizes_text(sizes: Sizes) -> str:
+    """All roots of a catalog say the same."""
+    fields = {"order": sizes.order, "namespace": sizes.namespace, "table": sizes.table, "view": sizes.view}
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def _array(lengths: list[int], data: bytes) -> Any:
     """A column from its buffers. `pa.array` asks pandas whether it knows the values, where pandas is installed, and
     importing that takes longer than a whole commit."""
-    number, validity = len(lengths), None
-    if -1 in lengths:
-        bits = int("".join(["0" if length < 0 else "1" for length in reversed(lengths)]), 2)
-        validity = pa.py_buffer(bits.to_bytes((number + 7) // 8, "little"))
-        lengths = [length if length > 0 else 0 for length in lengths]
+    number, nulls, validity = len(lengths), lengths.count(-1), None
+    if nulls == number:
+        validity, lengths = pa.py_buffer(bytes((number + 7) // 8)), [0] * number
+    elif nulls:
+        lengths, at = list(lengths), -1
+        valid = bytearray(((1 << number) - 1).to_bytes((number + 7) // 8, "little"))
+        for _ in range(nulls):
+            at = lengths.index(-1, at + 1)
+            lengths[at] = 0
+            valid[at // 8] -= 1 << at % 8
+        validity = pa.py_buffer(valid)
     offsets = struct.pack(f"<{number + 1}i", 0, *accumulate(lengths))
     return pa.Array.from_buffers(pa.string(), number, [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
 

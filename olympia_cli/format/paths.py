@@ -53,14 +53,19 @@ def new_definition_path(kind: Kind, name: ObjectName | None) -> str:
     stem = _uuid4()
     stem = stem[:_UUID_VERSION] + _WITH_DIGEST + stem[_UUID_VERSION + 1 :]
     if name is not None:
-        from urllib.parse import quote
-
-        parts = (name.namespace, name.name) if name.name else (name.namespace,)
-        stem += "-" + "-".join(quote(part, safe="") for part in parts)
-    stem = stem[:_MAX_STEM]
-    # a cut must not leave half of a percent escape, which some tools refuse
-    stem = re.sub(r"%[0-9A-F]?$", "", stem)
+        stem += "-" + _quoted(f"{name.namespace}-{name.name}" if name.name else name.namespace)
+    if len(stem) > _MAX_STEM:
+        # a cut must not leave half of a percent escape, which some tools refuse
+        stem = re.sub(r"%[0-9A-F]?$", "", stem[:_MAX_STEM])
     return f"def/{DEFINITION_FOLDERS[kind]}/{stem}.binpb"
+
+
+def _quoted(text: str) -> str:
+    if _NEEDS_NO_QUOTES.fullmatch(text):
+        return text
+    from urllib.parse import quote
+
+    return quote(text, safe="")
 
 
 def may_be_cut(path: str) -> bool:
@@ -68,6 +73,7 @@ def may_be_cut(path: str) -> bool:
     return len(path.rpartition("/")[2].removesuffix(".binpb")) > _MAX_STEM - len("%XX")
 
 
+_NEEDS_NO_QUOTES = re.compile(r"[A-Za-z0-9_.~-]+")
 _MAX_STEM = MAX_FILE_NAME_BYTES - len(".binpb")
 _UUID_VERSION, _WITH_DIGEST = 14, "8"
 """Where a uuid says its version, and the version whose meaning is left to those who use it."""
@@ -189,6 +195,8 @@ def parse_transaction_path(path: str) -> tuple[str, int | None] | None:
 
 
 _LIMITS = {FileKind.HINT: 2**10, FileKind.DEFINITION: 2**26, FileKind.TRANSACTION: 2**20, FileKind.OPERATION: 2**20}
+LEAST_LIMIT = min(_LIMITS.values())
+"""Whatever a file is, it may have so many bytes."""
 MAX_FILE_BYTES = 2**28
 """More than a node or a root has: of the largest, most are actions."""
 _MAX_MANIFEST_BYTES = 2**29

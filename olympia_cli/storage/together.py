@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from _thread import LockType, allocate_lock, start_new_thread
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -15,18 +16,20 @@ THREADS = 32
 def together(work: Callable[[T], None], items: Sequence[T]) -> None:
     """Do the work for each item, in the caller's thread and others, and return when none of them is at it any more.
 
-    After an error no further item is begun, and the first error is raised. One item needs no thread.
+    After an error no further item is begun, and the first error is raised. One item needs no thread. Nobody waits for a
+    thread to begin, as `threading.Thread` would have it: one that comes late finds nothing left to do, and is not
+    waited for at all.
     """
     if len(items) <= 1:
         for item in items:
             work(item)
         return
 
-    import threading
-
     todo = iter(items)
-    lock = threading.Lock()
+    lock = allocate_lock()
     errors: list[BaseException] = []
+    at_work: list[LockType] = []
+    is_over = False
 
     def go_on() -> None:
         try:
@@ -39,20 +42,35 @@ def together(work: Callable[[T], None], items: Sequence[T]) -> None:
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=go_on) for _ in range(min(THREADS, len(items)) - 1)]
+    def help_out() -> None:
+        me = allocate_lock()
+        with lock:
+            if is_over:
+                return
+            me.acquire()
+            at_work.append(me)
+        try:
+            go_on()
+        finally:
+            me.release()
+
     try:
         with contextlib.suppress(RuntimeError):  # no more threads to be had: those there are do the work
-            for thread in threads:
-                thread.start()
+            for _ in range(min(THREADS, len(items)) - 1):
+                start_new_thread(help_out, ())
         go_on()
     except BaseException as error:
         errors.append(error)
-    for thread in threads:
-        while thread.is_alive():
-            try:
-                thread.join()
-            except BaseException as error:
-                # an interrupt waits too: the threads use what the caller is about to close
-                errors.append(error)
+    while True:
+        try:
+            with lock:
+                is_over = True
+            for helper in at_work:
+                with helper:
+                    pass
+            break
+        except BaseException as error:
+            # an interrupt waits too: the threads use what the caller is about to close
+            errors.append(error)
     if errors:
         raise errors[0]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice, pairwise
+from operator import lt
 
 from olympia_cli.errors import InvalidOption
 from olympia_cli.format.node import Child, Node
@@ -21,13 +23,20 @@ def bulk_load(items: Iterable[tuple[str, str]], order: int, write: WriteNode, fi
         raise InvalidOption(f"a fill factor of {fill} makes no sense", hint="choose one above 0 and up to 1")
     target = max(min_keys(order), min(max_keys(order), round(fill * max_keys(order))), 1)
     leaves = _Level(order, target, write)
-    last: str | None = None
-    for key, value in items:
-        if last is not None and key <= last:
-            raise InvalidOption(f"bulk loading needs keys in order, and {key[:60]!a} is not above its predecessor")
-        last = key
-        leaves.add_key(key, value)
+    items, last = iter(items), None
+    # a leaf and the key behind it at a time: trees have millions of keys
+    while some := list(islice(items, target + 1)):
+        keys, values = zip(*some, strict=True)
+        _check_order(keys if last is None else (last, *keys))
+        last = keys[-1]
+        leaves.add_leaf(keys, values)
     return leaves.finish()
+
+
+def _check_order(keys: Sequence[str]) -> None:
+    if not all(map(lt, keys, keys[1:])):
+        wrong = next(key for before, key in pairwise(keys) if key <= before)
+        raise InvalidOption(f"bulk loading needs keys in order, and {wrong[:60]!a} is not above its predecessor")
 
 
 class _Level:
@@ -42,6 +51,13 @@ class _Level:
         self._children: list[Child] = []
         self._held: tuple[Node, str, str | None] | None = None
         self._parent: _Level | None = None
+
+    def add_leaf(self, keys: Sequence[str], values: Sequence[str | None]) -> None:
+        """As many keys as a node has, and the one behind them; the last ones may be fewer."""
+        self._keys += keys[: self._target]
+        self._values += values[: self._target]
+        for key, value in zip(keys[self._target :], values[self._target :], strict=True):
+            self.add_key(key, value)
 
     def add_child(self, child: Child) -> None:
         self._children.append(child)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
+import pwd
+import socket
 from collections import Counter
 
 import pytest
 
-from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.catalog import Catalog, _user, who
 from olympia_cli.errors import Damaged
 from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind
 from olympia_cli.names import AtTime, NamespaceName, TableName
@@ -204,3 +207,31 @@ def test_a_lost_race_writes_only_what_changed_again(deep):
     written = kinds(store.paths("create_many"))
     assert written[FileKind.DEFINITION] == 1, "the definition is written once"
     assert written[FileKind.NODE] <= 2, "the other writer's path is not ours: our nodes fit the newer root as they are"
+
+
+class TestWhoCommits:
+    @pytest.fixture(autouse=True)
+    def _nobody_says(self, monkeypatch):
+        for name in ("OLYMPIA_BY", "LOGNAME", "USER", "LNAME", "USERNAME"):
+            monkeypatch.delenv(name, raising=False)
+        _user.cache_clear()
+        yield
+        _user.cache_clear()
+
+    def test_the_machine_is_asked_once(self, monkeypatch):
+        asked, ask = [], pwd.getpwuid
+        monkeypatch.setattr(pwd, "getpwuid", lambda number: asked.append(number) or ask(number))
+        assert who() == who() == f"{ask(os.getuid()).pw_name}@{socket.gethostname()}"
+        assert asked == [os.getuid()]
+
+    def test_what_the_environment_says_counts_each_time(self, monkeypatch):
+        monkeypatch.setenv("USER", "ann")
+        assert who() == f"ann@{socket.gethostname()}"
+        monkeypatch.setenv("LOGNAME", "bob")
+        assert who() == f"bob@{socket.gethostname()}"
+        monkeypatch.setenv("OLYMPIA_BY", "the night job")
+        assert who() == "the night job"
+
+    def test_a_user_that_the_machine_does_not_know(self, monkeypatch):
+        monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)
+        assert who() == f"unknown@{socket.gethostname()}"

@@ -81,6 +81,8 @@ def test_neither_reading_nor_writing_imports_what_pyarrow_would_ask(args, sample
     assert code == 0
     assert {"pyarrow", "numpy"} <= modules
     assert not modules & {"pandas", "pyarrow.compute", "pyarrow.parquet", "pyarrow.dataset", "pytz"}
+    # nor what only a rollback, a lost race or a reference to an export asks
+    assert not modules & {"olympia_cli.tree.diff", "olympia_cli.catalog.changes", "olympia_cli.catalog.exports"}
 
 
 def test_one_command_imports_one_command(sample):

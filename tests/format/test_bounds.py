@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
+from os import urandom
 
 import pyarrow as pa
 import pytest
 
 from olympia_cli.errors import Damaged, TransactionTooLarge
+from olympia_cli.format import node_file
 from olympia_cli.format.arrow_messages import Nonsense, block_layout, footer_blocks
 from olympia_cli.format.bounds import MAX_NODE_BYTES, TooMuch, check_file, root_bounds, tree_bounds, unpacked_bytes
 from olympia_cli.format.node import EMPTY, Node, Root, Sizes
@@ -107,6 +110,28 @@ def test_what_is_unpacked_is_what_was_said(codec):
     assert layout.rows == 500
     assert unpacked_bytes(data, body, layout) >= 2 * sum(map(len, rows)) + 2 * 4 * 501
     check_file(data, tree_bounds(SIZES))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["v"],
+        [f"{number:0300}" for number in range(500)],
+        [urandom(3 * number).hex() for number in range(90)],
+        ["", "ü"],
+    ],
+    ids=["one", "alike", "random", "empty"],
+)
+def test_a_root_is_taken_for_no_less_than_a_reader_finds_in_it(values, monkeypatch):
+    told = []
+    monkeypatch.setattr(node_file, "within", lambda *batch: told.append(batch[:2]) or batch[2])
+    keys = tuple(f"key {number:03}" for number in range(len(values)))
+    tree = Node(keys, (*values[1:], None), ("node/x",) * (len(keys) + 1))
+    data = encode_root(replace(ROOT, node=tree), list(zip(keys, values, strict=True)))
+    for (rows, unpacked), block in zip(told, footer_blocks(data)[1], strict=True):
+        body, layout = block_layout(data, block)
+        assert rows == layout.rows
+        assert 0 <= unpacked - unpacked_bytes(data, body, layout) <= 8 * len(layout.buffers)
 
 
 @pytest.mark.parametrize("order", [3, 128, 4096])

@@ -30,9 +30,7 @@ def make_big_catalog(store, namespaces: int, tables: int, *, order: int = 128, o
 
     pending: dict[str, bytes] = {}
 
-    def own_definition(kind: Kind, name, shared: str) -> str:
-        if not own:
-            return shared
+    def own_definition(kind: Kind, name) -> str:
         path = new_definition_path(kind, name)
         id = str(uuid.uuid4())
         made = (
@@ -42,13 +40,15 @@ def make_big_catalog(store, namespaces: int, tables: int, *, order: int = 128, o
         return path
 
     def items():
+        encode = base.keys.encode
         for number in range(namespaces):
             name = NamespaceName(f"ns{number:06}")
-            yield base.keys.encode(name), own_definition(Kind.NAMESPACE, name, ns_path)
+            yield encode(name), own_definition(Kind.NAMESPACE, name) if own else ns_path
         for number in range(namespaces):
+            namespace = f"ns{number:06}"
             for at in range(tables):
-                name = TableName(f"ns{number:06}", f"table{at:06}")
-                yield base.keys.encode(name), own_definition(Kind.TABLE, name, table_path)
+                name = TableName(namespace, f"table{at:06}")
+                yield encode(name), own_definition(Kind.TABLE, name) if own else table_path
 
     def write(node: Node) -> str:
         path = new_node_path()

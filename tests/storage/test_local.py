@@ -557,12 +557,24 @@ class TestWhatADiskAnswers:
         assert store.read_range("a", 250, 100) == data[250:]
 
     def test_no_threads_to_be_had(self, store, monkeypatch):
-        def refuse(thread):
+        def refuse(work, words):
             raise RuntimeError("can't start new thread")
 
-        monkeypatch.setattr(threading.Thread, "start", refuse)
+        monkeypatch.setattr("olympia_cli.storage.together.start_new_thread", refuse)
         files = {f"a/{n}": b"%d" % n for n in range(100)}
         store.create_many(files)
+        assert dict(store.read_many(files)) == files
+
+    def test_nobody_waits_for_a_thread_that_comes_too_late(self, store, root, monkeypatch):
+        late = []
+        monkeypatch.setattr("olympia_cli.storage.together.start_new_thread", lambda work, words: late.append(work))
+        files = {f"a/{n}": b"%d" % n for n in range(100)}
+        store.create_many(files)
+        before = files_below(root)
+        for work in late:
+            work()
+        assert late
+        assert files_below(root) == before
         assert dict(store.read_many(files)) == files
 
     @pytest.mark.parametrize("number", [1, 100])
