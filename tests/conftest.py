@@ -94,6 +94,6 @@ def decoded_once() -> Iterator[None]:
     from olympia_cli.ops.walk.facts import NodeRules
 
     with pytest.MonkeyPatch.context() as patch:
-        for place, name in ((node_file, "_Rows"), (node_file, "_decode"), (NodeRules, "look")):
+        for place, name in ((node_file, "NodeRows"), (node_file, "_decode"), (NodeRules, "look")):
             patch.setattr(place, name, lru_cache(maxsize=4096)(getattr(place, name)))
         yield

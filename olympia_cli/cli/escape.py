@@ -39,9 +39,14 @@ def dumps(value: Any, stream: TextIO, indent: int | None = None) -> str:
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def is_plain(text: str) -> bool:
+    """Whether nothing in the text can need an escape."""
+    return text.isprintable() and text.isascii()
+
+
 def visible(text: str) -> str:
     """The text with control, format and bidirectional characters written as escapes."""
-    if text.isprintable() and text.isascii():
+    if is_plain(text):
         return text
     return "".join(_escape(character) for character in text)
 

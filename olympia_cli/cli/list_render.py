@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any
 
 from olympia_cli.cli import render
@@ -15,6 +16,11 @@ from olympia_cli.names import Kind, NamespaceName, ObjectName, full_name
 
 def print_objects(session: Session, view: View, kind: Kind, namespace: str | None = None) -> None:
     """The objects of a kind, in a namespace or everywhere."""
+    if session.output is Output.TABLE and not session.is_tty:
+        # lists of names are long, and most go into a pipe
+        with session.out() as out:
+            render.write_lines(out, map(_cells(kind), _names(view, kind, namespace)))
+        return
     plural, title = f"{kind.word}s", kind.word.upper()
     columns = [Column("namespace", "NAMESPACE"), Column("name", title)][kind is Kind.NAMESPACE :]
     rows: Iterable[Mapping[str, Any]]
@@ -33,6 +39,10 @@ def print_objects(session: Session, view: View, kind: Kind, namespace: str | Non
         name=lambda row: row["name"] if kind is Kind.NAMESPACE else full_name(row["namespace"], row["name"]),
         title=plural,
     )
+
+
+def _cells(kind: Kind) -> Callable[[ObjectName], tuple[str, ...]]:
+    return (lambda name: (name.namespace,)) if kind is Kind.NAMESPACE else attrgetter("namespace", "name")
 
 
 def _row(name: ObjectName) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from olympia_cli.cli.context import Changed, Session
-from olympia_cli.cli.escape import dumps, visible
+from olympia_cli.cli.escape import dumps, is_plain, visible
 from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 MAX_TABLE_ROWS = 2000
 """A rich table needs all of its rows at once; longer lists are printed as lines."""
 
+
+_ROWS_AT_ONCE = 256
 
 FOLDED = 12
 """A column of text is folded to no less; a table that needs more room than there is becomes lines."""
@@ -203,7 +205,7 @@ def _write_rows(
 ) -> None:
     keys = [column.key for column in columns]
     if not session.is_tty:
-        out.writelines("\t".join([visible(_cell(value.get(key))) for key in keys]) + "\n" for value in values)
+        write_lines(out, ([_cell(value.get(key)) for key in keys] for value in values))
         return
     first = list(islice(values, MAX_TABLE_ROWS + 1))
     if not first:
@@ -232,6 +234,26 @@ def _write_rows(
     for row in cells:
         table.add_row(*(Text(cell) for cell in row))
     console(session, out).print(table)
+
+
+def write_lines(out: TextIO, rows: Iterable[Sequence[str]]) -> None:
+    """A line for each row, as a pipe gets it. Hardly any cell holds what has to be escaped, so one look serves many of
+    them; what came before an error is written."""
+    waiting: list[Sequence[str]] = []
+    try:
+        for row in rows:
+            waiting.append(row)
+            if len(waiting) == _ROWS_AT_ONCE:
+                full, waiting = waiting, []
+                out.write(_lines(full))
+    finally:
+        out.write(_lines(waiting))
+
+
+def _lines(rows: Sequence[Sequence[str]]) -> str:
+    if not is_plain("".join(chain.from_iterable(rows))):
+        rows = [[visible(cell) for cell in row] for row in rows]
+    return "".join([line + "\n" for line in map("\t".join, rows)])
 
 
 def _write_blocks(session: Session, out: TextIO, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:

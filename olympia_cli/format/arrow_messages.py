@@ -19,7 +19,9 @@ CODECS = {0: "lz4", 1: "zstd"}
 
 _MAX_CANDIDATES = 100_000
 _MAX_BUFFERS = 4096
-_BLOCK = "<qi4xq"
+_BLOCK = struct.Struct("<qi4xq")
+_BUFFER = struct.Struct("<qq")
+_INT8, _UINT8, _UINT16, _INT32, _UINT32, _INT64 = map(struct.Struct, ("<b", "<B", "<H", "<i", "<I", "<q"))
 
 
 class Nonsense(Exception):
@@ -84,7 +86,7 @@ Block = tuple[int, int]
 def footer_blocks(data: bytes) -> tuple[list[Block], list[Block]]:
     """The dictionaries and the record batches that the footer names; Nonsense when it cannot be read."""
     end = len(data) - len(MAGIC) - 4
-    length = _number(data, "<i", end)
+    length = _number(data, _INT32, end)
     if not 0 < length <= end:
         raise Nonsense("its footer makes no sense")
     footer = _Table.root(data[end - length : end])
@@ -100,7 +102,7 @@ def block_layout(data: bytes, block: Block) -> tuple[int, Layout]:
         raise Nonsense("its footer names a record batch that is not there")
     table = _Table.root(data[at + prefix : at + metadata])
     batch = table.table(2)
-    return at + metadata, _layout(batch.table(1) if table.number("<B", 1) == DICTIONARY_BATCH else batch)
+    return at + metadata, _layout(batch.table(1) if table.number(_UINT8, 1) == DICTIONARY_BATCH else batch)
 
 
 def _next_message(data: bytes, at: int) -> int:
@@ -137,8 +139,8 @@ def _message(data: bytes, at: int) -> Message:
     if body > len(data):
         raise Nonsense("the file ends in the middle of a message's header")
     table = _Table.root(data[at + 8 : body])
-    kind = table.number("<B", 1)
-    claimed = table.number("<q", 3)
+    kind = table.number(_UINT8, 1)
+    claimed = table.number(_INT64, 3)
     layout = _layout(table.table(2)) if kind == RECORD_BATCH else None
     if kind not in (SCHEMA, RECORD_BATCH) or claimed < 0:
         raise Nonsense("a message is neither a schema nor a record batch")
@@ -151,29 +153,31 @@ def _message(data: bytes, at: int) -> Message:
 
 
 def _layout(batch: _Table) -> Layout:
-    buffers = tuple(cast("Iterator[tuple[int, int]]", batch.structs("<qq", 2)))
-    if min((min(buffer) for buffer in buffers), default=0) < 0:
+    buffers = tuple(cast("Iterator[tuple[int, int]]", batch.structs(_BUFFER, 2)))
+    if min(map(min, buffers), default=0) < 0:
         raise Nonsense("a record batch has buffers before its beginning")
-    rows = batch.number("<q", 0)
+    rows = batch.number(_INT64, 0)
     compression = batch.optional_table(3)
-    codec = None if compression is None else CODECS.get(compression.number("<b", 0), "unknown")
+    codec = None if compression is None else CODECS.get(compression.number(_INT8, 0), "unknown")
     return Layout(max(0, rows), buffers, codec)
 
 
 class _Table:
     """A table of a flatbuffer; whatever leads out of the bytes is nonsense."""
 
+    __slots__ = ("_at", "_data", "_fields", "_size")
+
     def __init__(self, data: bytes, at: int) -> None:
         self._data = data
         self._at = at
-        self._fields = at - _number(data, "<i", at)
-        self._size = _number(data, "<H", self._fields)
+        self._fields = at - _number(data, _INT32, at)
+        self._size = _number(data, _UINT16, self._fields)
 
     @classmethod
     def root(cls, data: bytes) -> _Table:
-        return cls(data, _number(data, "<I", 0))
+        return cls(data, _number(data, _UINT32, 0))
 
-    def number(self, layout: str, field: int) -> int:
+    def number(self, layout: struct.Struct, field: int) -> int:
         at = self._field(field)
         return 0 if at is None else _number(self._data, layout, at)
 
@@ -185,31 +189,32 @@ class _Table:
 
     def optional_table(self, field: int) -> _Table | None:
         at = self._field(field)
-        return None if at is None else _Table(self._data, at + _number(self._data, "<I", at))
+        return None if at is None else _Table(self._data, at + _number(self._data, _UINT32, at))
 
-    def structs(self, layout: str, field: int) -> Iterator[tuple[int, ...]]:
+    def structs(self, layout: struct.Struct, field: int) -> Iterator[tuple[int, ...]]:
         at = self._field(field)
         if at is None:
             return
-        at += _number(self._data, "<I", at)
-        count = _number(self._data, "<I", at)
-        size = struct.calcsize(layout)
-        if count > _MAX_BUFFERS or at + 4 + count * size > len(self._data):
+        at += _number(self._data, _UINT32, at)
+        count = _number(self._data, _UINT32, at)
+        end = at + 4 + count * layout.size
+        if count > _MAX_BUFFERS or end > len(self._data):
             raise Nonsense("a record batch has more buffers than its header holds")
-        yield from struct.iter_unpack(layout, self._data[at + 4 : at + 4 + count * size])
+        yield from layout.iter_unpack(self._data[at + 4 : end])
 
     def _field(self, number: int) -> int | None:
         slot = 4 + 2 * number
         if slot + 2 > self._size:
             return None
-        offset = _number(self._data, "<H", self._fields + slot)
+        offset = _number(self._data, _UINT16, self._fields + slot)
         return self._at + offset if offset else None
 
 
-def _number(data: bytes, layout: str, at: int) -> int:
+def _number(data: bytes, layout: struct.Struct, at: int) -> int:
     try:
         if at >= 0:
-            return int(struct.unpack_from(layout, data, at)[0])
+            number: int = layout.unpack_from(data, at)[0]
+            return number
     except struct.error:
         pass
     raise Nonsense("a message's header makes no sense")

@@ -1,4 +1,4 @@
-"""Node files: Arrow IPC bytes <-> nodes, roots and action rows. The only module that knows Arrow.
+"""Node files: Arrow IPC bytes <-> nodes, roots and action rows.
 
 A file has the columns key, value and pnode. Its rows, from top to bottom: system rows (key and value), the pivot
 table (a leftmost row without key and value, then a row for each key), and in roots the action rows. We put the
@@ -11,20 +11,28 @@ import json
 import operator
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import sha256
 from itertools import accumulate
 from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 
-from olympia_cli.errors import Damaged, TransactionTooLarge, Unsupported
-from olympia_cli.format.arrow_messages import Block, Nonsense, block_layout, footer_blocks
-from olympia_cli.format.bounds import Bounds, TooMuch, check_batch, root_bounds, tree_bounds, within
+from olympia_cli.errors import Damaged, TransactionTooLarge
+from olympia_cli.format.bounds import TooMuch, root_bounds, tree_bounds, within
 from olympia_cli.format.keys import CATALOG_DEF, utf16_units
 from olympia_cli.format.node import EMPTY, Node, Root, Sizes
+from olympia_cli.format.node_rows import (
+    ACTIONS_DIGEST_KEY,
+    COLUMNS,
+    DIGEST_KEY,
+    SIZES_KEY,
+    NodeRows,
+    Values,
+    hash_columns,
+)
+from olympia_cli.format.node_rows import SCHEMA as _SCHEMA
 from olympia_cli.format.paths import MAX_FILE_BYTES, parse_root_path
 
 PREVIOUS_ROOT = "previous_root"
@@ -32,22 +40,12 @@ ROLLBACK_FROM_ROOT = "rollback_from_root"
 CREATED_AT_MILLIS = "created_at_millis"
 N_KEYS = "n_keys"
 
-COLUMNS = ("key", "value", "pnode")
-DIGEST_KEY = b"olympia.sha256"
-ACTIONS_DIGEST_KEY = b"olympia.actions-sha256"
-SIZES_KEY = b"olympia.sizes"
-_SCHEMA = pa.schema([pa.field(name, pa.string()) for name in COLUMNS])
 # a node is too small for threads to pay: handing work over costs more than the work
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
 _SLASHES = re.compile("/+")
-_MAGIC = b"ARROW1"
-_SHORTEST = 16
-"""No Arrow file is shorter: it begins and ends with those letters, and says in between how long its footer is."""
 
 Row = tuple[str | None, str | None, str | None]
-Values = Sequence[str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,22 +112,22 @@ def decode_node(data: bytes, path: str, java: bool = False, sizes: Sizes | None 
     NULL, and sorts by UTF-16 units.
     """
     bounds = tree_bounds(None if java else sizes)
-    return _decode_file(_Rows(data, path, bounds if parse_root_path(path) is None else None), path, java)
+    return _decode_file(NodeRows(data, path, bounds if parse_root_path(path) is None else None), path, java)
 
 
-def _decode_file(rows: _Rows, path: str, java: bool) -> NodeFile:
+def _decode_file(rows: NodeRows, path: str, java: bool) -> NodeFile:
     return _decode_java(rows, path) if java else _decode(rows, path)
 
 
 def decode_root(data: bytes, path: str, java: bool = False) -> Root:
     """The root in the file `path`, without its action rows."""
-    return _root(_decode_file(_Rows(data, path), path, java), path)
+    return _root(_decode_file(NodeRows(data, path), path, java), path)
 
 
 def decode_commit(data: bytes, path: str) -> tuple[Root, Callable[[], list[tuple[str, str]]]]:
     """The root in the file `path`, and what reads its action rows as `decode_action_rows` does: the file is opened and
     checked once for both."""
-    rows = _Rows(data, path)
+    rows = NodeRows(data, path)
     return _root(_decode(rows, path), path), lambda: _action_rows(rows, path)
 
 
@@ -151,21 +149,24 @@ def _root(file: NodeFile, path: str) -> Root:
 def decode_action_rows(data: bytes, path: str) -> list[tuple[str, str]]:
     """The action rows of a root: object keys and actions as text, in the order in which they were done."""
     try:
-        rows = _Rows(data, path)
+        rows = NodeRows(data, path)
     except Damaged as error:
         raise _lost_log(error) from None
     return _action_rows(rows, path)
 
 
-def _action_rows(rows: _Rows, path: str) -> list[tuple[str, str]]:
+def _action_rows(rows: NodeRows, path: str) -> list[tuple[str, str]]:
     try:
-        found = list(rows.from_row(rows.tree_end()))
+        system = rows.system()
+        start = len(system) + 1 + _number(system, N_KEYS, path)
+        end = rows.reach()
     except Damaged as error:
         raise _lost_log(error) from None
-    if rows.actions_digest is not None and digest(found) != rows.actions_digest:
+    start = min(start, end)
+    if rows.actions_digest is not None and _digest_of(rows, start, end) != rows.actions_digest:
         raise Damaged("F401", path, "its action rows are not what their digest says")
     actions = []
-    for key, value, pnode in found:
+    for key, value, pnode in zip(*(column[start:] for column in rows.columns), strict=True):
         if key is None and value is None and pnode is None:
             continue
         if key is None or value is None or pnode is not None:
@@ -180,11 +181,7 @@ def _lost_log(error: Damaged) -> Damaged:
 
 
 def digest(rows: Sequence[Row]) -> str:
-    """The SHA-256 of rows, so that any program can recompute it whatever its Arrow library does with bytes.
-
-    The number of rows; then for each column its lengths, NULL as -1, and its UTF-8 bytes one after the
-    other. Numbers are 32-bit little-endian.
-    """
+    """The digest of rows, as `hash_columns` says."""
     return _digest([_column(values) for values in zip(*rows, strict=True)] if rows else [([], b"")] * len(COLUMNS))
 
 
@@ -206,11 +203,8 @@ def _column(values: Values) -> Column:
 
 
 def _digest(columns: Sequence[Column]) -> str:
-    hashed = sha256(struct.pack("<i", len(columns[0][0])))
-    for lengths, data in columns:
-        hashed.update(struct.pack(f"<{len(lengths)}i", *lengths))
-        hashed.update(data)
-    return hashed.hexdigest()
+    rows = len(columns[0][0])
+    return hash_columns(rows, ((struct.pack(f"<{rows}i", *lengths), data) for lengths, data in columns))
 
 
 def _tree(node: Node, system: dict[str, str]) -> list[Column]:
@@ -299,129 +293,45 @@ def _array(lengths: list[int], data: bytes) -> Any:
     return pa.Array.from_buffers(pa.string(), number, [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-class _Rows:
-    """The rows of a file, decoded batch by batch as far as they are asked for."""
-
-    def __init__(self, data: bytes, path: str, bounds: Bounds | None = None) -> None:
-        """`bounds` are those of a node; without them the file is a root, which says what its catalog's sizes are."""
-        self._data = data
-        self._path = path
-        try:
-            self._reader = pa.ipc.open_file(pa.py_buffer(data), options=READ_OPTIONS)
-            schema = self._reader.schema
-            names = tuple(schema.names)
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise Damaged(*_not_arrow(data, path, error)) from None
-        if set(names) > set(COLUMNS):
-            extra = ", ".join(sorted(set(names) - set(COLUMNS)))
-            raise Unsupported(f"{path} has columns that this program does not know: {extra!a}")
-        if names != COLUMNS or any(field.type != pa.string() for field in schema):
-            raise Damaged("F203", path, "it is an Arrow file, but its columns are not key, value and pnode")
-        metadata: dict[bytes, bytes] = schema.metadata or {}
-        self.digest = metadata_text(metadata.get(DIGEST_KEY))
-        self.actions_digest = metadata_text(metadata.get(ACTIONS_DIGEST_KEY))
-        self.sizes = decode_sizes(metadata.get(SIZES_KEY), path)
-        self._bounds = bounds if bounds is not None else root_bounds(self.sizes, len(data))
-        self._blocks: list[Block] | None = None
-        self._batches = 0
-        self._rows: list[Row] = []
-
-    def row(self, at: int) -> Row | None:
-        """Row `at`, or None past the end."""
-        while at >= len(self._rows) and self._next_batch():
-            pass
-        return self._rows[at] if at < len(self._rows) else None
-
-    def rows(self, start: int, end: int) -> list[Row]:
-        """The rows from start up to end, or as many as there are."""
-        if end > start:
-            self.row(end - 1)
-        return self._rows[start:end]
-
-    def from_row(self, start: int) -> Iterator[Row]:
-        """All rows from start to the end of the file."""
-        while self._next_batch():
-            pass
-        return iter(self._rows[start:])
-
-    def system(self) -> dict[str, str]:
-        """The rows before the first NULL key."""
-        system: dict[str, str] = {}
-        while True:
-            row = self.row(len(system))
-            if row is None:
-                raise Damaged("F207", self._path, "it ends before its pivot table")
-            key, value, _ = row
-            if key is None:
-                return system
-            if value is None or key in system:
-                raise Damaged("F207", self._path, f"its system row {key[:60]!a} is empty or there twice")
-            system[key] = value
-
-    def tree_end(self) -> int:
-        """The row behind the pivot table."""
-        system = self.system()
-        return len(system) + 1 + _number(system, N_KEYS, self._path)
-
-    def _next_batch(self) -> bool:
-        try:
-            if self._batches >= self._reader.num_record_batches:
-                return False
-            self._check_bounds()
-            batch = self._reader.get_batch(self._batches)
-            # offsets that lead out of the buffers are found here, before they are followed
-            batch.validate(full=True)
-            columns: list[list[Any]] = [column.to_pylist() for column in batch.columns]
-        except (pa.ArrowException, OSError, ValueError, Nonsense, TooMuch) as error:
-            if isinstance(error, MemoryError):
-                raise  # within the bounds it is this machine that is too small
-            reason = f"its record batch {self._batches} cannot be read: {one_line(error)}"
-            raise Damaged("F205", self._path, reason) from None
-        self._batches += 1
-        self._rows.extend(zip(*columns, strict=True))
-        return True
-
-    def _check_bounds(self) -> None:
-        """The next batch is unpacked only when what it says of itself is within the bounds."""
-        if self._blocks is None:
-            dictionaries, batches = footer_blocks(self._data)
-            if dictionaries:
-                raise Nonsense("it has dictionaries, and columns without")
-            self._blocks = batches
-        layout = block_layout(self._data, self._blocks[self._batches])
-        self._bounds = check_batch(self._data, *layout, self._bounds)
-
-
-def _decode(rows: _Rows, path: str) -> NodeFile:
+def _decode(rows: NodeRows, path: str) -> NodeFile:
     system = rows.system()
     n_keys = _number(system, N_KEYS, path)
     start, end = len(system), len(system) + 1 + n_keys
-    pivot = rows.rows(start, end)
-    if len(pivot) != n_keys + 1:
-        raise Damaged("F207", path, f"its pivot table has {len(pivot) - 1} keys, but n_keys says {n_keys}")
-    if CATALOG_DEF not in system and any(row != (None, None, None) for row in rows.from_row(end)):
+    there = rows.reach(end)
+    if there != end:
+        raise Damaged("F207", path, f"its pivot table has {there - start - 1} keys, but n_keys says {n_keys}")
+    behind = [] if CATALOG_DEF in system or rows.reach() == end else [column[end:] for column in rows.columns]
+    if any(value is not None for column in behind for value in column):
         raise Damaged("F207", path, "it has rows behind its pivot table, and is not a root")
-    if rows.digest is not None and digest(rows.rows(0, end)) != rows.digest:
+    if rows.digest is not None and _digest_of(rows, 0, end) != rows.digest:
         raise Damaged("F206", path, "its rows are not what its digest says")
-    keys, values, children = zip(*pivot, strict=True)
+    keys, values, children = (tuple(column[start:end]) for column in rows.columns)
     if values[0] is not None or None in keys[1:]:
         raise Damaged("F207", path, "its pivot table is not a leftmost row and rows with keys")
     keys, values = keys[1:], values[1:]
     if not all(map(operator.lt, keys, keys[1:])):
         raise Damaged("F208", path, "its keys are not in order")
-    if None in children:
-        if any(child is not None for child in children):
+    if missing := children.count(None):
+        if missing != len(children):
             raise Damaged("F207", path, "some of its rows point to a child and some do not")
         children = ()
     return NodeFile(Node(keys, values, children), system, rows.sizes, rows.digest is not None)
 
 
-def _decode_java(rows: _Rows, path: str) -> NodeFile:
+def _digest_of(rows: NodeRows, start: int, end: int) -> str:
+    packed = rows.packed(start, end)
+    if packed is not None:
+        return hash_columns(end - start, packed)
+    return _digest([_column(column[start:end]) for column in rows.columns])
+
+
+def _decode_java(rows: NodeRows, path: str) -> NodeFile:
     system = rows.system()
+    rows.reach()
     # a name with two slashes in a row goes into a path as it is, and the folders of a disk know only one
     pivot = [
         (key and utf16_units(key), value and _SLASHES.sub("/", value), child)
-        for key, value, child in rows.from_row(len(system))
+        for key, value, child in zip(*(column[len(system) :] for column in rows.columns), strict=True)
     ]
     if any(key is None for key, _, _ in pivot[1:]) or pivot[0][1] is not None:
         raise Damaged("F207", path, "its pivot table is not a leftmost row and rows with keys")
@@ -443,42 +353,3 @@ def _number(system: dict[str, str], key: str, path: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise Damaged("F207", path, f"its {key} is {text[:40]!a}, not a number")
     return int(text)
-
-
-def decode_sizes(text: bytes | None, path: str) -> Sizes | None:
-    if text is None:
-        return None
-    try:
-        sizes = _parse_sizes(text)
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        raise Damaged("F207", path, "its sizes cannot be read") from None
-    names = (sizes.namespace, sizes.table, sizes.view)
-    if not 3 <= sizes.order <= 2**20 or not all(1 <= size <= 2**16 for size in names):
-        raise Damaged("F207", path, "its sizes are out of range")
-    return sizes
-
-
-@lru_cache(maxsize=16)
-def _parse_sizes(text: bytes) -> Sizes:
-    """All roots of a catalog say the same."""
-    fields = json.loads(text)
-    return Sizes(*(int(fields[name]) for name in ("order", "namespace", "table", "view")))
-
-
-def metadata_text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("ascii", "replace")
-
-
-def _not_arrow(data: bytes, path: str, error: Exception) -> tuple[str, str, str]:
-    if not data:
-        return "F202", path, "it is empty"
-    begins = _MAGIC.startswith(data[: len(_MAGIC)])
-    if begins and (len(data) < _SHORTEST or not data.endswith(_MAGIC)):
-        return "F204", path, f"it is cut short after {len(data):,} bytes"
-    if not begins:
-        return "F203", path, "it is not an Arrow file"
-    return "F205", path, f"it cannot be read as an Arrow file: {one_line(error)}"
-
-
-def one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

@@ -30,7 +30,7 @@ from olympia_cli.format.arrow_messages import (
 )
 from olympia_cli.format.bounds import Bounds, TooMuch, check_file, root_bounds
 from olympia_cli.format.node import Sizes
-from olympia_cli.format.node_file import (
+from olympia_cli.format.node_rows import (
     ACTIONS_DIGEST_KEY,
     COLUMNS,
     DIGEST_KEY,

@@ -15,13 +15,13 @@ from olympia_cli.format.arrow_messages import Nonsense, block_layout, footer_blo
 from olympia_cli.format.bounds import MAX_NODE_BYTES, TooMuch, check_file, root_bounds, tree_bounds, unpacked_bytes
 from olympia_cli.format.node import EMPTY, Node, Root, Sizes
 from olympia_cli.format.node_file import (
-    COLUMNS,
     decode_action_rows,
     decode_node,
     decode_root,
     encode_node,
     encode_root,
 )
+from olympia_cli.format.node_rows import COLUMNS
 from olympia_cli.format.salvage import salvage
 
 SIZES = Sizes(128, 100, 100, 100)

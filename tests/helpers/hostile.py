@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from olympia_cli.format.arrow_messages import block_layout, footer_blocks
-from olympia_cli.format.node_file import COLUMNS
+from olympia_cli.format.node_rows import COLUMNS
 from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind, root_path
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.damage import OUTSIDE, Raw, rewrite_definition, rewrite_raw

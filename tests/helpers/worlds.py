@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     first = options.seed if options.seed is not None else time.time_ns() // 1_000_000
     # as in the tests: the same small files are decoded again and again
-    node_file._Rows = lru_cache(maxsize=4096)(node_file._Rows)
+    node_file.NodeRows = lru_cache(maxsize=4096)(node_file.NodeRows)
     end, played, seed = time.monotonic() + options.seconds, 0, first
     while time.monotonic() < end:
         for run in runs(seed, options.runs):

@@ -13,7 +13,8 @@ from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action, decode_action
 from olympia_cli.format.definitions import CLASSES, bare
 from olympia_cli.format.keys import KeyCodec
-from olympia_cli.format.node_file import DIGEST_KEY, decode_action_rows
+from olympia_cli.format.node_file import decode_action_rows
+from olympia_cli.format.node_rows import DIGEST_KEY
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from olympia_cli.format.node import EMPTY, Node
-from olympia_cli.format.node_file import DIGEST_KEY
+from olympia_cli.format.node_rows import DIGEST_KEY
 from olympia_cli.ops.fsck.actions import read_actions
 from olympia_cli.ops.fsck.chain import ChainReader, ChainRoot, check_catalog, check_root, check_times
 from olympia_cli.ops.fsck.findings import Finding, finding

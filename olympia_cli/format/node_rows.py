@@ -1,0 +1,210 @@
+"""The rows of a node file as columns, read batch by batch as far as they are asked for.
+
+A list reads hundreds of nodes, so nothing is done value by value that Arrow's buffers can do at once. They may be
+those of a damaged file: nothing of them is followed before Arrow found them sound.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any
+
+import pyarrow as pa
+
+from olympia_cli.errors import Damaged, Unsupported
+from olympia_cli.format.arrow_messages import Block, Nonsense, block_layout, footer_blocks
+from olympia_cli.format.bounds import Bounds, TooMuch, check_batch, root_bounds
+from olympia_cli.format.node import Sizes
+
+COLUMNS = ("key", "value", "pnode")
+SCHEMA = pa.schema([pa.field(name, pa.string()) for name in COLUMNS])
+DIGEST_KEY = b"olympia.sha256"
+ACTIONS_DIGEST_KEY = b"olympia.actions-sha256"
+SIZES_KEY = b"olympia.sizes"
+READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
+
+_MAGIC = b"ARROW1"
+_SHORTEST = 16
+"""No Arrow file is shorter: it begins and ends with those letters, and says in between how long its footer is."""
+
+Values = Sequence[str | None]
+Packed = tuple[bytes | bytearray, bytes | memoryview]
+"""The lengths of a column's values as 32-bit numbers, NULL as -1, and their UTF-8 bytes one after the other."""
+
+
+class NodeRows:
+    """The rows of a file in `columns`, as many as were asked for; `reach` asks for more."""
+
+    def __init__(self, data: bytes, path: str, bounds: Bounds | None = None) -> None:
+        """`bounds` are those of a node; without them the file is a root, which says what its catalog's sizes are."""
+        self._data = data
+        self._path = path
+        try:
+            self._reader = pa.ipc.open_file(pa.py_buffer(data), options=READ_OPTIONS)
+            schema = self._reader.schema
+            usual = schema.equals(SCHEMA)
+            names = COLUMNS if usual else tuple(schema.names)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise Damaged(*_not_arrow(data, path, error)) from None
+        if not usual:
+            _check_columns(schema, names, path)
+        metadata: dict[bytes, bytes] = schema.metadata or {}
+        self.digest = metadata_text(metadata.get(DIGEST_KEY))
+        self.actions_digest = metadata_text(metadata.get(ACTIONS_DIGEST_KEY))
+        self.sizes = decode_sizes(metadata.get(SIZES_KEY), path)
+        self._bounds = bounds if bounds is not None else root_bounds(self.sizes, len(data))
+        self._blocks: list[Block] | None = None
+        self._batches = 0
+        self._arrays: dict[tuple[int, int], list[Any]] = {}
+        # strings, and None for NULL
+        self.columns: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
+
+    def reach(self, end: int | None = None) -> int:
+        """How many of the first `end` rows there are, or how many rows at all; from here on they are in the columns."""
+        keys = self.columns[0]
+        while (end is None or len(keys) < end) and self._next_batch():
+            pass
+        return len(keys) if end is None else min(end, len(keys))
+
+    def system(self) -> dict[str, str]:
+        """The rows before the first NULL key."""
+        keys, values, _ = self.columns
+        system: dict[str, str] = {}
+        while self.reach(len(system) + 1) > len(system):
+            key, value = keys[len(system)], values[len(system)]
+            if key is None:
+                return system
+            if value is None or key in system:
+                raise Damaged("F207", self._path, f"its system row {key[:60]!a} is empty or there twice")
+            system[key] = value
+        raise Damaged("F207", self._path, "it ends before its pivot table")
+
+    def packed(self, start: int, end: int) -> list[Packed] | None:
+        """The columns from one row up to another as their digest has them, where the file does: in one batch, as this
+        program writes them."""
+        packed = []
+        for array, values in zip(self._arrays.get((start, end), ()), self.columns, strict=False):
+            column = _packed(array, values[start:end])
+            if column is None:
+                return None
+            packed.append(column)
+        return packed or None
+
+    def _next_batch(self) -> bool:
+        try:
+            if self._batches >= self._reader.num_record_batches:
+                return False
+            self._check_bounds()
+            batch = self._reader.get_batch(self._batches)
+            # offsets that lead out of the buffers are found here, before they are followed
+            batch.validate(full=True)
+            arrays, rows = batch.columns, batch.num_rows
+            values = [[None] * rows if array.null_count == rows else array.to_pylist() for array in arrays]
+        except (pa.ArrowException, OSError, ValueError, Nonsense, TooMuch) as error:
+            if isinstance(error, MemoryError):
+                raise  # within the bounds it is this machine that is too small
+            reason = f"its record batch {self._batches} cannot be read: {one_line(error)}"
+            raise Damaged("F205", self._path, reason) from None
+        start = len(self.columns[0])
+        self._batches += 1
+        self._arrays[start, start + rows] = arrays
+        for column, more in zip(self.columns, values, strict=True):
+            column += more
+        return True
+
+    def _check_bounds(self) -> None:
+        """The next batch is unpacked only when what it says of itself is within the bounds."""
+        if self._blocks is None:
+            dictionaries, batches = footer_blocks(self._data)
+            if dictionaries:
+                raise Nonsense("it has dictionaries, and columns without")
+            self._blocks = batches
+        layout = block_layout(self._data, self._blocks[self._batches])
+        self._bounds = check_batch(self._data, *layout, self._bounds)
+
+
+def _check_columns(schema: Any, names: tuple[str, ...], path: str) -> None:
+    if set(names) > set(COLUMNS):
+        extra = ", ".join(sorted(set(names) - set(COLUMNS)))
+        raise Unsupported(f"{path} has columns that this program does not know: {extra!a}")
+    if names != COLUMNS or any(field.type != pa.string() for field in schema):
+        raise Damaged("F203", path, "it is an Arrow file, but its columns are not key, value and pnode")
+
+
+def hash_columns(rows: int, columns: Iterable[Packed]) -> str:
+    """The SHA-256 of rows, so that any program can recompute it whatever its Arrow library does with bytes.
+
+    The number of rows; then for each column its lengths, NULL as -1, and its UTF-8 bytes one after the
+    other. Numbers are 32-bit little-endian.
+    """
+    hashed = sha256(rows.to_bytes(4, "little"))
+    for lengths, data in columns:
+        hashed.update(lengths)
+        hashed.update(data)
+    return hashed.hexdigest()
+
+
+def _packed(column: Any, values: Values) -> Packed | None:
+    """A column from its buffers; None when they are not laid out so, and it has to be made of its values."""
+    size, nulls = 4 * len(values), column.null_count
+    if nulls == len(values):
+        return b"\xff" * size, b""
+    _, offsets, data = column.buffers()
+    if column.offset or data is None or sys.byteorder != "little":
+        return None
+    edges = offsets.to_pybytes()
+    # a value's length is the next offset less its own: offsets never decrease, so that one subtraction of all of them
+    # as two long numbers borrows nothing from one to the next
+    ends, starts = int.from_bytes(edges[4 : 4 + size], "little"), int.from_bytes(edges[:size], "little")
+    lengths = bytearray((ends - starts).to_bytes(size, "little"))
+    at = -1
+    for _ in range(nulls):
+        at = values.index(None, at + 1)
+        if any(lengths[4 * at : 4 * at + 4]):
+            return None  # a NULL with bytes, which are no part of the rows
+        lengths[4 * at : 4 * at + 4] = b"\xff\xff\xff\xff"
+    first, last = int.from_bytes(edges[:4], "little"), int.from_bytes(edges[size : size + 4], "little")
+    return lengths, memoryview(data)[first:last]
+
+
+def decode_sizes(text: bytes | None, path: str) -> Sizes | None:
+    if text is None:
+        return None
+    try:
+        sizes = _parse_sizes(text)
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        raise Damaged("F207", path, "its sizes cannot be read") from None
+    names = (sizes.namespace, sizes.table, sizes.view)
+    if not 3 <= sizes.order <= 2**20 or not all(1 <= size <= 2**16 for size in names):
+        raise Damaged("F207", path, "its sizes are out of range")
+    return sizes
+
+
+@lru_cache(maxsize=16)
+def _parse_sizes(text: bytes) -> Sizes:
+    """All roots of a catalog say the same."""
+    fields = json.loads(text)
+    return Sizes(*(int(fields[name]) for name in ("order", "namespace", "table", "view")))
+
+
+def metadata_text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("ascii", "replace")
+
+
+def _not_arrow(data: bytes, path: str, error: Exception) -> tuple[str, str, str]:
+    if not data:
+        return "F202", path, "it is empty"
+    begins = _MAGIC.startswith(data[: len(_MAGIC)])
+    if begins and (len(data) < _SHORTEST or not data.endswith(_MAGIC)):
+        return "F204", path, f"it is cut short after {len(data):,} bytes"
+    if not begins:
+        return "F203", path, "it is not an Arrow file"
+    return "F205", path, f"it cannot be read as an Arrow file: {one_line(error)}"
+
+
+def one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
