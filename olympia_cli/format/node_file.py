@@ -11,11 +11,12 @@ import json
 import operator
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 import pyarrow as pa
@@ -43,6 +44,7 @@ READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
 _SLASHES = re.compile("/+")
 _MAGIC = b"ARROW1"
+_ACTIONS_AT_ONCE = 4096
 _SHORTEST = 16
 """No Arrow file is shorter: it begins and ends with those letters, and says in between how long its footer is."""
 
@@ -68,9 +70,9 @@ def encode_node(node: Node, created_at_millis: int) -> bytes:
     return _encode(_tree(node, {CREATED_AT_MILLIS: str(created_at_millis)}), [], None)
 
 
-def encode_root(root: Root, actions: Sequence[tuple[str, str]]) -> bytes:
+def encode_root(root: Root, actions: Iterable[tuple[str, str]]) -> bytes:
     """A root with its action rows, each an object key and the action as text; TransactionTooLarge when no reader would
-    take it."""
+    take it. A commit may have a hundred thousand of them, so they are taken a few thousand at a time."""
     system = {CATALOG_DEF: root.catalog_def, CREATED_AT_MILLIS: str(root.created_at_millis)}
     if root.previous_root is not None:
         system[PREVIOUS_ROOT] = root.previous_root
@@ -179,10 +181,10 @@ def digest(rows: Sequence[Row]) -> str:
     The number of rows; then for each column its lengths, NULL as -1, and its UTF-8 bytes one after the
     other. Numbers are 32-bit little-endian.
     """
-    return _digest([_column(values) for values in zip(*rows, strict=True)] if rows else [([], b"")] * len(COLUMNS))
+    return _digest([[_column(values) for values in zip(*rows, strict=True)] if rows else [([], b"")] * len(COLUMNS)])
 
 
-Column = tuple[list[int], bytes]
+Column = tuple[Sequence[int], bytes]
 """The lengths of the values in bytes, NULL as -1, and their UTF-8 bytes one after the other."""
 
 
@@ -194,11 +196,15 @@ def _column(values: Values) -> Column:
     return [-1 if value is None else len(value.encode()) for value in values], data
 
 
-def _digest(columns: Sequence[Column]) -> str:
-    hashed = sha256(struct.pack("<i", len(columns[0][0])))
-    for lengths, data in columns:
-        hashed.update(struct.pack(f"<{len(lengths)}i", *lengths))
-        hashed.update(data)
+def _digest(batches: Sequence[Sequence[Column]]) -> str:
+    """Of rows that are in several batches, as if they were in one."""
+    hashed = sha256(struct.pack("<i", sum(len(columns[0][0]) for columns in batches)))
+    for at in range(len(COLUMNS)):
+        for columns in batches:
+            lengths, _ = columns[at]
+            hashed.update(struct.pack(f"<{len(lengths)}i", *lengths))
+        for columns in batches:
+            hashed.update(columns[at][1])
     return hashed.hexdigest()
 
 
@@ -212,9 +218,9 @@ def _tree(node: Node, system: dict[str, str]) -> tuple[Values, Values, Values]:
     return (*system, None, *node.keys), (*system.values(), None, *node.values), (*[None] * len(system), *paths)
 
 
-def _encode(tree: Sequence[Values], actions: Sequence[tuple[str, str]], sizes: Sizes | None) -> bytes:
+def _encode(tree: Sequence[Values], actions: Iterable[tuple[str, str]], sizes: Sizes | None) -> bytes:
     batches = [[_column(values) for values in tree]]
-    metadata = {DIGEST_KEY: _digest(batches[0])}
+    metadata = {DIGEST_KEY: _digest(batches)}
     if sizes is not None:
         fields = {
             "order": sizes.order,
@@ -223,17 +229,25 @@ def _encode(tree: Sequence[Values], actions: Sequence[tuple[str, str]], sizes: S
             "view": sizes.view,
         }
         metadata[SIZES_KEY] = json.dumps(fields, separators=(",", ":"))
-    if actions:
-        keys, texts = zip(*actions, strict=True)
-        batches.append([_column(values) for values in (keys, texts, [None] * len(actions))])
-        metadata[ACTIONS_DIGEST_KEY] = _digest(batches[1])
+    batches += _action_batches(iter(actions))
+    if len(batches) > 1:
+        metadata[ACTIONS_DIGEST_KEY] = _digest(batches[1:])
     schema = _SCHEMA.with_metadata(metadata)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema, options=_OPTIONS) as writer:
-        for columns in batches:
-            arrays = [_array(*column) for column in columns]
+        for _ in range(len(batches)):
+            # what is written is not held any longer
+            arrays = [_array(*column) for column in batches.pop(0)]
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
     return bytes(sink.getvalue())
+
+
+def _action_batches(actions: Iterator[tuple[str, str]]) -> Iterator[list[Column]]:
+    while rows := list(islice(actions, _ACTIONS_AT_ONCE)):
+        keys, texts = zip(*rows, strict=True)
+        columns = (_column(values) for values in (keys, texts, [None] * len(rows)))
+        # a number takes seven times as much in a list
+        yield [(array("i", lengths), data) for lengths, data in columns]
 
 
 def _array(lengths: Sequence[int], data: bytes) -> Any:
