@@ -25,6 +25,7 @@ from olympia_cli.iceberg.table_changes import decode_metadata, encode_metadata
 from olympia_cli.importers.deltacat.bodies import Entry, TableVersion
 from olympia_cli.importers.deltacat.rows import fitted, is_readable, read_rows
 from olympia_cli.importers.deltacat.schemas import ID, Unfit, arrow_schema
+from olympia_cli.importers.parquet_footers import open_io
 from olympia_cli.storage.protocol import Store
 
 _MERGE_KEY, _MERGE_ORDER = b"DELTACAT:merge_key", b"DELTACAT:merge_order"
@@ -162,12 +163,12 @@ class Rewriting:
 
     def sees(self, file: Unseen) -> bool:
         """Whether this process sees a file as it was listed."""
-        found = load_file_io(self.source, self.base).new_input(f"{self.base}/{file.path}")
+        found = open_io(self.base, self.source).new_input(f"{self.base}/{file.path}")
         return found.exists() and len(found) == file.size
 
     def _read(self, file: PieceFile, keys: Sequence[str]) -> pa.Table | Unseen:
         try:
-            with load_file_io(self.source, self.base).new_input(f"{self.base}/{file.path}").open() as stream:
+            with open_io(self.base, self.source).new_input(f"{self.base}/{file.path}").open() as stream:
                 data = stream.read()
         except FileNotFoundError:
             return Unseen(file.path, file.size)
