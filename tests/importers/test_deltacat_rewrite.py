@@ -8,6 +8,7 @@ import decimal
 import gzip
 import io
 import random
+import resource
 import struct
 import zlib
 from collections import Counter
@@ -459,6 +460,19 @@ class TestWhatIsNotKnown:
         done, version = world.bring()
         assert (version, world.written) == (1, 0)
         assert [one.what for one in done.left_out] == ["rows of 1 partitions of table n.t"]
+
+    def test_one_that_is_more_than_there_is_memory_for(self, world, partition):
+        partition(1, gzip.compress(bytes(2**28), 1), content_type="text/csv", meta={"content_encoding": "gzip"})
+        usual = resource.getrlimit(resource.RLIMIT_AS)
+        with open("/proc/self/statm") as said:
+            mine = int(said.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (mine + 2**27, usual[1]))
+        try:
+            done, _ = world.bring()
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, usual)
+        [said] = why(done)
+        assert said == "it is not rewritten: its rows do not fit into the memory of one task: give executors more"
 
     def test_keys_that_arrow_does_not_compare(self, world):
         schema = numbered(("id", pa.list_(pa.int64())), ("name", pa.string()), keys=["id"])

@@ -160,6 +160,8 @@ class Rewriting:
         except (Unfit, pa.ArrowNotImplementedError) as error:
             # Arrow does not compare values of every type
             return " ".join(str(error).split())
+        except MemoryError:
+            return "its rows do not fit into the memory of one task: give executors more"
         if isinstance(rows, Unseen):
             return rows
         dest = load_file_io(self.dest, self.folder)
