@@ -50,7 +50,7 @@ class FileWriter:
             check_alive()
             root, files = self._plan(draft)
             self._root = root
-            data = encode_root(root, [encode_action(action, draft.tree.keys) for action in actions])
+            data = encode_root(root, (encode_action(action, draft.tree.keys) for action in actions))
             if files and self._first_at is None:
                 self._first_at = self._clock.elapsed_millis()
             ready = partial(self._ready, files, check_alive)

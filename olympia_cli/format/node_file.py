@@ -11,10 +11,10 @@ import json
 import operator
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
@@ -25,7 +25,6 @@ from olympia_cli.format.keys import CATALOG_DEF, utf16_units
 from olympia_cli.format.node import EMPTY, Node, Root, Sizes
 from olympia_cli.format.node_rows import (
     ACTIONS_DIGEST_KEY,
-    COLUMNS,
     DIGEST_KEY,
     SIZES_KEY,
     NodeRows,
@@ -44,6 +43,7 @@ N_KEYS = "n_keys"
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 _SLASHES = re.compile("/+")
+_ACTIONS_AT_ONCE = 4096
 
 Row = tuple[str | None, str | None, str | None]
 
@@ -66,23 +66,21 @@ def encode_node(node: Node, created_at_millis: int) -> bytes:
     return _encode([_batch(_tree(node, {CREATED_AT_MILLIS: str(created_at_millis)}))], None)
 
 
-def encode_root(root: Root, actions: Sequence[tuple[str, str]]) -> bytes:
+def encode_root(root: Root, actions: Iterable[tuple[str, str]]) -> bytes:
     """A root with its action rows, each an object key and the action as text; TransactionTooLarge when no reader would
-    take it."""
+    take it. A commit may have a hundred thousand of them, so they are taken a few thousand at a time."""
     system = {CATALOG_DEF: root.catalog_def, CREATED_AT_MILLIS: str(root.created_at_millis)}
     if root.previous_root is not None:
         system[PREVIOUS_ROOT] = root.previous_root
     if root.rollback_from_root is not None:
         system[ROLLBACK_FROM_ROOT] = root.rollback_from_root
-    batches = [_batch(_tree(root.node, system))]
-    if actions:
-        keys, texts = zip(*actions, strict=True)
-        batches.append(_batch([_column(keys), _column(texts), ([-1] * len(actions), b"")]))
+    batches = [_batch(_tree(root.node, system)), *_action_batches(iter(actions))]
+    measured = [(batch.rows, batch.unpacked) for batch in batches]
     data = _encode(batches, root.sizes)
     try:
         bounds = root_bounds(root.sizes, len(data))
-        for batch in batches:
-            bounds = within(batch.rows, batch.unpacked, bounds)
+        for rows, unpacked in measured:
+            bounds = within(rows, unpacked, bounds)
         if len(data) > MAX_FILE_BYTES:
             raise TooMuch(f"it has {len(data):,} bytes")
     except TooMuch as error:
@@ -182,7 +180,7 @@ def _lost_log(error: Damaged) -> Damaged:
 
 def digest(rows: Sequence[Row]) -> str:
     """The digest of rows, as `hash_columns` says."""
-    return _digest([_column(values) for values in zip(*rows, strict=True)] if rows else [([], b"")] * len(COLUMNS))
+    return hash_columns(len(rows), [_pack(_column(values)) for values in zip(*rows, strict=True)])
 
 
 Column = tuple[list[int], bytes]
@@ -202,9 +200,9 @@ def _column(values: Values) -> Column:
         return [-1 if value is None else len(value) for value in values], data
 
 
-def _digest(columns: Sequence[Column]) -> str:
-    rows = len(columns[0][0])
-    return hash_columns(rows, ((struct.pack(f"<{rows}i", *lengths), data) for lengths, data in columns))
+def _pack(column: Column) -> tuple[bytes, bytes]:
+    lengths, data = column
+    return struct.pack(f"<{len(lengths)}i", *lengths), data
 
 
 def _tree(node: Node, system: dict[str, str]) -> list[Column]:
@@ -233,10 +231,10 @@ def _joined(*columns: Column) -> Column:
 
 
 class _Batch(NamedTuple):
-    """Rows that are to be written, and their digest."""
+    """Rows that are to be written, as Arrow and as their digest has them."""
 
     arrays: list[Any]
-    digest: str
+    packed: list[tuple[bytes, bytes]]
 
     @property
     def rows(self) -> int:
@@ -250,21 +248,34 @@ class _Batch(NamedTuple):
 
 
 def _batch(columns: list[Column]) -> _Batch:
-    return _Batch([_array(*column) for column in columns], _digest(columns))
+    return _Batch([_array(*column) for column in columns], [_pack(column) for column in columns])
 
 
-def _encode(batches: Sequence[_Batch], sizes: Sizes | None) -> bytes:
-    """The tree's rows, and with them the action rows, if there are any."""
-    metadata = {DIGEST_KEY: batches[0].digest}
+def _action_batches(actions: Iterator[tuple[str, str]]) -> Iterator[_Batch]:
+    while rows := list(islice(actions, _ACTIONS_AT_ONCE)):
+        keys, texts = zip(*rows, strict=True)
+        yield _batch([_column(keys), _column(texts), ([-1] * len(rows), b"")])
+
+
+def _digest(batches: Sequence[_Batch]) -> str:
+    """Of rows that are in several batches, as if they were in one."""
+    columns = zip(*(batch.packed for batch in batches), strict=True)
+    parts = ([part for both in zip(*column, strict=True) for part in both] for column in columns)
+    return hash_columns(sum(batch.rows for batch in batches), parts)
+
+
+def _encode(batches: list[_Batch], sizes: Sizes | None) -> bytes:
+    """The tree's rows, and behind them the action rows, if there are any. What is written is not held any longer."""
+    metadata = {DIGEST_KEY: _digest(batches[:1])}
     if sizes is not None:
         metadata[SIZES_KEY] = _sizes_text(sizes)
     if len(batches) > 1:
-        metadata[ACTIONS_DIGEST_KEY] = batches[1].digest
+        metadata[ACTIONS_DIGEST_KEY] = _digest(batches[1:])
     schema = _SCHEMA.with_metadata(metadata)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema, options=_OPTIONS) as writer:
-        for batch in batches:
-            writer.write_batch(pa.RecordBatch.from_arrays(batch.arrays, schema=schema))
+        while batches:
+            writer.write_batch(pa.RecordBatch.from_arrays(batches.pop(0).arrays, schema=schema))
     return bytes(sink.getvalue())
 
 
@@ -322,7 +333,7 @@ def _digest_of(rows: NodeRows, start: int, end: int) -> str:
     packed = rows.packed(start, end)
     if packed is not None:
         return hash_columns(end - start, packed)
-    return _digest([_column(column[start:end]) for column in rows.columns])
+    return hash_columns(end - start, [_pack(_column(column[start:end])) for column in rows.columns])
 
 
 def _decode_java(rows: NodeRows, path: str) -> NodeFile:

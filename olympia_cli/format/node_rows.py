@@ -135,16 +135,16 @@ def _check_columns(schema: Any, names: tuple[str, ...], path: str) -> None:
         raise Damaged("F203", path, "it is an Arrow file, but its columns are not key, value and pnode")
 
 
-def hash_columns(rows: int, columns: Iterable[Packed]) -> str:
+def hash_columns(rows: int, columns: Iterable[Iterable[bytes | bytearray | memoryview]]) -> str:
     """The SHA-256 of rows, so that any program can recompute it whatever its Arrow library does with bytes.
 
     The number of rows; then for each column its lengths, NULL as -1, and its UTF-8 bytes one after the
-    other. Numbers are 32-bit little-endian.
+    other. Numbers are 32-bit little-endian. A column is given in any number of parts.
     """
     hashed = sha256(rows.to_bytes(4, "little"))
-    for lengths, data in columns:
-        hashed.update(lengths)
-        hashed.update(data)
+    for column in columns:
+        for part in column:
+            hashed.update(part)
     return hashed.hexdigest()
 
 

@@ -148,6 +148,10 @@ class CatalogAccess(MetastoreCatalog):
             io = self._ios[key] = self._load_file_io(properties, location)
         return io
 
+    def open_files(self, location: str) -> FileIO:
+        """PyIceberg's files of tables that are made beside it."""
+        return self._open_io({}, location)
+
     # Where new tables are
 
     def _create_staged_table(

@@ -55,6 +55,8 @@ _SAME: dict[type[OlympiaError], type[Exception]] = {
     InvalidOption: ValueError,
 }
 
+_SDKS = ("botocore", "aiobotocore", "aiohttp", "gcsfs", "google")
+
 
 @contextmanager
 def translated(name: NamespaceName | TableName | ViewName | None = None) -> Iterator[None]:
@@ -130,7 +132,8 @@ def _ours(error: Exception) -> OlympiaError | None:
             return StorageFailed(text)
         case ValueError() | NotImplementedError() | exceptions.ValidationError():
             return InvalidOption(text, hint="")
-    return None
+    # of connections that break they have errors of their own, which are no OSErrors
+    return StorageFailed(text) if type(error).__module__.partition(".")[0] in _SDKS else None
 
 
 def _line(error: Exception) -> str:

@@ -3,13 +3,15 @@ not go with the columns. Pure."""
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from olympia_cli.importers.iox.wire import Garbled
-from olympia_cli.importers.thrift import BINARY, INT, LONG, Each, Some, read_struct
+from olympia_cli.importers.thrift import BINARY, INT, LONG, STRUCT, Each, Some, read_struct
 
 _SIZES = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
 """How many bytes a value has, by its physical type; one of a fixed length has what its column says."""
@@ -19,6 +21,63 @@ _BOUNDS = {1: BINARY, 2: BINARY, 5: BINARY, 6: BINARY}
 _DEPTHS = {2: Some(LONG), 3: Some(LONG)}
 _LISTS = {2: Some(INT), 3: Some(BINARY), 8: Each({}), 13: Each({})}
 _CHUNK = {3: {1: INT, 12: _BOUNDS, 16: _DEPTHS, **_LISTS}}
+
+
+def _bytes(numbers: Iterable[int]) -> bytes:
+    return b"[" + b"".join(b"\\x%02x" % number for number in numbers) + b"]"
+
+
+def _list_of(kind: int, item: bytes) -> bytes:
+    """A list of up to 14 of them, which say how many they are in the byte that they begin with."""
+    return b"(?:" + b"|".join(_bytes([n << 4 | kind]) + b"(?:%b){%d}" % (item, n) for n in range(15)) + b")"
+
+
+_NUMBER = rb"[\x80-\xff]{0,9}+[\x00-\x7f]"
+# a field begins with how far its number is from the one before, and its type
+_NUMBERS = _bytes(step << 4 | kind for step in range(1, 16) for kind in (4, INT, LONG)) + _NUMBER
+
+
+def _text(least: int) -> bytes:
+    """Bytes of which there are so many at least, and no more than 127."""
+    lengths = range(max(least, 0), 128)
+    return b"(?:" + b"|".join(_bytes([n]) + b".{%d}" % n for n in lengths) + b")" if lengths else b"(?!)"
+
+
+@cache
+def _usual_statistics(least: int) -> re.Pattern[bytes]:
+    """Statistics whose bounds have so many bytes at least."""
+    truths = _bytes(step << 4 | kind for step in range(1, 16) for kind in (1, 2))
+    texts = _bytes(step << 4 | BINARY for step in range(1, 16)) + _text(least)
+    return re.compile(b"(?:" + _NUMBERS + b"|" + texts + b"|" + truths + rb")*+\x00", re.DOTALL)
+
+
+@cache
+def _usual_chunk() -> re.Pattern[bytes]:
+    """A column in a group of rows as most writers put it: its fields in their order, and nothing long. It catches the
+    type, the statistics, and the lists that tell how deep the values lie."""
+    depths = b"(" + _list_of(LONG, _NUMBER) + b")"
+    return re.compile(
+        rb"\x26" + _NUMBER + rb"\x1c\x15([\x00-\x7f])"
+        rb"\x19" + _list_of(INT, _NUMBER) + rb"\x19" + _list_of(BINARY, _text(0)) + rb"\x15" + _NUMBER
+        + (rb"\x16" + _NUMBER) * 3 + rb"\x26" + _NUMBER
+        + rb"(?:\x3c|\x26" + _NUMBER + rb"\x1c)(" + _usual_statistics(0).pattern + rb")"
+        + rb"(?:(?:\x19" + _list_of(STRUCT, b"(?:" + _NUMBERS + rb")*+\x00") + rb"\x3c|\x4c)"
+        + rb"(?:\x16" + _NUMBER + rb"\x19|\x29)" + depths + rb"\x19" + depths + rb"\x00)?\x00"
+        + rb"(?:" + _NUMBERS + rb")*+\x00",
+        re.DOTALL,
+    )  # fmt: skip
+
+
+def _quick(data: bytes, at: int) -> tuple[dict[int, Any], int] | None:
+    """The same of a column that is as usual, in a tenth of the time: a wide table has a hundred thousand of them."""
+    if (found := _usual_chunk().match(data, at)) is None:
+        return None
+    kind, statistics, *depths = found.groups()
+    told: dict[int, Any] = {1: (kind[0] >> 1) ^ -(kind[0] & 1), 12: statistics}
+    if depths[0]:
+        # the first byte says how many there are
+        told[16] = {2: range(depths[0][0] >> 4), 3: range(depths[1][0] >> 4)}
+    return {3: told}, found.end()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +104,7 @@ def check_footer(data: memoryview) -> None:
         for chunk, leaf in zip(chunks, leaves, strict=True):
             _check(chunk[3], leaf)
 
-    groups = Each({1: Each(_CHUNK), 4: Each({})}, check)
+    groups = Each({1: Each(_CHUNK, quick=_quick), 4: Each({})}, check)
     try:
         read_struct(data, {2: Each(_COLUMN, columns.append), 4: groups, 5: Each({}), 7: Each({})})
     except (KeyError, TypeError, AttributeError, struct.error):
@@ -75,6 +134,9 @@ def _check(chunk: dict[int, Any], leaf: _Leaf) -> None:
     if chunk[1] != leaf.type:
         raise Garbled("a group of its rows has a column of another type than the file")
     bounds = chunk.get(12, {})
+    if isinstance(bounds, bytes):
+        is_long = _usual_statistics(leaf.size).fullmatch(bounds) is not None
+        bounds = {} if is_long else read_struct(memoryview(bounds), _BOUNDS)
     # the former fields count only where there are no new ones
     for at in (5, 6) if {5, 6} & bounds.keys() else (1, 2):
         if at in bounds and len(bounds[at]) < leaf.size:

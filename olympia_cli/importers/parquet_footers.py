@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 
+from olympia_cli.iceberg.settings import same_sdk
 from olympia_cli.importers.footer_check import check_footer
 from olympia_cli.importers.parquet import Footer, ParquetFile
 
@@ -94,5 +95,5 @@ def _tail(stream: Any, size: int, length: int) -> bytes:
 
 
 def open_io(location: str, properties: Mapping[str, str]) -> FileIO:
-    """PyIceberg's way to the files."""
-    return load_file_io(dict(properties), location)
+    """PyIceberg's way to the files, by the SDK that lists them."""
+    return load_file_io({**same_sdk(location), **properties}, location)

@@ -17,15 +17,18 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.table import TableProperties, Transaction
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table import TableProperties
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.typedef import Record
 
 from olympia_cli.errors import command_words
 from olympia_cli.iceberg.catalog import OlympiaCatalog
+from olympia_cli.iceberg.catalog_transaction import CatalogTransaction
 from olympia_cli.iceberg.identifiers import identifier_of
 from olympia_cli.iceberg.table_layout import partition_spec
 from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut, Remedy
+from olympia_cli.importers.new_table import new_table
 from olympia_cli.importers.parquet import (
     Conflict,
     Footer,
@@ -185,37 +188,42 @@ class ParquetImport:
     def _location(self, path: str) -> str:
         return f"{self.base}/{path}".rstrip("/")
 
-    def _bring(self, plan: Plan, staged: OlympiaCatalog, done: Imported) -> None:
+    def _bring(self, plan: Plan, staged: CatalogTransaction, done: Imported) -> None:
         """Stage it in a transaction: one metadata file for each table."""
         namespace = (plan.name.namespace,)
         if not staged.namespace_exists(namespace):
             staged.create_namespace(namespace)
             done.namespaces += 1
-        with self._begin(plan, staged) as transaction:
+        (self._make if plan.is_new else self._extend)(plan, staged)
+        (done.created if plan.is_new else done.moved_on).append(plan.found)
+
+    def _make(self, plan: Plan, staged: CatalogTransaction) -> None:
+        schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(plan.schema))
+        properties = {
+            SOURCE: plan.location,
+            FILES: str(len(plan.footers)),
+            # the files have no ids for their columns, so readers go by the names
+            TableProperties.DEFAULT_NAME_MAPPING: schema.name_mapping.model_dump_json(),
+        }
+        place, spec = staged.new_table_folder(plan.name), _spec(plan.columns, schema)
+        metadata = new_table_metadata(schema, spec, UNSORTED_SORT_ORDER, place, properties)
+        made = new_table(staged, plan.name, metadata, self._data_files(plan, metadata))
+        staged.staged.create_table(plan.name, staged.stage(made))
+
+    def _extend(self, plan: Plan, staged: CatalogTransaction) -> None:
+        """Add files to a table, and columns where they have more."""
+        with staged.load_table(identifier_of(plan.name)).transaction() as transaction:
+            with transaction.update_schema() as update:
+                update.union_by_name(_pyarrow_to_schema_without_ids(plan.schema))
             metadata = transaction.table_metadata
             transaction.set_properties({FILES: str(plan.known + len(plan.footers))})
             with transaction.update_snapshot().fast_append() as append:
-                for footer in plan.footers:
-                    append.append_data_file(
-                        _data_file(metadata, footer, self._location(footer.file.path), plan.columns)
-                    )
-        (done.created if plan.is_new else done.moved_on).append(plan.found)
+                for file in self._data_files(plan, metadata):
+                    append.append_data_file(file)
 
-    def _begin(self, plan: Plan, staged: OlympiaCatalog) -> Transaction:
-        """A table that is new, or wider where it must be, still to be committed."""
-        columns = _pyarrow_to_schema_without_ids(plan.schema)
-        if not plan.is_new:
-            transaction = staged.load_table(identifier_of(plan.name)).transaction()
-            with transaction.update_schema() as update:
-                update.union_by_name(columns)
-            return transaction
-        schema = assign_fresh_schema_ids(columns)
-        # the files have no ids for their columns, so readers go by the names
-        names = schema.name_mapping.model_dump_json()
-        properties = {SOURCE: plan.location, TableProperties.DEFAULT_NAME_MAPPING: names}
-        return staged.create_table_transaction(
-            identifier_of(plan.name), schema, partition_spec=_spec(plan.columns, schema), properties=properties
-        )
+    def _data_files(self, plan: Plan, metadata: TableMetadata) -> Iterator[DataFile]:
+        for footer in plan.footers:
+            yield _data_file(metadata, footer, self._location(footer.file.path), plan.columns)
 
 
 def _plan(asked: _Asked, footers: Sequence[Footer], done: Imported) -> Plan | None:

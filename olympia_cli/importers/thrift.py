@@ -11,18 +11,20 @@ from typing import Any
 from olympia_cli.importers.iox.wire import Garbled, varint
 
 _DEEPEST = 32
-_TRUE, _FALSE, _BYTE, _DOUBLE, _LIST, _SET, _MAP, _STRUCT, _UUID = 1, 2, 3, 7, 9, 10, 11, 12, 13
-INT, LONG, BINARY = 5, 6, 8
+_TRUE, _FALSE, _BYTE, _DOUBLE, _LIST, _SET, _MAP, _UUID = 1, 2, 3, 7, 9, 10, 11, 13
+INT, LONG, BINARY, STRUCT = 5, 6, 8, 12
 _NUMBERS = (4, INT, LONG)
 _NOTHING: dict[int, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Each:
-    """A list of structs: what is wanted of each, and who takes it, since a footer may have millions of them."""
+    """A list of structs: what is wanted of each, and who takes it, since a footer may have millions of them. `quick` is
+    asked first for one that begins somewhere and for where it ends, and may not know."""
 
     wanted: dict[int, Any]
     take: Callable[[dict[int, Any]], object] | None = None
+    quick: Callable[[bytes, int], tuple[dict[int, Any], int] | None] = lambda data, at: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def _kind(wanted: Wanted) -> int:
     """The type that a field must have."""
     if isinstance(wanted, int):
         return wanted
-    return _LIST if isinstance(wanted, _LISTS) else _STRUCT
+    return _LIST if isinstance(wanted, _LISTS) else STRUCT
 
 
 def _value(data: bytes, at: int, kind: int, depth: int, wanted: Wanted = None) -> tuple[Any, int]:
@@ -96,7 +98,7 @@ def _value(data: bytes, at: int, kind: int, depth: int, wanted: Wanted = None) -
         return _list(data, at, depth, wanted)
     if kind == _MAP:
         return _map(data, at, depth)
-    if kind == _STRUCT:
+    if kind == STRUCT:
         return _struct(data, at, depth + 1, wanted if isinstance(wanted, dict) else None)
     if kind == _UUID:
         return _taken(data, at, 16), at + 16
@@ -108,13 +110,14 @@ def _list(data: bytes, at: int, depth: int, wanted: Wanted) -> tuple[list[Any], 
     size, kind = head >> 4, head & 15
     if size == 15:
         size, at = varint(data, at)
-    if size and isinstance(wanted, _LISTS) and kind != (wanted.type if isinstance(wanted, Some) else _STRUCT):
+    if size and isinstance(wanted, _LISTS) and kind != (wanted.type if isinstance(wanted, Some) else STRUCT):
         # who reads on in the belief that they are what they should be gets lost
         raise Garbled("a list is not of what it should be")
     inner = wanted.wanted if isinstance(wanted, Each) else None
     found = []
     for _ in range(size):
-        value, at = _value(data, at, kind, depth + 1, inner)
+        quick = wanted.quick(data, at) if isinstance(wanted, Each) else None
+        value, at = quick or _value(data, at, kind, depth + 1, inner)
         if isinstance(wanted, Each) and wanted.take is not None:
             wanted.take(value)
         else:

@@ -20,6 +20,11 @@ _TOO_OLD = re.compile(r"PACKAGE_NOT_INSTALLED\]?\s*(.+)$", re.MULTILINE)
 # a line of a Python traceback that is not indented, and names an exception
 _PYTHON = re.compile(r"^(?:Caused by: )?((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning)): (.+)$")
 _CAUSED_BY = re.compile(r"^Caused by: ([\w.$]+)(?:: (.*))?$")
+_DIED = "Python worker exited unexpectedly (crashed)"
+_MORE_MEMORY = (
+    "most often its machine is out of memory: give executors more (spark.executor.memoryOverhead), or let fewer tasks "
+    "run on one at a time (spark.task.cpus)"
+)
 _UNAVAILABLE = re.compile(r"StatusCode\.UNAVAILABLE|Connection refused|All masters are unresponsive")
 # where a package is not called as its module is
 _PACKAGES = {"google": "protobuf", "grpc": "grpcio"}
@@ -51,6 +56,9 @@ def explain(error: BaseException) -> OlympiaError:
         )
     if found := list(_TOO_OLD.finditer(text)):
         return ExecutorUnprepared(f"Spark's Python workers lack a package: {_short(found[-1][1])}", hint="install it")
+    if _DIED in text:
+        # what Java says of it is that a connection was reset
+        return SparkFailed("a Python worker of Spark's died", hint=_MORE_MEMORY)
     if _UNAVAILABLE.search(text):
         return SparkUnreachable(f"Spark does not answer: {_cause(text)}")
     return SparkFailed(f"Spark failed: {_cause(text)}")

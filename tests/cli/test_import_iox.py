@@ -553,3 +553,18 @@ def test_an_older_pyiceberg_is_told():
     need_pyiceberg(12)
     with pytest.raises(IcebergMissing, match=r"this needs PyIceberg 0\.999, and 0\."):
         need_pyiceberg(999)
+
+
+@pytest.mark.parametrize("history", [(), ("--history",)])
+@pytest.mark.parametrize("suffix", [".txn", ".ckpt"])
+def test_of_a_transaction_and_its_checkpoint_one_is_enough(bring, iox, read, suffix, history):
+    """They say the same, so nothing is left out where one of them is damaged; and the next run says the same again."""
+    iox.commit(iox.add(iox.data("cpu", rows([1], v=[1]))))
+    iox.commit(iox.add(iox.data("cpu", rows([2], v=[2]))))
+    iox.checkpoint()
+    [file] = (iox.folder / "transactions" / f"{2:020}").glob(f"*{suffix}")
+    file.write_bytes(bytes(file.stat().st_size))
+    version = bring(*history).ok().json["version"]
+    assert (read("metrics.cpu"), version) == ([{"v": 1, "time": 1}, {"v": 2, "time": 2}], 3 if history else 1)
+    again = bring(*history).ok().json
+    assert (again["version"], again["tables"]) == (version, [])

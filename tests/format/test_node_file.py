@@ -4,6 +4,7 @@ import hashlib
 import json
 import random
 from itertools import pairwise
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -130,6 +131,18 @@ class TestRoundTrips:
         rows, metadata = rows_of(encode_root(ROOT, ACTIONS))
         assert rows == ROOT_ROWS + ACTION_ROWS
         assert json.loads(metadata["olympia.sizes"]) == {"order": 128, "namespace": 2, "table": 4, "view": 8}
+
+    def test_many_actions_are_in_batches_and_have_the_digest_of_all_their_rows(self):
+        """They may come one by one, too: a commit has a hundred thousand of them, and never holds them all as text."""
+        actions = [("catalog_def", "")] + [(f"B==={number} é", f"é{uuid4()}" * (number % 9)) for number in range(9999)]
+        data = encode_root(ROOT, iter(actions))
+        reader = pa.ipc.open_file(data)
+        counts = [reader.get_batch(at).num_rows for at in range(reader.num_record_batches)]
+        assert counts == [len(ROOT_ROWS), 4096, 4096, 1808]
+        assert decode_root(data, "vn/x") == ROOT
+        assert decode_action_rows(data, "vn/x") == actions
+        rows, metadata = rows_of(data)
+        assert metadata["olympia.actions-sha256"] == digest_as_defined(rows[len(ROOT_ROWS) :])
 
     def test_version_0_names_no_other_version(self):
         rows, _ = rows_of(encode_root(Root(Node((), ()), "def/catalog/x", 7), []))

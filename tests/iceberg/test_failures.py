@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from aiohttp import ServerDisconnectedError
+from botocore.exceptions import EndpointConnectionError
+from gcsfs.retry import HttpError
 from pyiceberg import exceptions as theirs
 
 from olympia_cli import errors as ours
@@ -57,6 +60,10 @@ def test_ours_become_theirs_and_ours_again(error: ours.OlympiaError, expected: t
         (FileNotFoundError("x"), 10),
         (PermissionError("x"), 31),
         (OSError("x"), 30),
+        # of SDKs, for connections that break
+        (EndpointConnectionError(endpoint_url="http://127.0.0.1:1"), 30),
+        (ServerDisconnectedError(), 30),
+        (HttpError({"code": 502}), 30),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -35,6 +35,11 @@ Caused by: java.io.IOException: No space left on device
 \tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
 \t... 3 more
 """
+DIED = """An error occurred while calling o75.load.
+Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting 'x' to 'true'
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator$$anonfun$1.applyOrElse(PythonRunner.scala:740)
+Caused by: java.net.SocketException: Connection reset
+"""
 
 
 @pytest.mark.parametrize(
@@ -67,6 +72,7 @@ Caused by: java.io.IOException: No space left on device
         ),
         (WORKER.format(last="ZeroDivisionError: division by zero"), SparkFailed, "ZeroDivisionError: division by zero"),
         (JAVA, SparkFailed, "No space left on device"),
+        (DIED, SparkFailed, "a Python worker of Spark's died: most often its machine is out of memory"),
         (
             "[DATA_SOURCE_NOT_FOUND] Failed to find it\n\tat org.x",
             SparkFailed,

@@ -87,7 +87,7 @@ def contents(source: Source, table: SourceTable, rewrites: bool = False, was_rew
             if isinstance(piece, Unreadable) or (was_rewritten and isinstance(piece, str)):
                 skipped.tear(f"partition {found.row.object[-1]}", f"it is not rewritten: {piece}")
             elif isinstance(piece, str):
-                skipped.add(f"partition {found.row.object[-1]}", f"it is not rewritten: {piece}")
+                skipped.leave(f"partition {found.row.object[-1]}", f"it is not rewritten: {piece}", source.last_remedy)
             if isinstance(piece, Piece):
                 pieces.append(piece)
             else:
@@ -207,7 +207,7 @@ class _Skipped:
     def __init__(self, remedy: Remedy | None) -> None:
         self._by_reason: dict[str, list[str]] = defaultdict(list)
         self.remedy = remedy
-        self._remedied: set[str] = set()
+        self._remedies: dict[str, Remedy | None] = {}
         self.is_torn = False
 
     def tear(self, what: str, why: str) -> None:
@@ -218,16 +218,13 @@ class _Skipped:
     def add(self, what: str, why: str) -> None:
         self._by_reason[why].append(what)
 
-    def leave(self, what: str, why: str) -> None:
-        """Something that could come, if its rows were written anew."""
-        self._remedied.add(why)
+    def leave(self, what: str, why: str, remedy: Remedy | None = None) -> None:
+        """Something that could come, if its rows were written anew, or if somebody did another thing about it."""
+        self._remedies[why] = remedy or self.remedy
         self.add(what, why)
 
     def told(self) -> tuple[LeftOut, ...]:
-        return tuple(
-            LeftOut(told_as_one(what), why, self.remedy if why in self._remedied else None)
-            for why, what in self._by_reason.items()
-        )
+        return tuple(LeftOut(told_as_one(what), why, self._remedies.get(why)) for why, what in self._by_reason.items())
 
 
 def told_as_one(things: list[str]) -> str:

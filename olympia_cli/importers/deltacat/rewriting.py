@@ -1,14 +1,14 @@
 """Partitions that plain files cannot say: their rows as DeltaCAT would show them, to be written anew.
 
 Deltas are applied in their order. Appended rows come; upserted rows take the place of those with the same merge keys,
-the last of them if there are several; a delete takes away the rows with its keys. Nothing where two keys are empty
-tells them apart.
+the last of them if there are several; a delete takes away the rows with its keys. Keys that are NULL are the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import groupby
 from typing import Protocol
 from uuid import uuid4
@@ -25,9 +25,13 @@ from olympia_cli.iceberg.table_changes import decode_metadata, encode_metadata
 from olympia_cli.importers.deltacat.bodies import Entry, TableVersion
 from olympia_cli.importers.deltacat.rows import fitted, is_readable, read_rows
 from olympia_cli.importers.deltacat.schemas import ID, Unfit, arrow_schema
+from olympia_cli.importers.parquet_footers import open_io
 from olympia_cli.storage.protocol import Store
 
-_MERGE_KEY, _MERGE_ORDER = b"DELTACAT:merge_key", b"DELTACAT:merge_order"
+_MERGE_KEY = b"DELTACAT:merge_key"
+_MERGE_ORDERS = (b"DELTACAT:merge_order", b"DELTACAT:event_time")
+"""Columns by which DeltaCAT sorts rows before the last one counts: only those that it merges at once, so that what it
+shows hangs on when it did so."""
 _ROW = "__row"
 _JSON, _ROWS_A_BATCH = "metadata.json", 2**16
 
@@ -104,7 +108,9 @@ def why_not(steps: Iterable[Step], version: TableVersion) -> str | None:
             return "a delta holds rows and deletes, in an order that is not said"
         if step.type == "upsert" and not step.deletes and not keys:
             return "its table has no merge keys"
-        if step.type == "upsert" and any(_MERGE_ORDER in (column.metadata or {}) for column in columns):
+        if step.type == "upsert" and any(
+            order in (column.metadata or {}) for order in _MERGE_ORDERS for column in columns
+        ):
             return "its rows are merged in an order of their own"
     return None
 
@@ -154,6 +160,8 @@ class Rewriting:
         except (Unfit, pa.ArrowNotImplementedError) as error:
             # Arrow does not compare values of every type
             return " ".join(str(error).split())
+        except MemoryError:
+            return "its rows do not fit into the memory of one task: give executors more"
         if isinstance(rows, Unseen):
             return rows
         dest = load_file_io(self.dest, self.folder)
@@ -162,12 +170,12 @@ class Rewriting:
 
     def sees(self, file: Unseen) -> bool:
         """Whether this process sees a file as it was listed."""
-        found = load_file_io(self.source, self.base).new_input(f"{self.base}/{file.path}")
+        found = open_io(self.base, self.source).new_input(f"{self.base}/{file.path}")
         return found.exists() and len(found) == file.size
 
     def _read(self, file: PieceFile, keys: Sequence[str]) -> pa.Table | Unseen:
         try:
-            with load_file_io(self.source, self.base).new_input(f"{self.base}/{file.path}").open() as stream:
+            with open_io(self.base, self.source).new_input(f"{self.base}/{file.path}").open() as stream:
                 data = stream.read()
         except FileNotFoundError:
             return Unseen(file.path, file.size)
@@ -201,19 +209,44 @@ def merged(
             come = pa.concat_tables(some)
             if kind == "upsert":
                 come = _last(come, keys)
-            if kind != "append":
-                rows = _without(rows, come, list(columns))
+                rows = _without(rows, come, keys, _keyed)
+            if kind == "delete":
+                rows = _deleted(rows, come, list(columns))
             if kind != "delete":
                 rows = pa.concat_tables([rows, come])
     return rows
 
 
-def _without(rows: pa.Table, others: pa.Table, keys: list[str]) -> pa.Table:
+def _keyed(rows: pa.Table, keys: list[str]) -> pa.Table:
+    """Merge keys as DeltaCAT compares them: as text, in which what is NULL is empty."""
+    found = rows.select(keys)
+    for at, column in enumerate(found.schema):
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            found = found.set_column(at, column.name, pc.fill_null(found.column(at), ""))
+    return found
+
+
+def _deleted(rows: pa.Table, others: pa.Table, columns: list[str]) -> pa.Table:
+    """The rows that a delete leaves. DeltaCAT asks each column apart whether the delete has its value, which takes more
+    than what it names where the columns are several: Unfit then."""
+    left = _without(rows, others, columns, pa.Table.select)
+    if len(columns) > 1:
+        apart = (pc.is_in(rows[name], value_set=others[name].combine_chunks()) for name in columns)
+        if (pc.sum(reduce(pc.and_, apart)).as_py() or 0) != rows.num_rows - left.num_rows:
+            raise Unfit(
+                f"rows are deleted by {' and '.join(columns)}, and DeltaCAT takes more than those that are named"
+            )
+    return left
+
+
+def _without(
+    rows: pa.Table, others: pa.Table, keys: list[str], select: Callable[[pa.Table, list[str]], pa.Table]
+) -> pa.Table:
     """The rows whose keys none of the others has."""
     both = pa.concat_tables(
         [
-            rows.select(keys).append_column(_ROW, pa.array(range(rows.num_rows), pa.int64())),
-            others.select(keys).append_column(_ROW, pa.array([-1] * others.num_rows, pa.int64())),
+            select(rows, keys).append_column(_ROW, pa.array(range(rows.num_rows), pa.int64())),
+            select(others, keys).append_column(_ROW, pa.array([-1] * others.num_rows, pa.int64())),
         ]
     )
     found = both.group_by(keys, use_threads=False).aggregate([(_ROW, "min"), (_ROW, "list")])
@@ -224,7 +257,7 @@ def _without(rows: pa.Table, others: pa.Table, keys: list[str]) -> pa.Table:
 
 def _last(rows: pa.Table, keys: list[str]) -> pa.Table:
     """Of rows with the same keys the last one."""
-    numbered = rows.select(keys).append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
+    numbered = _keyed(rows, keys).append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
     found = numbered.group_by(keys, use_threads=False).aggregate([(_ROW, "max")])
     return rows.take(found[f"{_ROW}_max"].combine_chunks().sort())
 

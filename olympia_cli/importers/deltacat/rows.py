@@ -18,6 +18,7 @@ from olympia_cli.importers.deltacat.msgpack import Malformed, decode
 from olympia_cli.importers.deltacat.schemas import DEFAULT, ID, Unfit, arrow_schema, former_names
 from olympia_cli.importers.footer_check import check_footer
 from olympia_cli.importers.iox.wire import Garbled
+from olympia_cli.importers.surviving import survives
 
 _SCHEMA_ID = b"DELTACAT:schema_id"
 _ENCODINGS = ("identity", "gzip")
@@ -120,6 +121,15 @@ def _parquet(data: bytes, schema: pa.Schema) -> pa.Table:
     return pq.read_table(pa.BufferReader(data))
 
 
+def _orc(data: bytes, schema: pa.Schema) -> pa.Table:
+    def read() -> pa.Table:
+        return pa.orc.read_table(pa.BufferReader(data))
+
+    if not survives(read):
+        raise Unfit("it is damaged, and no program survives reading it")
+    return read()
+
+
 def _csv(data: bytes, schema: pa.Schema) -> pa.Table:
     """DeltaCAT writes no names of columns: they are those of the schema, in its order. NULL is an empty cell, and no
     word is: some of its writers put text without quotes. Text may have lines, which Arrow would cut a file at."""
@@ -144,7 +154,7 @@ def _json(data: bytes, schema: pa.Schema) -> pa.Table:
 _READERS: dict[str, Callable[[bytes, pa.Schema], Any]] = {
     "application/parquet": _parquet,
     "application/feather": lambda data, _: pa.feather.read_table(pa.BufferReader(data)),
-    "application/orc": lambda data, _: pa.orc.read_table(pa.BufferReader(data)),
+    "application/orc": _orc,
     "application/json": _json,
     "text/csv": _csv,
 }

@@ -67,9 +67,11 @@ class SourceTable:
 
 
 class Source:
-    """What is there. `remedy` is what brings what plain files cannot say, where somebody can do it."""
+    """What is there. `remedy` is what brings what plain files cannot say, where somebody can do it, and `last_remedy`
+    what brings that of which it is not known how to."""
 
     remedy: Remedy | None = None
+    last_remedy: Remedy | None = None
 
     def __init__(self, store: Store) -> None:
         self.store = store

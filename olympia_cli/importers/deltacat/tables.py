@@ -17,8 +17,7 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table, TableProperties, Transaction
-from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate
@@ -41,6 +40,7 @@ from olympia_cli.importers.deltacat.schemas import (
     with_default,
 )
 from olympia_cli.importers.iceberg import LeftOut
+from olympia_cli.importers.new_table import new_table
 from olympia_cli.importers.parquet import ParquetFile
 from olympia_cli.importers.parquet_footers import LocalFooters
 from olympia_cli.names import TableName
@@ -174,15 +174,9 @@ def make(
             "properties": {TableProperties.DEFAULT_NAME_MAPPING: plan.schema.name_mapping.model_dump_json()},
         }
     )
-    location = load_location_provider(place, metadata.properties).new_table_metadata_file_location()
-    table = staged._table(name, TableState(metadata, location))
-    transaction = Transaction(table)
     written = Written.of(plan, metadata, rewriter)
-    if plan.files or written.files:
-        with transaction.update_snapshot().fast_append() as append:
-            for file in (*(_data_file(table, path, plan) for path in plan.files), *written.files):
-                append.append_data_file(file)
-    return TableState(transaction.table_metadata, location), written
+    files = (_data_file(metadata, path, plan) for path in plan.files)
+    return new_table(staged, name, metadata, [*files, *written.files]), written
 
 
 def bring(staged: OlympiaCatalog, name: TableName, plan: TablePlan, rewriter: Rewriter | None) -> Written:
@@ -207,7 +201,7 @@ def bring(staged: OlympiaCatalog, name: TableName, plan: TablePlan, rewriter: Re
         with update.overwrite() if gone else update.fast_append() as change:
             for file in gone:
                 change.delete_data_file(file)
-            for file in (*(_data_file(table, path, plan) for path in come), *written.files):
+            for file in (*(_data_file(table.metadata, path, plan) for path in come), *written.files):
                 change.append_data_file(file)
     transaction.commit_transaction()
     return written
@@ -221,7 +215,7 @@ def known_files(table: Table) -> dict[str, DataFile]:
     return {entry.data_file.file_path: entry.data_file for entry in entries}
 
 
-def _data_file(table: Table, path: str, plan: TablePlan) -> DataFile:
+def _data_file(table: TableMetadata, path: str, plan: TablePlan) -> DataFile:
     file, footer, values = plan.files[path]
     assert footer is not None
     assert file.size is not None

@@ -102,16 +102,19 @@ class Run:
         until = reference.millis if isinstance(reference, AtTime) else None
         first = source.oldest if self.note is None else max(self.note.revision + 1, source.oldest)
         while first <= last:
+            begun = first
             try:
                 for state in source.walk(first, last, until):
                     first = state.revision + 1
                     yield state
                 return
             except Damaged as error:
-                after = source.checkpoint_after(first)
+                # the revision that cannot be read may have one of its own, unless it was begun with
+                after = source.checkpoint_after(first - (first > begun))
                 if after is None or after > last:
                     raise
-                done.left_out.append(LeftOut(f"revisions {first} to {after - 1}", error.message))
+                if after > first:
+                    done.left_out.append(LeftOut(f"revisions {first} to {after - 1}", error.message))
                 first = after
 
     def _bring(self, state: State, done: Imported, only: set[str] | None, dry_run: bool) -> int:

@@ -182,10 +182,14 @@ class Source:
             )
         return revision
 
-    def walk(self, first: int, last: int, until_millis: int | None = None) -> Iterator[State]:
+    def walk(
+        self, first: int, last: int, until_millis: int | None = None, before: int | None = None
+    ) -> Iterator[State]:
         """The states from the first revision to the last, each file read once; one and the same object, which moves on.
-        It begins with the checkpoint before the first."""
-        start = max((one for one in self.revisions if one <= first and self._checkpoint(one)), default=0)
+        It begins with the checkpoint before the first, and where that is damaged with the one before it: the
+        transactions between them say the same. `before` is one that is damaged."""
+        latest = first if before is None else before - 1
+        start = max((one for one in self.revisions if one <= latest and self._checkpoint(one)), default=0)
         steps: list[TransactionFile] = []
         trouble: Damaged | None = None
         for revision in range(start, last + 1):
@@ -198,11 +202,20 @@ class Source:
         state = State()
         read = self.store.read_many([step.path for step in steps])
         for step, (_, data) in zip(steps, read, strict=True):
-            transaction = self.decode(step, data)
-            if until_millis is not None and transaction.start_millis > until_millis:
-                return
-            self.check(step, transaction, None if state.revision < 0 else state.uuid)
-            self.apply(step, transaction, state)
+            try:
+                transaction = self.decode(step, data)
+                if until_millis is not None and transaction.start_millis > until_millis:
+                    return
+                self.check(step, transaction, None if state.revision < 0 else state.uuid)
+                self.apply(step, transaction, state)
+            except Damaged as error:
+                if not step.is_checkpoint or start == 0:
+                    raise
+                try:
+                    yield from self.walk(first, last, until_millis, start)
+                    return
+                except Damaged:
+                    raise error from None
             if step.revision >= first:
                 yield state
         if trouble is not None:

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
@@ -52,7 +52,7 @@ class IoxTables:
 
     def bring(self, plans: Iterable[Plan], state: State, staged: CatalogTransaction, done: Imported) -> None:
         """Stage tables in a transaction, some at a time: their files are written, and nothing names them yet."""
-        io = load_file_io(dict(staged.properties), staged.properties["warehouse"])
+        io = staged.open_files(staged.properties["warehouse"])
         plans = iter(plans)
         with ThreadPoolExecutor(_WORKERS, thread_name_prefix="iox") as pool:
             while batch := list(islice(plans, _AT_ONCE)):
