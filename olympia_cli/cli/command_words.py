@@ -181,7 +181,8 @@ class _Line:
         return FILES if metavar.startswith("FILE") or param.type.name in ("path", "file", "filename") else NOTHING
 
     def _context(self) -> typer.Context:
-        ctx = typer.Context(self.command, info_name=self.command.name, resilient_parsing=True)
+        settings = self.command.context_settings
+        ctx = typer.Context(self.command, info_name=self.command.name, resilient_parsing=True, **settings)
         ctx.params.update(self.given)
         ctx.args = list(self.arguments)
         for name, value in self.shared.items():

@@ -50,7 +50,8 @@ def test_examples_are_of_the_command(path: str) -> None:
 @pytest.mark.parametrize("path", COMMANDS)
 def test_no_two_options_share_a_name(path: str) -> None:
     command = load(path)
-    ctx = typer.Context(command)
+    # a command keeps the help option that it was first asked for
+    ctx = typer.Context(command, **command.context_settings)
     names = Counter(
         name
         for param in command.get_params(ctx)
