@@ -75,12 +75,10 @@ def encode_root(root: Root, actions: Iterable[tuple[str, str]]) -> bytes:
     if root.rollback_from_root is not None:
         system[ROLLBACK_FROM_ROOT] = root.rollback_from_root
     batches = [_batch(_tree(root.node, system)), *_action_batches(iter(actions))]
-    measured = [(batch.rows, batch.unpacked) for batch in batches]
+    rows, unpacked = sum(batch.rows for batch in batches), sum(batch.unpacked for batch in batches)
     data = _encode(batches, root.sizes)
     try:
-        bounds = root_bounds(root.sizes, len(data))
-        for rows, unpacked in measured:
-            bounds = within(rows, unpacked, bounds)
+        within(rows, unpacked, root_bounds(root.sizes, len(data)))
         if len(data) > MAX_FILE_BYTES:
             raise TooMuch(f"it has {len(data):,} bytes")
     except TooMuch as error:

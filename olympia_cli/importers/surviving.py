@@ -14,10 +14,13 @@ _SECONDS = 600
 
 def survives(read: Callable[[], object]) -> bool:
     """Whether a process that reads it lives on: tried by a copy of this one, which has nothing to lose. What it raises,
-    it raises again to whoever reads then."""
+    it raises again to whoever reads then. MemoryError where the machine has no room for a copy, or ends it."""
     if not hasattr(os, "fork"):
         return True
-    copy = os.fork()
+    try:
+        copy = os.fork()
+    except OSError as error:
+        raise MemoryError(str(error)) from None
     if copy == 0:
         with suppress(BaseException):
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -28,4 +31,7 @@ def survives(read: Callable[[], object]) -> bool:
             read()
         os._exit(0)
     _, status = os.waitpid(copy, 0)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+        # no reader dies of that: a machine that is out of memory ends programs so, whatever they read
+        raise MemoryError("it was killed")
     return not os.WIFSIGNALED(status)

@@ -228,7 +228,8 @@ class _GcsBucket:
         if isinstance(error, GoogleAuthError):
             hint = "run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS"
             return Failure(Fate.REFUSED, StorageDenied(f"no usable Google credentials for {self.uri}", hint=hint))
-        endpoint = shown(str(self._fs._location), "Cloud Storage") if self._fs is not None else "Cloud Storage"
+        fs = self._fs  # as long as it is there: another thread may close the store
+        endpoint = shown(str(fs._location), "Cloud Storage") if fs is not None else "Cloud Storage"
         if isinstance(error, aiohttp.ClientConnectorError):
             # aiohttp does not send a POST twice, so this is the whole story
             return unreachable(error.os_error, endpoint, where, "check the endpoint and the network")

@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice
@@ -271,13 +271,16 @@ class ObjectStore(InTurn):
         def heard(first: Future[bytes]) -> None:
             if not told.set_running_or_notify_cancel():
                 return  # nobody waits any more
-            failure = first.exception()
-            if failure is None:
-                told.set_result(first.result())
-            elif isinstance(failure, Failure) and failure.fate in _FINAL:
-                self._tell(told, path, failure, deadline)
-            else:
-                self._submit(self._tell, told, path, failure, deadline)
+            failure = closed() if first.cancelled() else first.exception()
+            try:
+                if failure is None:
+                    told.set_result(first.result())
+                elif isinstance(failure, Failure) and failure.fate in _FINAL:
+                    self._tell(told, path, failure, deadline)
+                else:
+                    self._submit(self._tell, told, path, failure, deadline)
+            except RuntimeError as error:
+                told.set_exception(error)  # no thread to be had: whoever waits has to hear of it
 
         try:
             first = self._bucket.begin_get(self._key(path), self.size_limit(path), self._time_allowed)
@@ -379,9 +382,16 @@ def wait_for(future: Future[T]) -> T:
     """What runs on the clients' loop; it is stopped when whoever waits is."""
     try:
         return future.result()
+    except CancelledError:
+        raise closed() from None
     except BaseException:
         future.cancel()
         raise
+
+
+def closed() -> Failure:
+    """A client that is closed cancels what waits for one of its connections, and nothing says what became of it."""
+    return Failure(Fate.UNCLEAR, StorageFailed("the connection was closed before an answer came"))
 
 
 async def read_within(length: int | None, read: Callable[[int], Awaitable[bytes]], where: str, limit: int) -> bytes:

@@ -192,7 +192,8 @@ class _S3Bucket:
 
     def _endpoint(self) -> str:
         """The endpoint in use: the environment and the SDK's own files name one, too."""
-        client = self._fs._s3 if self._fs is not None else None
+        fs = self._fs  # as long as it is there: another thread may close the store
+        client = fs._s3 if fs is not None else None
         return str(client.meta.endpoint_url if client is not None else self._settings.get("endpoint_url") or "")
 
     def _client(self) -> Any:

@@ -568,3 +568,18 @@ def test_of_a_transaction_and_its_checkpoint_one_is_enough(bring, iox, read, suf
     assert (read("metrics.cpu"), version) == ([{"v": 1, "time": 1}, {"v": 2, "time": 2}], 3 if history else 1)
     again = bring(*history).ok().json
     assert (again["version"], again["tables"]) == (version, [])
+
+
+def test_what_is_left_out_names_the_file_that_ends_the_history(bring, iox):
+    """And not the checkpoint that it was begun without."""
+    files = {}
+    for number in range(1, 6):
+        iox.commit(iox.add(iox.data("cpu", rows([number], v=[number]))))
+        if number in (2, 5):
+            iox.checkpoint()
+        files[number] = sorted((iox.folder / "transactions" / f"{number:020}").iterdir())
+    bring("--history", "--at", "2").ok()
+    for damaged in (next(file for file in files[2] if file.suffix == ".ckpt"), *files[4]):
+        damaged.write_bytes(bytes(damaged.stat().st_size))
+    [(what, why)] = told(bring("--history")).items()
+    assert (what, files[4][0].name in why) == ("revisions 4 to 4", True)

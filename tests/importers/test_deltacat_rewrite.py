@@ -7,8 +7,10 @@ import datetime
 import decimal
 import gzip
 import io
+import os
 import random
 import resource
+import signal
 import struct
 import zlib
 from collections import Counter
@@ -32,6 +34,7 @@ from olympia_cli.importers.deltacat.source import Source
 from olympia_cli.importers.iceberg import Remedy
 from olympia_cli.importers.parquet_footers import open_io
 from olympia_cli.importers.renaming import Renaming
+from olympia_cli.importers.surviving import survives
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.adopting import RewritesHere
 from tests.helpers.check import check_catalog
@@ -462,7 +465,8 @@ class TestWhatIsNotKnown:
         assert [one.what for one in done.left_out] == ["rows of 1 partitions of table n.t"]
 
     def test_one_that_is_more_than_there_is_memory_for(self, world, partition):
-        partition(1, gzip.compress(bytes(2**28), 1), content_type="text/csv", meta={"content_encoding": "gzip"})
+        content = gzip.compress(b"1,a\n".ljust(2**28, b"\n"), 1)
+        partition(1, content, content_type="text/csv", meta={"content_encoding": "gzip"})
         usual = resource.getrlimit(resource.RLIMIT_AS)
         with open("/proc/self/statm") as said:
             mine = int(said.read().split()[0]) * resource.getpagesize()
@@ -473,6 +477,16 @@ class TestWhatIsNotKnown:
             resource.setrlimit(resource.RLIMIT_AS, usual)
         [said] = why(done)
         assert said == "it is not rewritten: its rows do not fit into the memory of one task: give executors more"
+        # who gives more gets them
+        assert why(world.bring()[0]) == []
+        assert (world.written, world.rows()) == (1, [(1, "a")])
+        assert (world.bring()[0].unchanged, world.written) == (2, 0)
+
+    def test_a_reader_that_the_machine_ends_says_nothing_of_the_file(self):
+        with pytest.raises(MemoryError):
+            survives(lambda: os.kill(os.getpid(), signal.SIGKILL))
+        assert not survives(lambda: os.kill(os.getpid(), signal.SIGSEGV))
+        assert survives(lambda: 1 / 0)
 
     def test_keys_that_arrow_does_not_compare(self, world):
         schema = numbered(("id", pa.list_(pa.int64())), ("name", pa.string()), keys=["id"])

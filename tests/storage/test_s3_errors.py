@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 
 import pytest
 
@@ -186,6 +187,23 @@ def test_the_endpoint_that_is_shown_is_the_one_in_use(unreachable, monkeypatch, 
     with pytest.raises(StorageFailed, match=f"cannot reach {unreachable} for"):
         store.read("a")
     store.close()
+
+
+def test_a_store_that_is_closed_leaves_nobody_waiting(open_s3, caplog):
+    """The client drops what waits for a connection. A server that takes one and never answers keeps them waiting."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        options = s3_options(f"http://127.0.0.1:{mute.getsockname()[1]}")
+        store = open_s3(time_allowed=1.0, config_kwargs={"max_pool_connections": 1}, **options)
+        heard = []
+        reader = Thread(target=lambda: heard.extend(store.read_many(["a", "b", "c"])), daemon=True)
+        reader.start()
+        taken, _ = mute.accept()
+        with taken:
+            taken.recv(1)  # the others wait by now
+            store.close()
+            reader.join(20)
+    assert [(path, type(found)) for path, found in heard] == [(path, StorageFailed) for path in "abc"]
+    assert not caplog.records
 
 
 def test_password_in_an_endpoint_is_not_shown(unreachable, open_s3):

@@ -223,4 +223,7 @@ def _unwritten(properties: Mapping[str, str], planned: TablePlan | None) -> list
 
 def _made(location: str, planned: TablePlan, written: Written) -> dict[str, str]:
     """What the next import must know of a table."""
-    return {notes.METADATA: location, notes.LEFT_OUT: str(len(planned.skipped) + len(written.skipped))}
+    left_out = str(len(planned.skipped) + len(written.skipped))
+    # without a transaction it counts as moved on, and is written once more
+    again = {notes.TRANSACTION: ""} if written.may_come else {}
+    return {notes.METADATA: location, notes.LEFT_OUT: left_out, **again}

@@ -77,6 +77,12 @@ class Unseen:
     size: int
 
 
+class OutOfMemory(str):
+    """Why a piece was not written where there was too little memory for it: another time there may be more."""
+
+    __slots__ = ()
+
+
 Outcome = tuple[DataFile, ...] | str
 """The data files that a piece became, or why it cannot be read."""
 
@@ -161,7 +167,7 @@ class Rewriting:
             # Arrow does not compare values of every type
             return " ".join(str(error).split())
         except MemoryError:
-            return "its rows do not fit into the memory of one task: give executors more"
+            return OutOfMemory("its rows do not fit into the memory of one task: give executors more")
         if isinstance(rows, Unseen):
             return rows
         dest = load_file_io(self.dest, self.folder)

@@ -28,7 +28,7 @@ from olympia_cli.iceberg.identifiers import identifier_of
 from olympia_cli.iceberg.table_changes import TableState
 from olympia_cli.importers.deltacat.bodies import TableVersion
 from olympia_cli.importers.deltacat.contents import Contents, SourceFile
-from olympia_cli.importers.deltacat.rewriting import Piece, Rewriter
+from olympia_cli.importers.deltacat.rewriting import OutOfMemory, Piece, Rewriter
 from olympia_cli.importers.deltacat.schemas import (
     Lacking,
     Unfit,
@@ -138,10 +138,11 @@ def _bounds(footer: pq.FileMetaData, name: str) -> Iterator[object]:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The data files that the pieces of a table became, and those that became none."""
+    """The data files that the pieces of a table became, and those that became none; whether more memory would do."""
 
     files: tuple[DataFile, ...] = ()
     skipped: tuple[LeftOut, ...] = ()
+    may_come: bool = False
 
     @classmethod
     def of(cls, plan: TablePlan, metadata: TableMetadata, rewriter: Rewriter | None) -> Written:
@@ -149,9 +150,8 @@ class Written:
             return cls()
         done = rewriter.write(metadata, plan.version, plan.pieces)
         files = tuple(file for one in done if not isinstance(one, str) for file in one)
-        return cls(
-            files, tuple(LeftOut("a partition", f"it is not rewritten: {one}") for one in done if isinstance(one, str))
-        )
+        skipped = tuple(LeftOut("a partition", f"it is not rewritten: {one}") for one in done if isinstance(one, str))
+        return cls(files, skipped, any(isinstance(one, OutOfMemory) for one in done))
 
 
 def make(

@@ -211,11 +211,15 @@ class Source:
             except Damaged as error:
                 if not step.is_checkpoint or start == 0:
                     raise
+                came = False
                 try:
-                    yield from self.walk(first, last, until_millis, start)
+                    for other in self.walk(first, last, until_millis, start):
+                        came = True
+                        yield other
                     return
-                except Damaged:
-                    raise error from None
+                except Damaged as later:
+                    # where states came, it is another file that ends them
+                    raise (later if came else error) from None
             if step.revision >= first:
                 yield state
         if trouble is not None:
