@@ -583,3 +583,20 @@ def test_what_is_left_out_names_the_file_that_ends_the_history(bring, iox):
         damaged.write_bytes(bytes(damaged.stat().st_size))
     [(what, why)] = told(bring("--history")).items()
     assert (what, files[4][0].name in why) == ("revisions 4 to 4", True)
+
+
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_a_history_that_goes_on_with_a_checkpoint_takes_files_out_too(bring, iox, read, is_damaged):
+    """Each version is what its revision was, also for tables of which the checkpoint says nothing."""
+    gone = iox.data("mem", rows([1], v=[1]))
+    iox.commit(iox.add(iox.data("cpu", rows([1], v=[1]))), iox.add(gone))
+    iox.commit(iox.remove(gone))
+    iox.checkpoint()
+    iox.commit(iox.add(iox.data("cpu", rows([2], v=[2]))))
+    if is_damaged:
+        [damaged] = (iox.folder / "transactions" / f"{2:020}").glob("*.txn")
+        damaged.write_bytes(bytes(damaged.stat().st_size))
+    else:
+        bring("--history", "--at", "1").ok()
+    assert bring("--history").ok().json["version"] == 4
+    assert [len(read("metrics.mem", at)) for at in ("2", "3", "4")] == [1, 0, 0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Thread
 
 import pytest
@@ -17,7 +17,7 @@ from olympia_cli.errors import (
     StorageFailed,
 )
 from olympia_cli.storage.gcs import GcsStore
-from olympia_cli.storage.objects import ObjectStore
+from olympia_cli.storage.objects import ObjectStore, wait_for
 from olympia_cli.storage.s3 import S3Store
 from olympia_cli.storage.settle import Failure, Fate
 from tests.helpers.places import BUCKET, gcs_options, quiet_environment, s3_options
@@ -204,6 +204,14 @@ def test_a_store_that_is_closed_leaves_nobody_waiting(open_s3, caplog):
             reader.join(20)
     assert [(path, type(found)) for path, found in heard] == [(path, StorageFailed) for path in "abc"]
     assert not caplog.records
+
+
+def test_what_a_closed_client_drops_may_have_been_done():
+    dropped: Future[None] = Future()
+    dropped.cancel()
+    with pytest.raises(Failure) as caught:
+        wait_for(dropped)
+    assert caught.value.fate is Fate.UNCLEAR
 
 
 def test_password_in_an_endpoint_is_not_shown(unreachable, open_s3):

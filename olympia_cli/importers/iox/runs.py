@@ -75,7 +75,7 @@ class Run:
         for state in self._states(reference, done):
             step = Imported()
             self._check(state)
-            self._bring(state, step, None if self.note is None else state.touched, False)
+            self._bring(state, step, None if self.note is None or state.is_checkpoint else state.touched, False)
             # what was left out on the way may have come later, so the last state tells that
             step.left_out = []
             _add(done, step)

@@ -59,7 +59,8 @@ class LiveFile:
 
 @dataclass(slots=True)
 class State:
-    """What the catalog holds after a transaction. `touched` are the tables that this one changed."""
+    """What the catalog holds after a transaction. `touched` are the tables that this one changed, where that is known:
+    a checkpoint says nothing of those that have no files any more."""
 
     revision: int = -1
     uuid: UUID = NIL
@@ -67,6 +68,7 @@ class State:
     files: dict[str, LiveFile] = field(default_factory=dict)
     tombstones: dict[Chunk, list[Predicate]] = field(default_factory=dict)
     touched: set[str] = field(default_factory=set)
+    is_checkpoint: bool = False
 
     def tables(self) -> dict[str, list[LiveFile]]:
         """The files of each table, both in the order of their names."""
@@ -271,7 +273,7 @@ class Source:
 
     def apply(self, step: TransactionFile, transaction: Transaction, state: State) -> None:
         state.revision, state.uuid, state.start_millis = step.revision, step.uuid, transaction.start_millis
-        state.touched = set()
+        state.touched, state.is_checkpoint = set(), step.is_checkpoint
         try:
             for action in transaction.actions():
                 self._apply(step, action, state)
