@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+
+# who starts the tests in the background has them ignore what a terminal sends, and so would every program they start
+for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 # what must be installed first, and is large: `make test-browser`, `make test-engines` and `make test-airflow` do that.
 # And a dozen of Javas for `make test-cluster`, which take longer to start than all that they do
