@@ -26,12 +26,12 @@ from olympia_cli.format.node import EMPTY, Node, Root, Sizes
 from olympia_cli.format.node_rows import (
     ACTIONS_DIGEST_KEY,
     DIGEST_KEY,
+    SCHEMA,
     SIZES_KEY,
     NodeRows,
     Values,
     hash_columns,
 )
-from olympia_cli.format.node_rows import SCHEMA as _SCHEMA
 from olympia_cli.format.paths import MAX_FILE_BYTES, parse_root_path
 
 PREVIOUS_ROOT = "previous_root"
@@ -95,8 +95,8 @@ def encode_java(node: Node, created_at_millis: int, root: Root | None = None) ->
             system[PREVIOUS_ROOT] = root.previous_root
     columns = [_array(*column) for column in _tree(node, system)]
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, _SCHEMA) as writer:
-        writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
+    with pa.ipc.new_file(sink, SCHEMA) as writer:
+        writer.write_batch(pa.record_batch(columns, schema=SCHEMA))
     return bytes(sink.getvalue())
 
 
@@ -269,7 +269,7 @@ def _encode(batches: list[_Batch], sizes: Sizes | None) -> bytes:
         metadata[SIZES_KEY] = _sizes_text(sizes)
     if len(batches) > 1:
         metadata[ACTIONS_DIGEST_KEY] = _digest(batches[1:])
-    schema = _SCHEMA.with_metadata(metadata)
+    schema = SCHEMA.with_metadata(metadata)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema, options=_OPTIONS) as writer:
         while batches:

@@ -18,7 +18,8 @@ installed = [path for path in sys.path if not os.path.basename(path).startswith(
 if PathFinder.find_spec("pyspark", installed) is not None:
     sys.path[:] = installed
 
-# what a worker needs is loaded before it is forked: hundreds are, and each would load it again
+# what a worker needs is loaded before it is forked, since each would load it again; and frozen, since after every task
+# Spark collects the garbage among all that is loaded
 for name in ("pyarrow", "pandas", "pyspark.worker", "s3fs", "pyiceberg.io.pyarrow"):
     with suppress(ImportError):
         import_module(name)
