@@ -156,9 +156,11 @@ def many(bench: Bench) -> Iterator[Figure]:
 
     with peers_of(bench, tables) as (ask, kinds):
         theirs = [lambda kind=kind: ask(do="register", kind=kind, number=apart) for kind in kinds]
-        mine, single, *yours = best(together, one_by_one, *theirs, rounds=bench.sizes.rounds)
+        # each beside the peer by itself: a thousand files that were just written hold up whoever syncs next
+        mine, *yours = best(together, *theirs, rounds=bench.sizes.rounds)
+        single, *others = best(one_by_one, *theirs, rounds=bench.sizes.rounds)
     yield ratio(f"{number:,} tables in one transaction, a table, times as fast", mine / number, yours[0], least=40)
-    yield ratio("register one table, durable, times as fast", single / apart, yours[0], least=1)
+    yield ratio("register one table, durable, times as fast", single / apart, others[0], least=1)
 
 
 def bulk(bench: Bench) -> Iterator[Figure]:
