@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
-from functools import partial, reduce
+from functools import partial
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
@@ -25,18 +25,19 @@ from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.data import DataFinding
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.spark.batches import batches
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
-from olympia_cli.spark.pipelines.frames import keep
+from olympia_cli.spark.pipelines.frames import keep, together
 from olympia_cli.spark.pipelines.fsck_data_hits import Looked, data_findings
 from olympia_cli.spark.pipelines.fsck_data_rows import (
     BELOW,
+    COLUMNS,
     LOOKED,
     SCHEMA,
     VIEW,
     WRONG,
     Row,
-    as_batches,
     as_text,
     below,
     looked_at,
@@ -116,7 +117,7 @@ def look_at(engine: SparkEngine, floor: Floor, tables: DataFrame, above: Iterabl
         named = tables.selectExpr("location", "kind as what").repartition(number, "location").dropDuplicates()
         named = named.selectExpr("location", "xxhash64(location) as top", "0L as length", "what")
     else:
-        named = reduce(lambda one, other: one.union(other), (looked.below(floor) for looked in above))
+        named = together(looked.below(floor) for looked in above)
         # those who name it may differ, and which comes first must not matter
         named = (
             named.repartition(number, "location")
@@ -133,19 +134,14 @@ def look_at(engine: SparkEngine, floor: Floor, tables: DataFrame, above: Iterabl
 # On the workers
 
 
-def _read_parts(catalog: CatalogPlace, floor: Floor, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with closing(_files(catalog)) as files:
-        yield from as_batches(_follow(files, floor, rows_of(batches)))
+def _read_parts(catalog: CatalogPlace, floor: Floor, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with closing(catalog.table_files()) as files:
+        yield from batches(_follow(files, floor, rows_of(given)), COLUMNS)
 
 
-def _look_at_files(catalog: CatalogPlace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with closing(_files(catalog)) as files:
-        yield from as_batches(_judge(files, rows_of(batches)))
-
-
-def _files(catalog: CatalogPlace) -> TableFiles:
-    scheme, separator, _ = catalog.uri.partition("://")
-    return TableFiles(dict(catalog.storage), scheme if separator else "")
+def _look_at_files(catalog: CatalogPlace, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with closing(catalog.table_files()) as files:
+        yield from batches(_judge(files, rows_of(given)), COLUMNS)
 
 
 def _follow(files: TableFiles, floor: Floor, rows: Iterator[Row]) -> Iterator[Row]:

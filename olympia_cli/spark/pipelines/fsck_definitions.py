@@ -8,8 +8,6 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from olympia_cli.names import Kind
 from olympia_cli.ops.export.files import NAME_DIGITS
 from olympia_cli.ops.fsck.definitions import MAX_UNVERIFIED, BadDefinition, Definitions
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 Named = tuple[str, int]
 """A definition: its path, and the kind of object that it is read as."""
 
-_NAMED = pa.schema([pa.field("path", pa.string()), pa.field("kind", pa.int32())])
+_NAMED = {"path": "string", "kind": "int"}
 
 
 class DistributedDefinitions:
@@ -99,9 +97,7 @@ class DistributedDefinitions:
         locations = sorted({location for hit in into.data_findings for location in hit.locations})
         if definitions is None or not locations or not self.read_frames:
             return
-        wanted = frame_of(
-            self._walk.engine, [(one,) for one in locations], pa.schema([pa.field("location", pa.string())])
-        )
+        wanted = frame_of(self._walk.engine, [(one,) for one in locations], {"location": "string"})
         rows = together(self.read_frames).select("path", "kind", "level", "location").join(wanted, "location").collect()
         numbers = self._know(into, rows)
         definitions.by_location.clear()
@@ -194,7 +190,7 @@ class DistributedDefinitions:
             shared = [(row.id,) for row in ids.where(f"low != high or id = {catalog}").select("id").collect()]
         if not shared:
             return []
-        wanted = frame_of(engine, shared, pa.schema([pa.field("id", pa.int64())]))
+        wanted = frame_of(engine, shared, {"id": "long"})
         return with_ids.select("id", "path", "kind", "level").join(wanted, "id").collect()
 
     def _know(self, into: Examined, rows: Iterable[Row]) -> dict[Named, int]:
