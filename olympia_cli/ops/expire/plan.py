@@ -81,11 +81,11 @@ class Planner:
             mark = MarkPlan(
                 oldest=oldest,
                 former_oldest=self.oldest,
-                kept=tuple(explain_kept(survey.created(), policy, limits)),
-                files=survey.going(FileFate.QUARANTINED),
-                young=survey.count(FileFate.YOUNG),
-                unknown=survey.count(FileFate.UNKNOWN),
-                unknown_paths=survey.unknown_paths(),
+                kept=tuple(explain_kept(survey.created, policy, limits)),
+                files=survey.quarantined,
+                young=survey.counts[FileFate.YOUNG],
+                unknown=survey.counts[FileFate.UNKNOWN],
+                unknown_paths=survey.unknown_paths,
                 damaged=tuple(sorted(version for version in self.damaged if version >= oldest)),
             )
             return ExpirePlan(self.head.version, mark, self._purge(survey))
@@ -104,13 +104,13 @@ class Planner:
     def _purge(self, survey: Survey) -> PurgePlan:
         if self.leaving.is_empty:
             return self.leaving
-        files, rescued = survey.going(FileFate.PURGED), survey.count(FileFate.RESCUED)
-        return replace(self.leaving, files=files, rescued=rescued, notes=survey.notes)
+        rescued = survey.counts[FileFate.RESCUED]
+        return replace(self.leaving, files=survey.purged, rescued=rescued, notes=survey.notes)
 
     def still_dead(self, files: Going, purged: int) -> Going:
         """Those of a plan's files that nothing needs by now, given that the versions from `purged` on can come back."""
         roots = Versions(self.head, purged).kept()
-        return self.surveyor.survey(self, self._bare_sweep(purged), roots, files).going(FileFate.PURGED)
+        return self.surveyor.survey(self, self._bare_sweep(purged), roots, files).purged
 
     # What decides about each file
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -35,19 +34,10 @@ _ROW = {
 _COLUMNS = ddl(_ROW)
 
 
-@dataclass(frozen=True, slots=True)
-class NamedFiles:
-    """The files that manifests name. Manifests that are not whole name none."""
-
-    files: DataFrame
-    """`at`, the number of the manifest among those of the sweep, path and bytes."""
-    notes: tuple[str, ...]
-    """What is wrong with manifests that cannot be read."""
-
-
-def read_manifests(engine: SparkEngine, sweep: Sweep, stack: ExitStack) -> NamedFiles:
-    """What the manifests of a sweep name; Damaged when one that leaves, and is whole, names what an expire never
-    deletes."""
+def read_manifests(engine: SparkEngine, sweep: Sweep, stack: ExitStack) -> tuple[DataFrame, tuple[str, ...]]:
+    """What the manifests of a sweep name: `at`, the number of the manifest, path and bytes; and what is wrong with
+    those that cannot be read, which name nothing. Damaged when one that leaves, and is whole, names what an expire
+    never deletes."""
     manifests, catalog = sweep.manifests, engine.catalog
     # a manifest may name all of its files itself, so they are shared out one by one
     number = len(manifests)
@@ -66,7 +56,7 @@ def read_manifests(engine: SparkEngine, sweep: Sweep, stack: ExitStack) -> Named
     files = entries.where("problem is null").select("at", "path", "bytes")
     if broken:
         files = files.where(f"at not in ({', '.join(map(str, broken))})")
-    return NamedFiles(files, tuple(broken[at] for at in sorted(broken)))
+    return files, tuple(broken[at] for at in sorted(broken))
 
 
 # On the workers
