@@ -242,7 +242,7 @@ def _add_what_is_needed(catalog: Catalog, plan: ExpirePlan) -> None:
 
 
 def _live(catalog: Catalog) -> set[str]:
-    return set(Planner(catalog, FLOORS).sweep(policy_of(catalog)).live_transactions)
+    return set(Planner(catalog, FLOORS).sweep_at_rest(0).live_transactions)
 
 
 def _is_old_tree(catalog: Catalog, node: str) -> bool:

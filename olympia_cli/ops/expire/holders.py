@@ -30,6 +30,11 @@ class PinnedRoot:
     code: str
     """What fsck calls it when that is no longer whole."""
 
+    def needs(self, error: Damaged) -> Damaged:
+        """What it means that something it needs is not whole."""
+        reason = f"{error.reason}; {self.who} needs it"
+        return Damaged(self.code, error.path, reason, hint=self.hint, command=self.command)
+
 
 class Holders:
     """The live transactions and sharing exports of a version."""
@@ -110,9 +115,7 @@ def _pinned(holder: str, pin: PinnedRoot) -> PinnedRoot:
     try:
         check_pointer(pin.path, holder)
     except Damaged as error:
-        raise Damaged(
-            pin.code, error.path, f"{error.reason}; {pin.who} needs it", hint=pin.hint, command=pin.command
-        ) from None
+        raise pin.needs(error) from None
     return pin
 
 

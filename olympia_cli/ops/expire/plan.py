@@ -114,11 +114,6 @@ class Planner:
 
     # What decides about each file
 
-    def sweep(self, policy: Policy, not_beyond: int = MAX_VERSION) -> Sweep:
-        """What decides under a policy."""
-        with self.overtaken():
-            return self._sweep(self._choose(policy, not_beyond)[2])
-
     def sweep_at_rest(self, oldest: int) -> Sweep:
         """What decides when the versions from this one on stay, and nothing leaves quarantine."""
         manifests = (*(mark.manifest for mark in self.marks), *self.leaving.unfinished)
@@ -240,16 +235,13 @@ class Planner:
             store_now_millis=self.store_now,
         )
 
-    def _has_age(self, since_millis: int, least_millis: int) -> bool:
-        return has_age(self.store_now, since_millis, least_millis)
-
     # What leaves quarantine
 
     def _rested(self) -> list[QuarantineMark]:
         """The marks that have rested long enough, from the first on."""
         rested: list[QuarantineMark] = []
         for mark in self.marks:
-            old = self._has_age(self._written_at(mark.version), self.floors.quarantine_millis)
+            old = has_age(self.store_now, self._written_at(mark.version), self.floors.quarantine_millis)
             # an export may have been recorded since the mark was planned
             if not old or mark.oldest > self._holders.exports_from:
                 break
@@ -281,7 +273,7 @@ class Planner:
             resting=[mark.manifest for mark in self.marks],
             leaving=manifests,
             purging=read_purging(self.definition),
-            old_enough=lambda file: self._has_age(file.modified_at_millis, least),
+            old_enough=lambda file: has_age(self.store_now, file.modified_at_millis, least),
         )
         return PurgePlan(
             purged=max([self.purged, *(mark.oldest for mark in rested)]),

@@ -162,9 +162,7 @@ def follow_kept(planner: Planner, roots: KeptRoots) -> list[tuple[int, int]]:
         try:
             planner.reach.add([(pin.path, _read(planner, pin.path))])
         except Damaged as error:
-            raise Damaged(
-                pin.code, error.path, f"{error.reason}; {pin.who} needs it", hint=pin.hint, command=pin.command
-            ) from error
+            raise pin.needs(error) from error
     return created
 
 

@@ -75,8 +75,7 @@ class _Gathered:
 
     @property
     def codec(self) -> KeyCodec:
-        sizes = sizes_of(self.catalog)
-        return KeyCodec(sizes.namespace, sizes.table, sizes.view)
+        return KeyCodec.of(sizes_of(self.catalog))
 
 
 def salvage(
