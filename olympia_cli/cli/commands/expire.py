@@ -14,7 +14,7 @@ from olympia_cli.cli.params import DryRun, Message, RetryFor, Yes, parse_seconds
 
 if TYPE_CHECKING:
     from olympia_cli.ops.expire.plan import Planner
-    from olympia_cli.ops.expire.plan_file import Planned
+    from olympia_cli.ops.expire.plan_file import PlanFile
     from olympia_cli.ops.expire.retention import Policy
     from olympia_cli.ops.expire.values import ExpirePlan, PurgePlan
 
@@ -243,7 +243,7 @@ def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: flo
 # Plan files
 
 
-def _read_plan(session: Session, path: str, offline: bool) -> Planned:
+def _read_plan(session: Session, path: str, offline: bool) -> PlanFile:
     from olympia_cli.errors import Refused
     from olympia_cli.ops.expire.plan_file import decode_plan
 

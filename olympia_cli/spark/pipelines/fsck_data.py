@@ -29,7 +29,7 @@ from olympia_cli.spark.batches import batches
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines.frames import keep, together
-from olympia_cli.spark.pipelines.fsck_data_hits import Looked, data_findings
+from olympia_cli.spark.pipelines.fsck_data_hits import FloorRows, data_findings
 from olympia_cli.spark.pipelines.fsck_data_rows import (
     BELOW,
     COLUMNS,
@@ -70,7 +70,7 @@ def check_data(
         parts = engine.parts(number, _TABLES_A_TASK)
         tables = keep(tables.repartition(parts, "location").dropDuplicates(), stack)
         checked: Counter[str] = Counter()
-        found: dict[Floor, Looked] = {}
+        found: dict[Floor, FloorRows] = {}
         for floor in Floor:
             above = [one for one in found.values() if one.named[floor]]
             if not above and floor is not Floor.METADATA:
@@ -90,7 +90,7 @@ def check_data(
                 else:
                     checked[about] = count
                     progress.advance(count)
-            found[floor] = Looked(rows, named, number_wrong)
+            found[floor] = FloorRows(rows, named, number_wrong)
         if not any(one.wrong for one in found.values()):
             return [], checked
         progress.phase("looking for the tables of wrong files")
@@ -108,7 +108,9 @@ def _numbers(rows: DataFrame) -> list[Any]:
     return rows.groupBy("row", "floor").agg(number).collect()
 
 
-def look_at(engine: SparkEngine, floor: Floor, tables: DataFrame, above: Iterable[Looked], expected: int) -> DataFrame:
+def look_at(
+    engine: SparkEngine, floor: Floor, tables: DataFrame, above: Iterable[FloorRows], expected: int
+) -> DataFrame:
     """What the files of a floor name and what is wrong with them; there are at most so many."""
     from pyspark.sql.functions import max, min
 

@@ -26,7 +26,7 @@ _NAME = ("namespace", "name", "kind")
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class FloorRows:
     """What was found on a floor: its rows, how many files of each other floor they name, and how many are wrong."""
 
     rows: DataFrame
@@ -39,7 +39,7 @@ class Looked:
 
 
 def data_findings(
-    found: dict[Floor, Looked], tables: DataFrame, partitions: int, stack: ExitStack
+    found: dict[Floor, FloorRows], tables: DataFrame, partitions: int, stack: ExitStack
 ) -> list[DataFinding]:
     """The findings of what is wrong; `tables` has kind, namespace, name and location, once each."""
     hits = keep(_tables_hit(found, tables, partitions), stack)
@@ -49,7 +49,7 @@ def data_findings(
     return list(findings.all())
 
 
-def _tables_hit(found: dict[Floor, Looked], tables: DataFrame, partitions: int) -> DataFrame:
+def _tables_hit(found: dict[Floor, FloorRows], tables: DataFrame, partitions: int) -> DataFrame:
     """Each wrong file with each table that needs it and each metadata that leads there, some of them twice: code, path,
     message, store, kind, namespace, name, location."""
     # wrong files, `at` a file by whose tables they are needed

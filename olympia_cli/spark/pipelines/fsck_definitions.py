@@ -31,7 +31,7 @@ from olympia_cli.spark.pipelines.walk import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-Named = tuple[str, int]
+DefinitionFile = tuple[str, int]
 """A definition: its path, and the kind of object that it is read as."""
 
 _NAMED = {"path": "string", "kind": "int"}
@@ -158,7 +158,7 @@ class DistributedDefinitions:
         numbers = {definitions.known(row.path, Kind(row.kind), 0) for row in rows}
         return nodes.union(node for node, names in enumerate(graph.names) if not numbers.isdisjoint(names))
 
-    def _take_keys(self, into: Examined, numbers: dict[Named, int]) -> None:
+    def _take_keys(self, into: Examined, numbers: dict[DefinitionFile, int]) -> None:
         """Learn by which keys definitions without a digest go: one of each."""
         definitions, graph, files = into.definitions, into.graph, into.files
         assert definitions is not None
@@ -193,7 +193,7 @@ class DistributedDefinitions:
         wanted = frame_of(engine, shared, {"id": "long"})
         return with_ids.select("id", "path", "kind", "level").join(wanted, "id").collect()
 
-    def _know(self, into: Examined, rows: Iterable[Row]) -> dict[Named, int]:
+    def _know(self, into: Examined, rows: Iterable[Row]) -> dict[DefinitionFile, int]:
         """The numbers of definitions, which the graph has from now on wherever they are named."""
         definitions, graph = into.definitions, into.graph
         assert definitions is not None
@@ -204,7 +204,7 @@ class DistributedDefinitions:
             graph.names[number] = array("I", [*(name for name in graph.names[number] if name not in now), *names])
         return numbers
 
-    def _held_by_tasks(self, numbers: Mapping[Named, int]) -> dict[str, list[int]]:
+    def _held_by_tasks(self, numbers: Mapping[DefinitionFile, int]) -> dict[str, list[int]]:
         """The nodes that tasks looked at, with those of these definitions that each names, as often as it does."""
         held: dict[str, list[int]] = {}
         if numbers and self._walk.levels:

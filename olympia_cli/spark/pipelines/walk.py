@@ -136,7 +136,7 @@ class SparkWalk:
         sizes = [node.size for node in told.values() if node.size is not None]
         engine.run.read(len(sizes), sum(sizes))
         for place in places:
-            node: LookedAt = told[place.path]
+            node: TaskNode = told[place.path]
             self.named += node.named
             files.tally(place, node.size is not None, node.size or 0, is_node=True)
             yield place, node.facts
@@ -165,7 +165,7 @@ class SparkWalk:
 
 
 @dataclass(frozen=True, slots=True)
-class LookedAt:
+class TaskNode:
     """A node as a task saw it: its facts without the names, how many these are, how many bytes were read, and the
     machine on which it is missing."""
 
@@ -255,7 +255,7 @@ def _look_at_nodes(
 
 def _looked_at(
     files: Files, rules: NodeRules, along: bool, place: Place, data: bytes | StoreError
-) -> tuple[Place, NodeFacts, LookedAt]:
+) -> tuple[Place, NodeFacts, TaskNode]:
     facts = rules.look(place.path, data)
     files.looked_at(place, data, facts.flaw, is_node=True)
     # of a leaf only its range is of interest to others
@@ -263,10 +263,10 @@ def _looked_at(
     size = len(data) if isinstance(data, bytes) else None
     host = socket.gethostname() if isinstance(data, PathMissing) else None
     sent = replace(facts, keys=keys, names=facts.names if along else ())
-    return place, facts, LookedAt(sent, len(facts.names), size, host)
+    return place, facts, TaskNode(sent, len(facts.names), size, host)
 
 
-def _node_batch(rows: Sequence[tuple[Place, NodeFacts, LookedAt]], texts: bool) -> pa.RecordBatch:
+def _node_batch(rows: Sequence[tuple[Place, NodeFacts, TaskNode]], texts: bool) -> pa.RecordBatch:
     names = [name for _, facts, _ in rows for name in facts.names]
     struct = _NODE_ARROW.field("names").type.value_type
     fields = (
