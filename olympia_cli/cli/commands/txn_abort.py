@@ -23,12 +23,12 @@ def run(
     What it staged is lost. Its files go with the next expire. One that can no longer be read is given up all the same.
     A commit of it that is already under way in another process is not stopped.
     """
-    from olympia_cli.catalog import distributed
+    from olympia_cli.catalog import distributed, saves
     from olympia_cli.cli.escape import plural
     from olympia_cli.ops.look.transactions import count_staged
 
     session = Session(ctx)
-    found = distributed.look(session.store, id)
+    found = saves.look(session.store, id)
     count = count_staged(session.catalog, found.id)
     staged = "staged actions that cannot be loaded" if count is None else plural(count, "staged action")
     session.say(f"transaction {found.id} has {staged}")

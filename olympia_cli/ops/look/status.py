@@ -7,9 +7,9 @@ from enum import StrEnum
 from typing import Any
 
 from olympia_cli.catalog.catalog import DAY_MILLIS, Catalog
-from olympia_cli.catalog.distributed import Saved, State, UnreadableSave
 from olympia_cli.catalog.exports import read_exports
 from olympia_cli.catalog.references import oldest_version
+from olympia_cli.catalog.saves import Saved, State, UnreadableSave
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import read_hints
 from olympia_cli.errors import Damaged, OlympiaError, Refused, Unsupported
