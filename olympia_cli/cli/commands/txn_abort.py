@@ -7,6 +7,7 @@ import typer
 from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_transaction
 from olympia_cli.cli.context import Session
+from olympia_cli.cli.input import confirm
 from olympia_cli.cli.params import DryRun, Output, Yes
 
 EXAMPLES = ["olympia txn abort $ID", "olympia txn abort $ID --yes"]
@@ -33,7 +34,7 @@ def run(
     staged = "staged actions that cannot be loaded" if count is None else plural(count, "staged action")
     session.say(f"transaction {found.id} has {staged}")
     if not dry_run:
-        session.confirm("Give it up?", yes)
+        confirm("Give it up?", yes)
         distributed.abort(session.catalog, found)
     if session.output in (Output.JSON, Output.JSONL):
         render.document(session, {"id": found.id, "aborted": not dry_run, "dry_run": dry_run, "actions": count})
