@@ -160,7 +160,7 @@ class Catalog:
         content = definitions.body(definition)
         path = new_definition_path(Kind.CATALOG, None)
         sizes = sizes_of(definition)
-        keys = KeyCodec(sizes.namespace, sizes.table, sizes.view)
+        keys = KeyCodec.of(sizes)
         actions = [Action(ActionType.CATALOG_CREATE, None, content), author.sign(str(uuid.uuid4()))]
         root = Root(EMPTY, path, self.clock.now_millis(), sizes=sizes)
         data = encode_root(root, [encode_action(action, keys) for action in actions])

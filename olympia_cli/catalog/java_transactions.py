@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from olympia_cli.catalog.distributed import Saved, UnreadableSave
+from olympia_cli.catalog.saves import Saved, UnreadableSave
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import Damaged, FileTooLarge, PathMissing, PathOutside, TransactionNotFound, quoted

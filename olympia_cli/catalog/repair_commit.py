@@ -165,7 +165,7 @@ def _actions(repair: Repair, author: Author) -> list[Action]:
 
 
 def _create_root(store: Store, version: int, root: Root, actions: Sequence[Action], sizes: Sizes) -> None:
-    keys = KeyCodec(sizes.namespace, sizes.table, sizes.view)
+    keys = KeyCodec.of(sizes)
     data = encode_root(root, [encode_action(action, keys) for action in actions])
     if not create_root(store, root_path(version), data, "repairing again"):
         raise _moved(version - 1)

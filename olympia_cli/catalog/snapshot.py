@@ -129,7 +129,7 @@ class Snapshot:
     def keys(self) -> KeyCodec:
         if self._keys is None:
             sizes = self.sizes
-            self._keys = KeyCodec(sizes.namespace, sizes.table, sizes.view, java=self.file.java)
+            self._keys = KeyCodec.of(sizes, java=self.file.java)
         return self._keys
 
     def actions(self, rows: Sequence[tuple[str, str]] | None = None) -> tuple[Action, ...]:
@@ -267,10 +267,6 @@ class Snapshot:
             for _, path in batch:
                 check_pointer(path, self.file.path)
             for (name, path), data in zip(batch, self.definitions.read([path for _, path in batch]), strict=True):
-                if isinstance(data, PathMissing):
-                    raise Damaged("F301", path, f"the definition of {name.kind.word} {name} is missing") from None
-                if isinstance(data, Exception):
-                    raise data
                 try:
                     found = read_object(name, path, data)
                 except Damaged:
@@ -327,8 +323,12 @@ class Snapshot:
         return definition
 
 
-def read_object(name: ObjectName, path: str, data: bytes) -> CatalogObject[ObjectDefinition]:
-    """The object whose definition file holds the bytes."""
+def read_object(name: ObjectName, path: str, data: bytes | StoreError) -> CatalogObject[ObjectDefinition]:
+    """The object whose definition file holds the bytes, given what was read for it."""
+    if isinstance(data, PathMissing):
+        raise Damaged("F301", path, f"the definition of {name.kind.word} {name} is missing")
+    if isinstance(data, Exception):
+        raise data
     definition = cast(ObjectDefinition, decode(CLASSES[name.kind], data, path))
     return CatalogObject(name, path, definition)
 

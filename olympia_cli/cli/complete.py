@@ -156,7 +156,7 @@ def _exports(session: Session) -> Iterator[str]:
 
 
 def _open_transactions(session: Session) -> Iterator[str]:
-    from olympia_cli.catalog.distributed import State, saved_transactions
+    from olympia_cli.catalog.saves import State, saved_transactions
 
     catalog = session.catalog
     return (saved.id for saved in saved_transactions(catalog.store) if saved.state(catalog.clock) is State.OPEN)

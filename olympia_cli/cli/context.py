@@ -15,7 +15,7 @@ from olympia_cli.cli.params import Output
 from olympia_cli.cli.profiles import Location, options_for, read_profile
 from olympia_cli.cli.talk import about, check_variable, is_json, tell
 from olympia_cli.cli.view import SnapshotView, TransactionView, View
-from olympia_cli.errors import CommitConflict, InvalidLocation, InvalidName, InvalidOption, OlympiaError, quoted
+from olympia_cli.errors import CommitConflict, InvalidLocation, InvalidName, InvalidOption, OlympiaError
 from olympia_cli.names import Kind, parse_as_found
 
 if TYPE_CHECKING:
@@ -323,30 +323,6 @@ class Session:
         with pager() as stream:
             yield stream
 
-    @contextmanager
-    def lines(self, path: str) -> Iterator[TextIO]:
-        """A text file; standard input or a pipe is kept in a temporary file, so that it can be read twice."""
-        import io
-        import shutil
-        import tempfile
-
-        try:
-            source = sys.stdin.buffer if path == "-" else open(path, "rb")  # noqa: SIM115
-            if path == "-" or not source.seekable():
-                spool = tempfile.TemporaryFile()  # noqa: SIM115
-                shutil.copyfileobj(source, spool)
-                spool.seek(0)
-                source = spool
-        except OSError as error:
-            raise InvalidOption(
-                f"{quoted(path, 200)} cannot be read: {error.strerror}", hint="give a file, or -"
-            ) from None
-        with io.TextIOWrapper(source, encoding="utf-8") as file:
-            try:
-                yield file
-            except UnicodeDecodeError:
-                raise InvalidOption(f"{quoted(path, 200)} is not UTF-8 text", hint="give JSON lines") from None
-
     def say(self, text: str) -> None:
         """Talk, to stderr. A program that asked for JSON gets documents only, unless it asked for more or for a log."""
         if self.output in (Output.JSON, Output.JSONL) and not self.verbose and not is_json():
@@ -370,37 +346,6 @@ class Session:
 
         with shown(self, bool(self._given.get("no_progress"))) as progress:
             yield progress
-
-    def confirm(self, question: str, yes: bool) -> None:
-        """Ask before something is destroyed; where nobody can answer, `--yes` is needed."""
-        from olympia_cli.errors import Refused
-
-        if yes:
-            return
-        if not sys.stdin.isatty() or not sys.stderr.isatty():
-            raise Refused(
-                "this needs to be confirmed, and nobody is there to ask", hint="add --yes, or look first with --dry-run"
-            )
-        if _answer(f"{question} [y/N] ").lower() not in ("y", "yes"):
-            raise Refused("nothing was done", hint="")
-
-    def confirm_unknown(self, what: str, hint: str, command: Sequence[str]) -> None:
-        """Ask before something is destroyed of which nobody knows how much: a yes typed by habit is not enough."""
-        from olympia_cli.errors import Refused
-
-        if not sys.stdin.isatty() or not sys.stderr.isatty():
-            raise Refused(what, hint=hint, command=command)
-        uri = self.location.uri
-        if _answer(f"{what}. To go on all the same type where the catalog is, {uri}: ") != uri:
-            raise Refused("nothing was done", hint=hint, command=command)
-
-
-def _answer(question: str) -> str:
-    tell(question, end="")
-    try:
-        return sys.stdin.readline().strip()
-    except UnicodeDecodeError:
-        return ""
 
 
 def _expanded(uri: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.escape import plural
+from olympia_cli.cli.input import confirm
 from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def repair(session: Session, plan: RepairPlan, prefer: Prefer, *, yes: bool, dry
             words = "fsck --repair" if prefer == "auto" else f"fsck --repair --prefer {prefer}"
             session.say(f"to do it: {session.command(words)}")
         return None
-    session.confirm("Repair it like this?", yes)
+    confirm("Repair it like this?", yes)
     with session.progress() as progress:
         version = apply_repair(session.store, clock, plan, Author(by=who(), message=message), progress)
     done = "it is done: no version was needed" if version is None else f"v{version} is the repaired version"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from olympia_cli.errors import Damaged, InvalidName
+from olympia_cli.format.node import Sizes
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, as_found
 
 CATALOG_DEF = "catalog_def"
@@ -45,6 +46,10 @@ class KeyCodec:
     table_size: int
     view_size: int
     java: bool = False
+
+    @classmethod
+    def of(cls, sizes: Sizes, java: bool = False) -> KeyCodec:
+        return cls(sizes.namespace, sizes.table, sizes.view, java)
 
     def encode(self, name: ObjectName) -> str:
         """The key of an object; InvalidName when a name is too long for this catalog."""
@@ -118,6 +123,13 @@ class KeyCodec:
             if padded == list(keys):
                 return names
         return []
+
+    def key(self, name: ObjectName) -> str:
+        """As `encode`; empty for a name that the catalog cannot hold."""
+        try:
+            return self.encode(name)
+        except InvalidName:
+            return ""
 
     def name(self, key: str) -> ObjectName | None:
         """The name behind a key; None when no object of this catalog can have it."""

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from olympia_cli.catalog.snapshot import read_object
-from olympia_cli.errors import Damaged, OlympiaError, PathMissing, StoreError, Unsupported
+from olympia_cli.errors import Damaged, OlympiaError, StoreError, Unsupported
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.iceberg.data_files import whole
@@ -116,10 +116,6 @@ def _read_definitions(store: Store, seen: list[tuple[_Seen, str]]) -> None:
 
 
 def _definition(name: TableName, path: str, data: bytes | StoreError) -> TableDef:
-    if isinstance(data, PathMissing):
-        raise Damaged("F301", path, f"the definition of table {name} is missing")
-    if isinstance(data, Exception):
-        raise data
     definition = read_object(name, path, data).definition
     assert isinstance(definition, TableDef)
     return definition

@@ -68,7 +68,7 @@ def apply_all(
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ApplyStep:
     """A commit of some lines; one that an earlier run made already has done nothing now."""
 
     version: int
@@ -78,20 +78,20 @@ class Step:
 
 def apply_in_steps(
     catalog: Catalog, lines: Iterable[Line], input: Input, every: int, author: Author, retry_for: float
-) -> Iterator[Step]:
+) -> Iterator[ApplyStep]:
     """So many lines a commit. A run that was interrupted is gone on with by running it again on the same input.
 
     The id of each transaction follows from the input and the step, so what an earlier run committed is in the log. A
     step that changed nothing is not; it was done when a later one was.
     """
-    known = _Known(catalog.snapshot(), f"{input.digest} {every}", -(-input.lines // every))
+    known = _Steps(catalog.snapshot(), f"{input.digest} {every}", -(-input.lines // every))
     batch: list[Line] = []
     step = 0
 
-    def flush() -> Step:
+    def flush() -> ApplyStep:
         while True:
             if step <= known.last:
-                return Step(known.version_of(step), len(batch), True)
+                return ApplyStep(known.version_of(step), len(batch), True)
             transaction = catalog.begin_as(None, known.ids[step])
             if transaction.base.version == known.version:
                 break
@@ -102,7 +102,7 @@ def apply_in_steps(
         version = commit(transaction, author, retry_for=retry_for, atomic=True).version
         if version == known.version + 1:
             known.take(step, version)
-        return Step(version, len(batch), False)
+        return ApplyStep(version, len(batch), False)
 
     for line in lines:
         batch.append(line)
@@ -129,7 +129,7 @@ def digest_of(lines: Iterable[str]) -> Input:
     return Input(hashed.hexdigest(), count)
 
 
-class _Known:
+class _Steps:
     """The steps in the log up to a version: those that count, and those that a rollback passed over.
 
     `ids` are the transactions' ids, and `last` is the last step that is done.
@@ -192,13 +192,13 @@ def _parse(text: str) -> Statement:
     parser = _STATEMENTS.get(words)
     if parser is None:
         raise InvalidLine(f"there is no {quoted(words)}", hint="there are: " + ", ".join(_STATEMENTS))
-    taken = _Taken(fields)
+    taken = _Fields(fields)
     statement = parser(taken)
     taken.check_all_taken()
     return statement
 
 
-class _Taken:
+class _Fields:
     """The fields of a line, each taken once and of the type it must have."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
@@ -238,7 +238,7 @@ class _Taken:
     def table(self, key: str = "name") -> TableName:
         value = self._take(key, None)
         if isinstance(value, dict):
-            inner = _Taken(value)
+            inner = _Fields(value)
             name = TableName(inner.text("namespace"), inner.text("name"))
             inner.check_all_taken()
             return name
@@ -263,7 +263,7 @@ class _Taken:
         return self._fields.get(key, default)
 
 
-def _alter(line: _Taken, name: N, do: Callable[[Transaction, N, dict[str, str], list[str]], None]) -> Statement:
+def _alter(line: _Fields, name: N, do: Callable[[Transaction, N, dict[str, str], list[str]], None]) -> Statement:
     set_properties, unset = line.properties("set"), line.keys("unset")
     return lambda t: do(t, name, set_properties, unset)
 
@@ -272,34 +272,34 @@ def _rename(old: N, new: N, do: Callable[[Transaction, N, N], None]) -> Statemen
     return lambda t: do(t, old, new)
 
 
-def _drop(line: _Taken, name: N, do: Callable[[Transaction, N], None]) -> Statement:
+def _drop(line: _Fields, name: N, do: Callable[[Transaction, N], None]) -> Statement:
     lenient = line.flag("if_exists")
     return lambda t: None if lenient and not t.exists(name) else do(t, name)
 
 
-def _ns_create(line: _Taken) -> Statement:
+def _ns_create(line: _Fields) -> Statement:
     name, properties, lenient = line.namespace(), line.properties("properties"), line.flag("if_not_exists")
     return lambda t: None if lenient and t.exists(name) else t.create_namespace(name, properties)
 
 
-def _ns_drop(line: _Taken) -> Statement:
+def _ns_drop(line: _Fields) -> Statement:
     name, cascade, lenient = line.namespace(), line.flag("cascade"), line.flag("if_exists")
     return lambda t: None if lenient and not t.exists(name) else t.drop_namespace(name, cascade)
 
 
-def _table_register(line: _Taken) -> Statement:
+def _table_register(line: _Fields) -> Statement:
     name, location = line.table(), line.text("metadata_location")
     properties, lenient = line.properties("properties"), line.flag("if_not_exists")
     return lambda t: None if lenient and t.exists(name) else t.create_table(name, location, properties)
 
 
-def _table_alter(line: _Taken) -> Statement:
+def _table_alter(line: _Fields) -> Statement:
     name, set_properties, unset = line.table(), line.properties("set"), line.keys("unset")
     location = line.optional_text("metadata_location")
     return lambda t: t.alter_table(name, set_properties, unset, location)
 
 
-def _view_definition(line: _Taken) -> ViewDef:
+def _view_definition(line: _Fields) -> ViewDef:
     try:
         plan = b64decode(line.text("plan"), validate=True)
     except ValueError:
@@ -312,22 +312,22 @@ def _view_definition(line: _Taken) -> ViewDef:
     )
 
 
-def _view_create(line: _Taken) -> Statement:
+def _view_create(line: _Fields) -> Statement:
     name, definition, lenient = line.view(), _view_definition(line), line.flag("if_not_exists")
     return lambda t: None if lenient and t.exists(name) else t.create_view(name, definition)
 
 
-def _view_replace(line: _Taken) -> Statement:
+def _view_replace(line: _Fields) -> Statement:
     name, definition = line.view(), _view_definition(line)
     return lambda t: t.replace_view(name, definition)
 
 
-def _catalog_alter(line: _Taken) -> Statement:
+def _catalog_alter(line: _Fields) -> Statement:
     set_properties, unset = line.properties("set"), line.keys("unset")
     return lambda t: t.alter_catalog(set_properties, unset)
 
 
-_STATEMENTS: dict[str, Callable[[_Taken], Statement]] = {
+_STATEMENTS: dict[str, Callable[[_Fields], Statement]] = {
     "ns create": _ns_create,
     "ns alter": lambda line: _alter(line, line.namespace(), Transaction.alter_namespace),
     "ns rename": lambda line: _rename(line.namespace(), line.namespace("to"), Transaction.rename_namespace),

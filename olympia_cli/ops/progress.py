@@ -25,14 +25,11 @@ class Silent:
         pass
 
 
-class Within:
+class Within(Silent):
     """A step whose own steps nobody is told of, only how far it is."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-
-    def phase(self, what: str, total: int | None = None) -> None:
-        pass
 
     def advance(self, count: int = 1) -> None:
         self._progress.advance(count)

@@ -6,7 +6,7 @@ from functools import partial
 
 from starlette.responses import PlainTextResponse, Response
 
-from olympia_cli.catalog import distributed
+from olympia_cli.catalog import distributed, saves
 from olympia_cli.ops.look.transactions import describe_saved
 from olympia_cli.rest import namespaces, tables, views
 from olympia_cli.rest.api import Operation
@@ -97,7 +97,7 @@ def _commit(call: Call) -> Response:
 
 
 def _abort(call: Call) -> Response:
-    distributed.abort(call.service.catalog, distributed.find(call.service.catalog.store, _transaction(call)))
+    distributed.abort(call.service.catalog, saves.find(call.service.catalog.store, _transaction(call)))
     return nothing()
 
 

@@ -64,20 +64,20 @@ class IcebergTable:
     filter: str | None = None
 
 
-def find_table(snapshot: Snapshot, asked: ReadOptions) -> IcebergTable:
+def find_table(snapshot: Snapshot, options: ReadOptions) -> IcebergTable:
     """The table that the options name, in a version of the catalog."""
-    assert asked.table is not None
-    location = snapshot.table(asked.table).definition.iceberg_metadata_location
+    assert options.table is not None
+    location = snapshot.table(options.table).definition.iceberg_metadata_location
     if not location:
-        raise Unsupported(f"the table {asked.table} is not an Iceberg table with metadata", hint="")
-    return IcebergTable(str(asked.table), location, tuple(sorted(file_properties(asked).items())), asked.filter)
+        raise Unsupported(f"the table {options.table} is not an Iceberg table with metadata", hint="")
+    return IcebergTable(str(options.table), location, tuple(sorted(file_properties(options).items())), options.filter)
 
 
-def file_properties(asked: ReadOptions | WriteOptions) -> dict[str, str]:
+def file_properties(options: ReadOptions | WriteOptions) -> dict[str, str]:
     """PyIceberg's properties for the tables' files: those that were given, and what opens the catalog."""
-    known = _SAME.get(asked.catalog.partition("://")[0], {})
-    properties = {known[name]: value for name, value in asked.storage if name in known}
-    return {**properties, **dict(asked.iceberg)}
+    known = _SAME.get(options.catalog.partition("://")[0], {})
+    properties = {known[name]: value for name, value in options.storage if name in known}
+    return {**properties, **dict(options.iceberg)}
 
 
 def load(table: IcebergTable) -> StaticTable:
@@ -182,34 +182,37 @@ def spark_schema(schema: Schema) -> spark_types.StructType:
 
 def check_columns(schema: Schema, wanted: spark_types.StructType) -> None:
     """Raise unless the columns are the table's, with their types."""
-    known = {column.name: column.field_type for column in schema.fields}
-    for one in wanted.fields:
-        if one.name not in known:
-            raise InvalidOption(f"the table has no column {one.name[:60]!a}", hint=f"it has {', '.join(known)}")
-        expected = _spark_type(known[one.name], one.name, top=True)
-        if one.dataType != expected:
-            said = one.dataType.simpleString()
-            raise InvalidOption(f"the column {one.name} is not a {said}", hint=f"use {expected.simpleString()}")
+    for column, expected in _expected(schema, wanted):
+        if column.dataType != expected:
+            said = column.dataType.simpleString()
+            raise InvalidOption(f"the column {column.name} is not a {said}", hint=f"use {expected.simpleString()}")
 
 
 def check_rows(schema: Schema, given: spark_types.StructType) -> None:
     """Raise unless rows with these columns can be appended: each is a column of the table, of its type or a narrower
     one, and none that must have a value is left out. Whether each row has it is seen when it is written."""
-    known = {column.name: column for column in schema.fields}
-    for one in given.fields:
-        if one.name not in known:
-            raise InvalidOption(f"the table has no column {one.name[:60]!a}", hint=f"it has {', '.join(known)}")
-        expected = _spark_type(known[one.name].field_type, one.name, top=True)
-        if not _fits(one.dataType, expected):
-            said = one.dataType.simpleString()
-            raise InvalidOption(
-                f"the column {one.name} is {said}, and the table has {expected.simpleString()}", hint="cast it"
-            )
+    for column, expected in _expected(schema, given):
+        if not _fits(column.dataType, expected):
+            said = f"the column {column.name} is {column.dataType.simpleString()}"
+            raise InvalidOption(f"{said}, and the table has {expected.simpleString()}", hint="cast it")
     if len(set(given.fieldNames())) < len(given.fields):
         raise InvalidOption("two columns have one name", hint="rename one of them")
-    for name, column in known.items():
-        if column.required and name not in given.fieldNames():
-            raise InvalidOption(f"the column {name} must have a value, and the data lacks it", hint="add the column")
+    for own in schema.fields:
+        if own.required and own.name not in given.fieldNames():
+            raise InvalidOption(
+                f"the column {own.name} must have a value, and the data lacks it", hint="add the column"
+            )
+
+
+def _expected(
+    schema: Schema, columns: spark_types.StructType
+) -> Iterator[tuple[spark_types.StructField, spark_types.DataType]]:
+    """Columns, each with the type that the table's has; InvalidOption where it has none."""
+    known = {column.name: column.field_type for column in schema.fields}
+    for column in columns.fields:
+        if column.name not in known:
+            raise InvalidOption(f"the table has no column {column.name[:60]!a}", hint=f"it has {', '.join(known)}")
+        yield column, _spark_type(known[column.name], column.name, top=True)
 
 
 _WIDER = {

@@ -9,7 +9,6 @@ from typing import Any
 
 from olympia_cli.catalog.definition_reader import DefinitionReader
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot, read_object
-from olympia_cli.errors import Damaged, PathMissing
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.format.paths import check_pointer
@@ -145,10 +144,6 @@ def read_objects(
     while batch := list(islice(entries, AT_ONCE)):
         paths = [check_pointer(path, path) for _, path in batch]
         for (name, path), data in zip(batch, definitions.read(paths), strict=True):
-            if isinstance(data, PathMissing):
-                raise Damaged("F301", path, f"the definition of {name.kind.word} {name} is missing") from None
-            if isinstance(data, Exception):
-                raise data
             yield _row(read_object(name, path, data), part.version)
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from olympia_cli.catalog.replay import rollback_target
 from olympia_cli.catalog.snapshot import Snapshot
@@ -50,6 +50,7 @@ ACTION_COLUMNS = {
     "by": "string",
     "message": "string",
 }
+T = TypeVar("T")
 PARTITIONS = 16
 FEWEST = 64
 """So many versions are worth a task of their own, unless the caller says how many parts there are to be."""
@@ -70,7 +71,7 @@ def plan_versions(first: int, last: int, width: int, partitions: int | None) -> 
     return [VersionPart(width, part) for part in split(versions, most)]
 
 
-def split(values: Sequence[int], most: int) -> list[Sequence[int]]:
+def split(values: Sequence[T], most: int) -> list[Sequence[T]]:
     """The values in at most so many runs that differ by one in length at most; none is empty."""
     runs = min(most, len(values))
     cuts = [at * len(values) // runs for at in range(runs + 1)] if runs else []

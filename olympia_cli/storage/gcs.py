@@ -12,11 +12,9 @@ import inspect
 import io
 import json
 import os
-import threading
-from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 # zonal buckets are reached over gRPC, and asking whether a bucket is one takes an emulator a minute
@@ -35,8 +33,9 @@ from olympia_cli.errors import (
     StorageFailed,
     StorageFull,
 )
+from olympia_cli.storage.bucket import Bucket, Entry, read_within, size_seconds
 from olympia_cli.storage.connections import shown, silence, unreachable, why
-from olympia_cli.storage.objects import Entry, ObjectStore, read_within, run_within, size_seconds, wait_for
+from olympia_cli.storage.objects import ObjectStore
 from olympia_cli.storage.protocol import LARGEST, Between
 from olympia_cli.storage.settle import TIME_ALLOWED, Failure, Fate
 
@@ -44,8 +43,6 @@ _PAGE = 1000
 # answers that the same request gets again; of those not named here nothing is known
 _REFUSED_STATUSES = {400, 405, 411, 413, 414, 416, 501}
 _RATE_LIMITS = ("rateLimitExceeded", "userRateLimitExceeded")
-
-T = TypeVar("T")
 
 
 class GcsStore(ObjectStore):
@@ -81,37 +78,13 @@ class _Answer(Exception):
         super().__init__(f"{status} {self.reason}: {self.message}")
 
 
-class _GcsBucket:
-    """See objects.Bucket."""
-
+class _GcsBucket(Bucket):
     # no bulk deletion but for batches of 100, which count as 100 requests; in parallel they are as fast
     delete_batch = 1
-
-    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
-        self._name = name
-        self._settings = settings
-        self._lock = threading.Lock()
-        self._fs: Any = None
 
     @property
     def uri(self) -> str:
         return f"gs://{self._name}"
-
-    def get(self, key: str, limit: int, seconds: float) -> bytes:
-        return wait_for(self.begin_get(key, limit, seconds))
-
-    def begin_get(self, key: str, limit: int, seconds: float) -> Future[bytes]:
-        return self._begin(lambda fs: self._get(fs, key, limit, seconds), key)
-
-    def get_range(self, key: str, start: int, length: int, seconds: float) -> bytes:
-        wanted = {"Range": f"bytes={start}-{start + length - 1}"}
-        try:
-            found = self._run(lambda fs: self._get(fs, key, max(length, LARGEST), seconds, wanted), key)
-        except Failure as failure:
-            if isinstance(failure.__cause__, _Answer) and failure.__cause__.status == 416:
-                return b""  # the file ends before the range begins
-            raise
-        return found[:length]
 
     def put(self, key: str, data: bytes, *, exclusive: bool, seconds: float) -> None:
         # one request whatever the size: nothing to resume, and nothing half done to clean up
@@ -161,25 +134,16 @@ class _GcsBucket:
                     failed[key] = failure
         return failed
 
-    def close(self) -> None:
-        with self._lock:
-            fs, self._fs = self._fs, None
-        if fs is not None and fs._session is not None:
-            run_within(fs.loop, fs._session.close(), 5.0)
-
     def _delete(self, key: str, seconds: float) -> None:
         self._run(lambda fs: _ask(fs, "DELETE", self._object(key), seconds), key)
 
     def _object(self, key: str) -> str:
         return f"storage/v1/b/{_quoted(self._name)}/o/{_quoted(key)}"
 
-    async def _get(
-        self, fs: Any, key: str, limit: int, seconds: float, headers: Mapping[str, str] | None = None
-    ) -> bytes:
+    async def _get(self, fs: Any, key: str, limit: int, seconds: float, wanted: str | None = None) -> bytes:
+        headers = {} if wanted is None else {"Range": wanted}
         # aiohttp raises when fewer bytes come than the header promises
-        found, data = await _ask(
-            fs, "GET", self._object(key), seconds, {"alt": "media"}, headers or {}, key=key, limit=limit
-        )
+        found, data = await _ask(fs, "GET", self._object(key), seconds, {"alt": "media"}, headers, key=key, limit=limit)
         stored = found.get("X-Goog-Stored-Content-Length")
         if headers and "Content-Range" not in found:
             raise aiohttp.ClientPayloadError("the server sent the whole file where a range was asked for")
@@ -188,38 +152,21 @@ class _GcsBucket:
             raise aiohttp.ClientPayloadError(f"{len(data)} of {stored} bytes came")
         return data
 
-    def _run(self, work: Callable[[Any], Awaitable[T]], key: str) -> T:
-        return wait_for(self._begin(work, key))
+    def _new_client(self) -> Any:
+        return gcsfs.core.GCSFileSystem(**self._settings)
 
-    def _begin(self, work: Callable[[Any], Awaitable[T]], key: str) -> Future[T]:
-        """Do the request on the client's loop; whatever goes wrong is a Failure.
+    async def _make_ready(self, fs: Any) -> None:
+        await fs._set_session()
 
-        Making the client ready, which happens once, is not counted: no server is waited for.
-        """
+    def _session(self, fs: Any) -> Any:
+        return fs._session
 
-        async def run() -> T:
-            ready = False
-            try:
-                await fs._set_session()
-                ready = True
-                return await work(fs)
-            except Failure:
-                raise
-            except Exception as error:
-                # what fails before the client is ready may show a token in its text
-                raise self._explain(error, key, ready) from (error if ready else None)
+    def _status(self, error: BaseException | None) -> int | None:
+        return error.status if isinstance(error, _Answer) else None
 
-        try:
-            fs = self._client()
-        except Exception as error:
-            raise self._explain(error, key, ready=False) from None
-        return asyncio.run_coroutine_threadsafe(run(), fs.loop)
-
-    def _client(self) -> Any:
-        with self._lock:
-            if self._fs is None:
-                self._fs = gcsfs.core.GCSFileSystem(**self._settings)
-            return self._fs
+    def _cause(self, error: Exception, ready: bool) -> BaseException | None:
+        # what fails before the client is ready may show a token in its text
+        return error if ready else None
 
     def _explain(self, error: Exception, key: str, ready: bool) -> Failure:
         where = f"{self.uri}/{key}"

@@ -1,8 +1,7 @@
 """What the object stores have in common: everything but the requests themselves.
 
 A backend brings a `Bucket`, which does one request a call and tells what a failure means. Trying again,
-settling creations, running in parallel and the hints are here. The clients' own retries are switched off, so
-that the time allowed means something and no request is sent twice behind our back.
+settling creations, running in parallel and the hints are here.
 
 Every operation gets the same time, whether it reads, lists, creates or deletes: a server that restarts fails none
 that outlasts it.
@@ -10,17 +9,15 @@ that outlasts it.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import count, islice
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 from olympia_cli.errors import (
     FileTooLarge,
@@ -32,6 +29,7 @@ from olympia_cli.errors import (
     StorageFailed,
     StoreError,
 )
+from olympia_cli.storage.bucket import Bucket, closed, size_seconds
 from olympia_cli.storage.protocol import (
     ALL,
     LARGEST,
@@ -46,65 +44,13 @@ from olympia_cli.storage.protocol import (
 )
 from olympia_cli.storage.settle import MOMENT, TIME_ALLOWED, Failure, Fate, fair, pause, reason, settle_create
 
-CONNECTIONS = 64
 _WORKERS = 32
-# a large file gets more time: what a slow line carries in a second
-_SLOW_BYTES = 1024 * 1024
 # from the moment that it is given: nobody waits longer for what may be lost
 _HINT_SECONDS = 2.0
-_PIECE = 1 << 20
 # asked again, the answer is the same
 _FINAL = (Fate.MISSING, Fate.REFUSED)
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One object as a listing or a look at it shows it."""
-
-    key: str
-    size: int
-    modified_at_millis: int
-
-
-class Bucket(Protocol):
-    """One request a call, tried once, within the seconds given. Any failure is raised as a Failure, from the
-    client's own exception."""
-
-    @property
-    def uri(self) -> str: ...
-
-    @property
-    def delete_batch(self) -> int:
-        """How many keys `delete` takes."""
-        ...
-
-    def get(self, key: str, limit: int, seconds: float) -> bytes:
-        """The seconds are for an empty file; a large one gets `size_seconds` more. One of more bytes than the limit is
-        refused as FileTooLarge."""
-        ...
-
-    def begin_get(self, key: str, limit: int, seconds: float) -> Future[bytes]:
-        """`get`, and nobody waits: what it raises comes out of the Future."""
-        ...
-
-    def get_range(self, key: str, start: int, length: int, seconds: float) -> bytes: ...
-
-    def put(self, key: str, data: bytes, *, exclusive: bool, seconds: float) -> None: ...
-
-    def head(self, key: str, seconds: float) -> Entry: ...
-
-    def page(self, prefix: str, token: str | None, between: Between, seconds: float) -> tuple[list[Entry], str | None]:
-        """Up to 1,000 objects in the order of their keys, and the token of the page after them. They begin where
-        `between` does, and may go on after its end."""
-        ...
-
-    def delete(self, keys: list[str], seconds: float) -> dict[str, Failure]:
-        """Delete the keys; those that failed, and why. A missing key is no failure."""
-        ...
-
-    def close(self) -> None: ...
 
 
 class ObjectStore(InTurn):
@@ -366,49 +312,6 @@ class ObjectStore(InTurn):
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="objects")
             return self._pool.submit(work, *args)
-
-
-def size_seconds(size: int) -> float:
-    """How much longer than an empty file one of so many bytes may take."""
-    return size / _SLOW_BYTES
-
-
-def run_within(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], seconds: float) -> T:
-    """Run it on the clients' loop, which has a thread of its own, and wait; stop it when the time is up."""
-    return wait_for(asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, seconds), loop))
-
-
-def wait_for(future: Future[T]) -> T:
-    """What runs on the clients' loop; it is stopped when whoever waits is."""
-    try:
-        return future.result()
-    except CancelledError:
-        raise closed() from None
-    except BaseException:
-        future.cancel()
-        raise
-
-
-def closed() -> Failure:
-    """A client that is closed cancels what waits for one of its connections, and nothing says what became of it."""
-    return Failure(Fate.UNCLEAR, StorageFailed("the connection was closed before an answer came"))
-
-
-async def read_within(length: int | None, read: Callable[[int], Awaitable[bytes]], where: str, limit: int) -> bytes:
-    """A body of the length that its header says, if it says one, read in pieces: no more than the limit, and a bit."""
-    if length is not None and length > limit:
-        raise too_large(where, length, limit)
-    out = bytearray()
-    while piece := await read(_PIECE):
-        out += piece
-        # without a header, or unpacked on the way, only this tells how large it is
-        if len(out) > limit:
-            raise too_large(where, None, limit)
-    return bytes(out)
-
-
-def too_large(where: str, size: int | None, limit: int) -> Failure:
-    return Failure(Fate.REFUSED, FileTooLarge.of(where, size, limit))
 
 
 def _names_a_file(path: str, temporary: bool) -> bool:

@@ -7,25 +7,22 @@ reads, sends no condition with an empty file, and hides which keys a bulk deleti
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Future
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import aiohttp
 import s3fs
 from aiobotocore.httpsession import AIOHTTPSession  # type: ignore[import-untyped]
 
 from olympia_cli.errors import ExclusiveCreateUnsupported
-from olympia_cli.storage.objects import CONNECTIONS, Entry, ObjectStore, read_within, run_within, size_seconds, wait_for
-from olympia_cli.storage.protocol import LARGEST, Between
+from olympia_cli.storage.bucket import Bucket, Entry, read_within, size_seconds
+from olympia_cli.storage.objects import ObjectStore
+from olympia_cli.storage.protocol import Between
 from olympia_cli.storage.s3_failures import cause, explain, explain_listed, status
 from olympia_cli.storage.settle import TIME_ALLOWED, Failure, Fate
 
 PART_BYTES = 64 * 1024 * 1024
-_DELETE_BATCH = 1000
-
-T = TypeVar("T")
+_CONNECTIONS = 64
 
 
 class S3Store(ObjectStore):
@@ -56,37 +53,16 @@ class _SendOnce(AIOHTTPSession):  # type: ignore[misc]
         return session
 
 
-class _S3Bucket:
-    """See objects.Bucket."""
-
-    delete_batch = _DELETE_BATCH
+class _S3Bucket(Bucket):
+    delete_batch = 1000
 
     def __init__(self, name: str, settings: Mapping[str, Any], part_bytes: int) -> None:
-        self._name = name
-        self._settings = settings
+        super().__init__(name, settings)
         self._part_bytes = part_bytes
-        self._lock = threading.Lock()
-        self._fs: Any = None
 
     @property
     def uri(self) -> str:
         return f"s3://{self._name}"
-
-    def get(self, key: str, limit: int, seconds: float) -> bytes:
-        return wait_for(self.begin_get(key, limit, seconds))
-
-    def begin_get(self, key: str, limit: int, seconds: float) -> Future[bytes]:
-        return self._begin(lambda fs: self._get(fs, key, limit, seconds), key)
-
-    def get_range(self, key: str, start: int, length: int, seconds: float) -> bytes:
-        wanted = f"bytes={start}-{start + length - 1}"
-        try:
-            found = self._run(lambda fs: self._get(fs, key, max(length, LARGEST), seconds, Range=wanted), key)
-        except Failure as failure:
-            if status(failure.__cause__) == 416:
-                return b""  # the file ends before the range begins
-            raise
-        return found[:length]
 
     def put(self, key: str, data: bytes, *, exclusive: bool, seconds: float) -> None:
         condition = {"IfNoneMatch": "*"} if exclusive else {}
@@ -121,13 +97,8 @@ class _S3Bucket:
             if error.get("Code") not in ("NoSuchKey", "NoSuchVersion")
         }
 
-    def close(self) -> None:
-        with self._lock:
-            fs, self._fs = self._fs, None
-        if fs is not None and fs._s3 is not None:
-            run_within(fs.loop, fs._s3.close(), 5.0)
-
-    async def _get(self, fs: Any, key: str, limit: int, seconds: float, **more: str) -> bytes:
+    async def _get(self, fs: Any, key: str, limit: int, seconds: float, wanted: str | None = None) -> bytes:
+        more = {} if wanted is None else {"Range": wanted}
         async with asyncio.timeout(seconds) as timeout:
             reply = await fs._call_s3("get_object", Bucket=self._name, Key=key, **more)
             expected = reply.get("ContentLength")
@@ -160,35 +131,20 @@ class _S3Bucket:
                 await asyncio.gather(fs._call_s3("abort_multipart_upload", **target), return_exceptions=True)
             raise
 
-    def _run(self, work: Callable[[Any], Awaitable[T]], key: str, seconds: float | None = None) -> T:
-        return wait_for(self._begin(work, key, seconds))
+    async def _make_ready(self, fs: Any) -> None:
+        await fs.set_session()
 
-    def _begin(self, work: Callable[[Any], Awaitable[T]], key: str, seconds: float | None = None) -> Future[T]:
-        """Do the request on the client's loop, within the time; whatever goes wrong is a Failure.
+    def _session(self, fs: Any) -> Any:
+        return fs._s3
 
-        Making the client ready, which happens once, is not counted: no server is waited for.
-        """
+    def _status(self, error: BaseException | None) -> int | None:
+        return status(error)
 
-        async def run() -> T:
-            ready = False
-            try:
-                await fs.set_session()
-                ready = True
-                async with asyncio.timeout(seconds):
-                    return await work(fs)
-            except Failure:
-                raise
-            except Exception as error:
-                raise self._failure(error, key, ready) from cause(error)
-
-        try:
-            fs = self._client()
-        except Exception as error:
-            raise self._failure(error, key, ready=False) from cause(error)
-        return asyncio.run_coroutine_threadsafe(run(), fs.loop)
-
-    def _failure(self, error: Exception, key: str, ready: bool) -> Failure:
+    def _explain(self, error: Exception, key: str, ready: bool) -> Failure:
         return explain(error, self._name, key, self._endpoint(), ready)
+
+    def _cause(self, error: Exception, ready: bool) -> BaseException | None:
+        return cause(error)
 
     def _endpoint(self) -> str:
         """The endpoint in use: the environment and the SDK's own files name one, too."""
@@ -196,12 +152,10 @@ class _S3Bucket:
         client = fs._s3 if fs is not None else None
         return str(client.meta.endpoint_url if client is not None else self._settings.get("endpoint_url") or "")
 
-    def _client(self) -> Any:
-        with self._lock:
-            if self._fs is None:
-                self._fs = s3fs.S3FileSystem(**self._settings)
-                self._fs.retries = 1
-            return self._fs
+    def _new_client(self) -> Any:
+        fs = s3fs.S3FileSystem(**self._settings)
+        fs.retries = 1
+        return fs
 
 
 def _settings(options: Mapping[str, object], time_allowed: float) -> dict[str, Any]:
@@ -213,7 +167,7 @@ def _settings(options: Mapping[str, object], time_allowed: float) -> dict[str, A
     if region := settings.pop("region", None):
         client["region_name"] = region
     config = {
-        "max_pool_connections": CONNECTIONS,
+        "max_pool_connections": _CONNECTIONS,
         "connect_timeout": min(5.0, time_allowed),
         "read_timeout": min(15.0, time_allowed / 2),
         "http_session_cls": _SendOnce,

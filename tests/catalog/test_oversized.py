@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from olympia_cli.catalog import distributed
+from olympia_cli.catalog import distributed, saves
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.quarantine import read_quarantine
 from olympia_cli.errors import FileTooLarge, Refused
@@ -76,7 +76,7 @@ def test_after_the_last_number_there_is_no_save(catalog):
     begun.save()
     catalog.store.create(f"dtxn/{begun.id}.9999999999.binpb", b"somebody's")
     with pytest.raises(Refused, match="no number for another one") as raised:
-        distributed.abort(catalog, distributed.look(catalog.store, begun.id))
+        distributed.abort(catalog, saves.look(catalog.store, begun.id))
     assert f"{begun.id}.9999999999" in raised.value.hint
 
 

@@ -10,7 +10,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Author
 from olympia_cli.errors import InvalidLine
 from olympia_cli.format.paths import root_path
-from olympia_cli.ops.apply import Step, apply_all, apply_in_steps, digest_of, parse_lines
+from olympia_cli.ops.apply import ApplyStep, apply_all, apply_in_steps, digest_of, parse_lines
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog, check_versions
 from tests.helpers.stores import CountingStore, CuttingStore, PowerCut
@@ -51,12 +51,12 @@ def test_a_power_cut_before_any_write_and_a_second_run(store):
 def test_two_runs_at_the_same_time(store):
     """Steps that another run committed meanwhile are found in the log, not done again."""
     first, second = steps(store), steps(store)
-    assert next(first) == Step(1, 2, False)
-    assert next(second) == Step(1, 2, True)
-    assert next(first) == Step(2, 2, False)
-    assert next(second) == Step(2, 2, True)
-    assert next(second) == Step(3, 2, False)
-    assert list(first) == [Step(3, 2, True)]
+    assert next(first) == ApplyStep(1, 2, False)
+    assert next(second) == ApplyStep(1, 2, True)
+    assert next(first) == ApplyStep(2, 2, False)
+    assert next(second) == ApplyStep(2, 2, True)
+    assert next(second) == ApplyStep(3, 2, False)
+    assert list(first) == [ApplyStep(3, 2, True)]
 
 
 def test_two_runs_at_the_same_time_of_what_could_be_done_twice(store):

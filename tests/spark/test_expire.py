@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.functions import spark_partition_id
 
-from olympia_cli.catalog import distributed
+from olympia_cli.catalog import distributed, saves
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.quarantine import read_quarantine
 from olympia_cli.catalog.references import oldest_version
@@ -233,7 +233,7 @@ def _add_what_is_needed(catalog: Catalog, plan: ExpirePlan) -> None:
     document = json.loads(catalog.store.read(manifest))
     node = next(child for child in catalog.snapshot().root.node.children if isinstance(child, str))
     dying = next(file.path for file in plan.mark.files if file.kind == "node" and _is_old_tree(catalog, file.path))
-    [alive] = [saved for saved in distributed.saved_transactions(catalog.store) if saved.id in _live(catalog)]
+    [alive] = [saved for saved in saves.saved_transactions(catalog.store) if saved.id in _live(catalog)]
     again = next(file.path for file in plan.mark.files if file.kind == "transaction")
     catalog.store.overwrite(again, catalog.store.read(again))
     for path, kind in ((node, "node"), (dying, "node"), (alive.path, "transaction"), (again, "transaction")):
@@ -242,7 +242,7 @@ def _add_what_is_needed(catalog: Catalog, plan: ExpirePlan) -> None:
 
 
 def _live(catalog: Catalog) -> set[str]:
-    return set(Planner(catalog, FLOORS).sweep(policy_of(catalog)).live_transactions)
+    return set(Planner(catalog, FLOORS).sweep_at_rest(0).live_transactions)
 
 
 def _is_old_tree(catalog: Catalog, node: str) -> bool:

@@ -19,7 +19,7 @@ from olympia_cli.ops.fsck.data import DataFinding, WithData
 from olympia_cli.ops.progress import SILENT
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines.fsck_data import check_data, look_at
-from olympia_cli.spark.pipelines.fsck_data_hits import Looked
+from olympia_cli.spark.pipelines.fsck_data_hits import FloorRows
 from olympia_cli.spark.pipelines.fsck_data_rows import BELOW, LOOKED, SCHEMA
 from olympia_cli.spark.pipelines.place import CatalogPlace
 from tests.helpers.iceberg_tables import Lake, files_of, with_deletes
@@ -191,7 +191,7 @@ def test_each_task_has_its_part_of_one_table(spark, tmp_path: Path) -> None:
         (BELOW, "data_files", f"{tmp_path}/{number:04}".encode(), b"m", 1, 0, "a data file", None, None, None)
         for number in range(1000)
     ]
-    above = Looked(spark.createDataFrame(rows, SCHEMA), Counter(data_files=1000), 0)
+    above = FloorRows(spark.createDataFrame(rows, SCHEMA), Counter(data_files=1000), 0)
     looked = look_at(SparkEngine(spark, place, 4), Floor.DATA_FILES, above.rows, [above], 1000)
     counts = [row.length for row in looked.where(f"row = '{LOOKED}'").collect()]
     assert len(counts) == 4

@@ -143,7 +143,7 @@ def test_each_task_has_its_share(spark, wide):
     engine = SparkEngine(spark, place_for(wide.store.uri), 4, alone=0)
     snapshot = wide.snapshot()
     with ExitStack() as stack:
-        walking = SparkWalk(engine, engine.catalog, "fsck", stack)
+        walking = SparkWalk(engine, engine.catalog.files, "fsck", stack)
         files = Files(wide.store, lambda: False)
         places = [Place(path, 2) for path in snapshot.root.node.children]
         looked_at = [place for place, _ in walking.nodes(files, NodeRules.of(snapshot), places)]
@@ -168,7 +168,7 @@ def test_a_file_that_only_the_driver_has_is_no_damage(spark, wide, tmp_path, wha
     (elsewhere / lost).unlink()
     engine = SparkEngine(spark, place_for(wide.store.uri), 2, alone=0)
     with pytest.raises(ExecutorUnprepared, match=f"do not see {lost}, which is there") as raised, ExitStack() as stack:
-        check(wide.store, FULL, SparkFsck(engine, stack, place_for(str(elsewhere))))
+        check(wide.store, FULL, SparkFsck(engine, stack, place_for(str(elsewhere)).files))
     assert raised.value.exit_code == 2
     # and it is damage where nobody has it
     (Path(wide.store.uri) / lost).rename(tmp_path / "away")

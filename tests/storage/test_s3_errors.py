@@ -16,8 +16,9 @@ from olympia_cli.errors import (
     StorageDenied,
     StorageFailed,
 )
+from olympia_cli.storage.bucket import wait_for
 from olympia_cli.storage.gcs import GcsStore
-from olympia_cli.storage.objects import ObjectStore, wait_for
+from olympia_cli.storage.objects import ObjectStore
 from olympia_cli.storage.s3 import S3Store
 from olympia_cli.storage.settle import Failure, Fate
 from tests.helpers.places import BUCKET, gcs_options, quiet_environment, s3_options

@@ -6,6 +6,7 @@ import typer
 
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Changed, Session
+from olympia_cli.cli.input import lines_of
 from olympia_cli.cli.params import Atomic, DryRun, Message, Output, RetryFor, parse_seconds
 
 EXAMPLES = [
@@ -48,7 +49,7 @@ def run(
         raise InvalidOption("--commit-every takes a number above 0, and neither --atomic nor --dry-run", hint="")
     session, seconds = Session(ctx), parse_seconds(retry_for)
     author = Author(by=who(), message=message)
-    with session.lines(file) as lines:
+    with lines_of(file) as lines:
         if commit_every is None:
             done = apply_all(
                 session.catalog, parse_lines(lines), author, retry_for=seconds, atomic=atomic, dry_run=dry_run

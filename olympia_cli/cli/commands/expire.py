@@ -10,11 +10,12 @@ from olympia_cli.cli import expire_render as show
 from olympia_cli.cli.complete import complete_quarantine
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote, engine
+from olympia_cli.cli.input import confirm, lines_of
 from olympia_cli.cli.params import DryRun, Message, RetryFor, Yes, parse_seconds
 
 if TYPE_CHECKING:
     from olympia_cli.ops.expire.plan import Planner
-    from olympia_cli.ops.expire.plan_file import Planned
+    from olympia_cli.ops.expire.plan_file import PlanFile
     from olympia_cli.ops.expire.retention import Policy
     from olympia_cli.ops.expire.values import ExpirePlan, PurgePlan
 
@@ -207,7 +208,7 @@ def _expire(
     version = plan.head
     if not looking:
         if not plan.is_empty:
-            session.confirm(show.question(plan), yes)
+            confirm(show.question(plan), yes)
         with session.progress() as progress:
             version = expire_once(planner, plan, message, retry_for=seconds, progress=progress)
     show.done(session, plan, looking, version)
@@ -221,7 +222,7 @@ def _purge(
     show.purge(session, plan)
     version = planner.head.version
     if not dry_run and not plan.is_empty:
-        session.confirm(show.purge_question(plan), yes)
+        confirm(show.purge_question(plan), yes)
         with session.progress() as progress:
             version = purge_once(planner, plan, message, retry_for=seconds, progress=progress)
     show.purged(session, plan, planner.oldest, len(planner.marks), dry_run, version)
@@ -234,7 +235,7 @@ def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: flo
     plan, version = plan_undo(head), head.version
     show.undo(session, plan)
     if not dry_run and not plan.is_empty:
-        session.confirm("Undo the expire?", yes)
+        confirm("Undo the expire?", yes)
         done = undo(session.catalog, message, retry_for=seconds)
         version = version if done is None else done.version
     show.undone(session, plan, dry_run, version)
@@ -243,11 +244,11 @@ def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: flo
 # Plan files
 
 
-def _read_plan(session: Session, path: str, offline: bool) -> Planned:
+def _read_plan(session: Session, path: str, offline: bool) -> PlanFile:
     from olympia_cli.errors import Refused
     from olympia_cli.ops.expire.plan_file import decode_plan
 
-    with session.lines(path) as file:
+    with lines_of(path) as file:
         planned = decode_plan(file.read(), path)
     if planned.floors.offline and not offline:
         raise Refused("the plan was made with --offline", hint="say --offline again if no writer is running now")

@@ -8,6 +8,7 @@ from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_export
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.export_options import DestProfile, open_dest
+from olympia_cli.cli.input import confirm
 from olympia_cli.cli.params import DryRun, Message, Output, RetryFor, Yes, parse_seconds
 
 EXAMPLES = ["olympia export drop friday --dry-run", "olympia export drop friday --delete-files --yes"]
@@ -60,7 +61,7 @@ def run(
         session.say(f"its files at {location} go: {size}")
     version = latest.version
     if not dry_run:
-        session.confirm(f"Forget the export {name}?" if plan is None else f"Delete the export {name}?", yes)
+        confirm(f"Forget the export {name}?" if plan is None else f"Delete the export {name}?", yes)
         version = drop_export(session.catalog, name, message, seconds)
         if plan is not None:
             with session.progress() as progress:

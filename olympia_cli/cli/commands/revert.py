@@ -7,6 +7,7 @@ import typer
 from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_reference
 from olympia_cli.cli.context import Session
+from olympia_cli.cli.input import confirm
 from olympia_cli.cli.params import Atomic, DryRun, InTxn, Message, RetryFor, Yes, parse_seconds
 
 EXAMPLES = [
@@ -83,7 +84,7 @@ def run(
     if not dry_run and found is not None:
         found.save()
     elif not dry_run and actions:
-        session.confirm(f"Take back {versions}?", yes)
+        confirm(f"Take back {versions}?", yes)
         committed = session.catalog.commit(transaction, message, retry_for=seconds, atomic=atomic)
         done = Changed(committed.version, None, committed.actions)
     text = f"would take back {versions} in a new version" if dry_run else f"took back {versions}"

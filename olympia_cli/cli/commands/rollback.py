@@ -7,6 +7,7 @@ import typer
 from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_reference
 from olympia_cli.cli.context import Session
+from olympia_cli.cli.input import confirm, confirm_unknown
 from olympia_cli.cli.params import DryRun, Message, Output, RetryFor, Yes, parse_seconds
 
 EXAMPLES = ["olympia rollback v12 --dry-run", "olympia rollback 2h -m 'bad load'", "olympia rollback latest~1 --yes"]
@@ -60,9 +61,9 @@ def run(
         session.say(f"to do it: {session.command(words)}")
     elif unknown and not even_if_unknown:
         what, hint = f"it is not known what a rollback to v{target.version} loses", "add --even-if-unknown, or see it"
-        session.confirm_unknown(what, hint, ("fsck", "--repair", "--prefer", "rollback", "--dry-run"))
+        confirm_unknown(what, session.location.uri, hint, ("fsck", "--repair", "--prefer", "rollback", "--dry-run"))
     else:
-        session.confirm(f"Roll back to v{target.version}?", yes)
+        confirm(f"Roll back to v{target.version}?", yes)
     if not dry_run:
         version = session.catalog.commit(transaction, message, retry_for=seconds).version
     if session.output in (Output.JSON, Output.JSONL):

@@ -7,6 +7,7 @@ import typer
 from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_transaction
 from olympia_cli.cli.context import Session
+from olympia_cli.cli.input import confirm
 from olympia_cli.cli.params import DryRun, Output, Yes
 
 EXAMPLES = ["olympia txn abort $ID", "olympia txn abort $ID --yes"]
@@ -23,17 +24,17 @@ def run(
     What it staged is lost. Its files go with the next expire. One that can no longer be read is given up all the same.
     A commit of it that is already under way in another process is not stopped.
     """
-    from olympia_cli.catalog import distributed
+    from olympia_cli.catalog import distributed, saves
     from olympia_cli.cli.escape import plural
     from olympia_cli.ops.look.transactions import count_staged
 
     session = Session(ctx)
-    found = distributed.look(session.store, id)
+    found = saves.look(session.store, id)
     count = count_staged(session.catalog, found.id)
     staged = "staged actions that cannot be loaded" if count is None else plural(count, "staged action")
     session.say(f"transaction {found.id} has {staged}")
     if not dry_run:
-        session.confirm("Give it up?", yes)
+        confirm("Give it up?", yes)
         distributed.abort(session.catalog, found)
     if session.output in (Output.JSON, Output.JSONL):
         render.document(session, {"id": found.id, "aborted": not dry_run, "dry_run": dry_run, "actions": count})

@@ -23,11 +23,11 @@ def run(
 
     One that is committed already, by another process, is done: its version is printed.
     """
-    from olympia_cli.catalog import distributed
-    from olympia_cli.catalog.distributed import State
+    from olympia_cli.catalog import distributed, saves
+    from olympia_cli.catalog.saves import State
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
-    saved = distributed.find(session.store, id)
+    saved = saves.find(session.store, id)
     if saved.state(session.catalog.clock) is State.COMMITTED and saved.committed_version is not None:
         done = Changed(saved.committed_version, None, session.snapshot(str(saved.committed_version)).actions())
     else:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from olympia_cli.catalog import distributed
+from olympia_cli.catalog import saves
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.checks import MAX_TTL_MILLIS
-from olympia_cli.catalog.distributed import Saved
 from olympia_cli.catalog.exports import ExportRecord, read_exports
 from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
+from olympia_cli.catalog.saves import Saved
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, OlympiaError, command_words
 from olympia_cli.format.paths import MAX_VERSION, check_pointer
@@ -29,6 +29,11 @@ class PinnedRoot:
     command: tuple[str, ...]
     code: str
     """What fsck calls it when that is no longer whole."""
+
+    def needs(self, error: Damaged) -> Damaged:
+        """What it means that something it needs is not whole."""
+        reason = f"{error.reason}; {self.who} needs it"
+        return Damaged(self.code, error.path, reason, hint=self.hint, command=self.command)
 
 
 class Holders:
@@ -67,7 +72,7 @@ class Holders:
 
     def _live_transactions(self) -> Iterator[Saved]:
         """The distributed transactions that are within their lifetime, whatever became of them."""
-        for saved in distributed.saved_transactions(self._head.store):
+        for saved in saves.saved_transactions(self._head.store):
             if isinstance(saved, Saved):
                 if self._now <= saved.definition.expire_at_millis + HALF_AN_HOUR_MILLIS:
                     yield saved
@@ -110,9 +115,7 @@ def _pinned(holder: str, pin: PinnedRoot) -> PinnedRoot:
     try:
         check_pointer(pin.path, holder)
     except Damaged as error:
-        raise Damaged(
-            pin.code, error.path, f"{error.reason}; {pin.who} needs it", hint=pin.hint, command=pin.command
-        ) from None
+        raise pin.needs(error) from None
     return pin
 
 

@@ -81,11 +81,11 @@ class Planner:
             mark = MarkPlan(
                 oldest=oldest,
                 former_oldest=self.oldest,
-                kept=tuple(explain_kept(survey.created(), policy, limits)),
-                files=survey.going(FileFate.QUARANTINED),
-                young=survey.count(FileFate.YOUNG),
-                unknown=survey.count(FileFate.UNKNOWN),
-                unknown_paths=survey.unknown_paths(),
+                kept=tuple(explain_kept(survey.created, policy, limits)),
+                files=survey.quarantined,
+                young=survey.counts[FileFate.YOUNG],
+                unknown=survey.counts[FileFate.UNKNOWN],
+                unknown_paths=survey.unknown_paths,
                 damaged=tuple(sorted(version for version in self.damaged if version >= oldest)),
             )
             return ExpirePlan(self.head.version, mark, self._purge(survey))
@@ -104,20 +104,15 @@ class Planner:
     def _purge(self, survey: Survey) -> PurgePlan:
         if self.leaving.is_empty:
             return self.leaving
-        files, rescued = survey.going(FileFate.PURGED), survey.count(FileFate.RESCUED)
-        return replace(self.leaving, files=files, rescued=rescued, notes=survey.notes)
+        rescued = survey.counts[FileFate.RESCUED]
+        return replace(self.leaving, files=survey.purged, rescued=rescued, notes=survey.notes)
 
     def still_dead(self, files: Going, purged: int) -> Going:
         """Those of a plan's files that nothing needs by now, given that the versions from `purged` on can come back."""
         roots = Versions(self.head, purged).kept()
-        return self.surveyor.survey(self, self._bare_sweep(purged), roots, files).going(FileFate.PURGED)
+        return self.surveyor.survey(self, self._bare_sweep(purged), roots, files).purged
 
     # What decides about each file
-
-    def sweep(self, policy: Policy, not_beyond: int = MAX_VERSION) -> Sweep:
-        """What decides under a policy."""
-        with self.overtaken():
-            return self._sweep(self._choose(policy, not_beyond)[2])
 
     def sweep_at_rest(self, oldest: int) -> Sweep:
         """What decides when the versions from this one on stay, and nothing leaves quarantine."""
@@ -240,16 +235,13 @@ class Planner:
             store_now_millis=self.store_now,
         )
 
-    def _has_age(self, since_millis: int, least_millis: int) -> bool:
-        return has_age(self.store_now, since_millis, least_millis)
-
     # What leaves quarantine
 
     def _rested(self) -> list[QuarantineMark]:
         """The marks that have rested long enough, from the first on."""
         rested: list[QuarantineMark] = []
         for mark in self.marks:
-            old = self._has_age(self._written_at(mark.version), self.floors.quarantine_millis)
+            old = has_age(self.store_now, self._written_at(mark.version), self.floors.quarantine_millis)
             # an export may have been recorded since the mark was planned
             if not old or mark.oldest > self._holders.exports_from:
                 break
@@ -281,7 +273,7 @@ class Planner:
             resting=[mark.manifest for mark in self.marks],
             leaving=manifests,
             purging=read_purging(self.definition),
-            old_enough=lambda file: self._has_age(file.modified_at_millis, least),
+            old_enough=lambda file: has_age(self.store_now, file.modified_at_millis, least),
         )
         return PurgePlan(
             purged=max([self.purged, *(mark.oldest for mark in rested)]),

@@ -20,7 +20,7 @@ MOVED = "make a new plan and look at it again"
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlanFile:
     """What a plan file says: the policy with its limits as points in time, and what it would take."""
 
     catalog: str
@@ -59,14 +59,14 @@ def encode_plan(planner: Planner, policy: Policy, plan: ExpirePlan) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def decode_plan(text: str, name: str) -> Planned:
+def decode_plan(text: str, name: str) -> PlanFile:
     try:
         document: Any = json.loads(text)
         if document["format"] != FORMAT or int(document["policy"]["keep_last"]) < 1:
             raise ValueError
         policy, floors, mark, purge = document["policy"], document["floors"], document["mark"], document["purge"]
         offline = bool(policy["offline"]) and bool(floors["offline"])
-        return Planned(
+        return PlanFile(
             catalog=str(document["catalog_id"]),
             policy=Policy(int(policy["keep_last"]), int(policy["cutoff_millis"]), str(policy["since"]), offline),
             floors=Floors(int(floors["grace_millis"]), int(floors["quarantine_millis"]), offline),
@@ -84,7 +84,7 @@ def decode_plan(text: str, name: str) -> Planned:
         ) from None
 
 
-def recompute(planner: Planner, planned: Planned) -> ExpirePlan:
+def recompute(planner: Planner, planned: PlanFile) -> ExpirePlan:
     """The plan as it is today, with nothing in it that was not planned.
 
     Refused when something that was to go would now be kept. New commits alone are no obstacle.

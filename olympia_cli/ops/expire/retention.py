@@ -17,7 +17,7 @@ from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import parse_duration, parse_moment
-from olympia_cli.ops.expire.values import Kept
+from olympia_cli.ops.expire.values import KeptVersion
 
 MAX_AGE, MIN_VERSIONS = "olympia.retention.max-version-age", "olympia.retention.min-versions"
 DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS = "7d", 3
@@ -201,16 +201,16 @@ def why_kept(past: Past, policy: Policy, limits: Limits) -> str:
     return "in-use" if in_use and not policy.offline else ""
 
 
-def explain_kept(created: Iterable[tuple[int, int]], policy: Policy, limits: Limits) -> Iterator[Kept]:
+def explain_kept(created: Iterable[tuple[int, int]], policy: Policy, limits: Limits) -> Iterator[KeptVersion]:
     """The reason for each version that stays, given when each was created; the latest is the last of them."""
     before: int | None = None
     for version, millis in created:
         if before is not None:
             reason = why_kept(Past(before, millis, 0, 0), policy, limits) or "in-use"
-            yield Kept(before, reason, limits.explain(reason, policy))
+            yield KeptVersion(before, reason, limits.explain(reason, policy))
         before = version
     if before is not None:
-        yield Kept(before, "latest", "the latest version")
+        yield KeptVersion(before, "latest", "the latest version")
 
 
 class CountedVersions:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -21,7 +21,7 @@ from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
 from olympia_cli.ops.progress import Progress
 from olympia_cli.ops.walk.facts import NodeRules
 from olympia_cli.ops.walk.reach import Reach, path_digest
-from olympia_cli.storage.protocol import FileInfo, Store
+from olympia_cli.storage.protocol import Store
 
 if TYPE_CHECKING:
     from olympia_cli.ops.expire.plan import Planner
@@ -36,27 +36,19 @@ _LOOK = ("fsck", "--level", "full", "--all-versions")
 _FOLDERS = {FileKind.ROOT: "vn/", FileKind.TRANSACTION: "dtxn/"}
 
 
-class Survey(Protocol):
+@dataclass(frozen=True, slots=True)
+class Survey:
     """What becomes of the files that were looked at."""
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What is wrong with manifests that cannot be read."""
-        ...
-
-    def created(self) -> list[tuple[int, int]]:
-        """When each version that stays was created, the oldest first."""
-        ...
-
-    def count(self, fate: FileFate) -> int: ...
-
-    def going(self, fate: FileFate) -> Going:
-        """The files that are quarantined, or purged."""
-        ...
-
-    def unknown_paths(self) -> tuple[str, ...]:
-        """The first of those that the format does not know."""
-        ...
+    created: Sequence[tuple[int, int]]
+    """When each version that stays was created, the oldest first."""
+    counts: Counter[FileFate]
+    quarantined: Going
+    purged: Going
+    unknown_paths: tuple[str, ...]
+    """The first of those that the format does not know."""
+    notes: tuple[str, ...]
+    """What is wrong with manifests that cannot be read."""
 
 
 class Surveyor(Protocol):
@@ -76,62 +68,42 @@ class LocalSurveyor:
     def reach(self, store: Store, rules: NodeRules, *, definitions: bool, progress: Progress) -> Reach:
         return Reach(store, rules, definitions=definitions, progress=progress)
 
-    def survey(self, planner: Planner, sweep: Sweep, roots: KeptRoots, files: Going | None = None) -> LocalSurvey:
-        survey = LocalSurvey(sweep, follow_kept(planner, roots))
+    def survey(self, planner: Planner, sweep: Sweep, roots: KeptRoots, files: Going | None = None) -> Survey:
+        """Files are named when they go, and counted when they do not."""
+        created = follow_kept(planner, roots)
         known = KnownFiles(planner.reach, follow_resting(planner, sweep.resting_versions))
-        if files is None:
-            survey.notes = tuple(known.read_manifests(planner, sweep))
-            planner.progress.phase("listing files" if sweep.kinds else "listing all files")
-            for listed in _list(planner, sweep):
-                named = known.leaving.pop(listed.path, None)
-                size = listed.size if named is None else named.bytes
-                survey.add(known.of(listed.path, listed.modified_at_millis, leaving=named is not None), size)
-        for file in known.leaving.values() if files is None else files:
-            survey.add(known.of(file.path, None, leaving=True), file.bytes)
-        return survey
+        notes = known.read_manifests(planner, sweep) if files is None else []
+        counts: Counter[FileFate] = Counter()
+        quarantined: list[Doomed] = []
+        purged: list[Doomed] = []
+        unknown: list[str] = []
+        for file, size in _files(planner, sweep, known, files):
+            fate = sweep.fate(file)
+            counts[fate] += 1
+            if fate in (FileFate.QUARANTINED, FileFate.PURGED):
+                going = quarantined if fate is FileFate.QUARANTINED else purged
+                going.append(Doomed(file.path, size, file.kind.value))
+            elif fate is FileFate.UNKNOWN:
+                insort(unknown, file.path)
+                del unknown[SHOWN:]
+        return Survey(created, counts, in_order(quarantined), in_order(purged), tuple(unknown), tuple(notes))
 
 
 LOCAL = LocalSurveyor()
 
 
-def _list(planner: Planner, sweep: Sweep) -> Iterator[FileInfo]:
-    for folder in [_FOLDERS[kind] for kind in sweep.kinds] or [""]:
-        for file in planner.store.list(folder, temporary=True):
-            planner.progress.advance()
-            yield file
-
-
-class LocalSurvey:
-    """Files are named when they go, and counted when they do not."""
-
-    def __init__(self, sweep: Sweep, created: list[tuple[int, int]]) -> None:
-        self.notes: tuple[str, ...] = ()
-        self._sweep = sweep
-        self._created = created
-        self._counts: Counter[FileFate] = Counter()
-        self._going: dict[FileFate, list[Doomed]] = {FileFate.QUARANTINED: [], FileFate.PURGED: []}
-        self._unknown: list[str] = []
-
-    def add(self, file: FileFacts, size: int) -> None:
-        fate = self._sweep.fate(file)
-        self._counts[fate] += 1
-        if fate in self._going:
-            self._going[fate].append(Doomed(file.path, size, file.kind.value))
-        elif fate is FileFate.UNKNOWN:
-            insort(self._unknown, file.path)
-            del self._unknown[SHOWN:]
-
-    def created(self) -> list[tuple[int, int]]:
-        return self._created
-
-    def count(self, fate: FileFate) -> int:
-        return self._counts[fate]
-
-    def going(self, fate: FileFate) -> Going:
-        return in_order(self._going[fate])
-
-    def unknown_paths(self) -> tuple[str, ...]:
-        return tuple(self._unknown)
+def _files(planner: Planner, sweep: Sweep, known: KnownFiles, files: Going | None) -> Iterator[tuple[FileFacts, int]]:
+    """What is known of each file, and how large it is: of those that are listed, or that manifests which leave name."""
+    if files is None:
+        planner.progress.phase("listing files" if sweep.kinds else "listing all files")
+        for folder in [_FOLDERS[kind] for kind in sweep.kinds] or [""]:
+            for listed in planner.store.list(folder, temporary=True):
+                planner.progress.advance()
+                named = known.leaving.pop(listed.path, None)
+                size = listed.size if named is None else named.bytes
+                yield known.of(listed.path, listed.modified_at_millis, leaving=named is not None), size
+    for file in known.leaving.values() if files is None else files:
+        yield known.of(file.path, None, leaving=True), file.bytes
 
 
 @dataclass(slots=True)
@@ -190,9 +162,7 @@ def follow_kept(planner: Planner, roots: KeptRoots) -> list[tuple[int, int]]:
         try:
             planner.reach.add([(pin.path, _read(planner, pin.path))])
         except Damaged as error:
-            raise Damaged(
-                pin.code, error.path, f"{error.reason}; {pin.who} needs it", hint=pin.hint, command=pin.command
-            ) from error
+            raise pin.needs(error) from error
     return created
 
 

@@ -13,7 +13,7 @@ FLOOR_MILLIS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptVersion:
     """A version that stays, and the first reason for it."""
 
     version: int
@@ -27,7 +27,7 @@ class MarkPlan:
 
     oldest: int
     former_oldest: int
-    kept: tuple[Kept, ...]
+    kept: tuple[KeptVersion, ...]
     files: Going
     young: int
     """Files that nothing reaches and that are too young to say so for sure."""

@@ -15,11 +15,11 @@ from typing import Any
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.exports import root_uri
 from olympia_cli.catalog.protection import without_protection
-from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.snapshot import Snapshot, read_object
 from olympia_cli.catalog.versions import RootFile
-from olympia_cli.errors import Damaged, LocationNotEmpty, OutcomeUnknown, PathMissing, PathTaken, StorageFailed
+from olympia_cli.errors import Damaged, LocationNotEmpty, OutcomeUnknown, PathTaken, StorageFailed
 from olympia_cli.format import definitions
-from olympia_cli.format.definitions import CLASSES, sizes_of
+from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec, from_utf16_units
 from olympia_cli.format.node import EMPTY, Node, Root
 from olympia_cli.format.node_file import encode_java
@@ -124,20 +124,16 @@ class _Writing:
 
     def _copy_definitions(self, definition: CatalogDef) -> dict[str, str]:
         """Copy all of them; the path of each by its key, as UTF-16 units."""
-        sizes = sizes_of(definition)
-        codec = KeyCodec(sizes.namespace, sizes.table, sizes.view, java=True)
+        codec = KeyCodec.of(sizes_of(definition), java=True)
         keys: dict[str, str] = {}
         entries = (entry for kind in _KINDS for entry in self.snapshot.scan(kind))
         while batch := list(islice(entries, AT_ONCE)):
             files: dict[str, bytes] = {}
             paths = [check_pointer(path, self.snapshot.file.path) for _, path in batch]
             for (name, path), data in zip(batch, self.snapshot.definitions.read(paths), strict=True):
-                if isinstance(data, PathMissing):
-                    raise Damaged("F301", path, f"the definition of {name.kind.word} {name} is missing")
-                if isinstance(data, Exception):
-                    raise data
-                definitions.decode(CLASSES[name.kind], data, path)
+                read_object(name, path, data)
                 keys[codec.encode(name)] = path
+                assert isinstance(data, bytes)
                 files[path] = data
             self._create(files)
             self.progress.advance(len(files))

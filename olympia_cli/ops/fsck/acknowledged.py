@@ -15,8 +15,7 @@ from olympia_cli.catalog.known_damage import KnownDamage, read_acknowledged
 from olympia_cli.catalog.quarantine import purged_before
 from olympia_cli.catalog.snapshot import ACKNOWLEDGED
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.ops.fsck.findings import Finding, Severity
-from olympia_cli.ops.fsck.versions import merge
+from olympia_cli.ops.fsck.findings import Finding, Severity, merge
 
 MOST = 1000
 """So many findings are held: every version reads them."""

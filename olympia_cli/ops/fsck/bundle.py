@@ -134,7 +134,7 @@ def _codec(store: Store, roots: Iterable[str]) -> KeyCodec | None:
         except OlympiaError:
             continue
         if sizes is not None:
-            return KeyCodec(sizes.namespace, sizes.table, sizes.view)
+            return KeyCodec.of(sizes)
     return None
 
 

@@ -262,11 +262,9 @@ def check_times(root: ChainRoot, before: ChainRoot | None) -> Iterator[Finding]:
 
 def check_catalog(chain: Chain, root: ChainRoot, catalog: CatalogFile) -> Iterator[Finding]:
     """Whether a root and its catalog definition are of this catalog."""
-    if root.root is None:
+    if root.root is None or catalog.definition is None:
         return
     here = [(root.version, root.version)]
-    if catalog.definition is None:
-        return
     if chain.reference is not None and catalog.definition.id != chain.reference.id:
         reason = f"version {root.version} has the catalog id {catalog.definition.id[:60]!a}, not {chain.reference.id!a}"
         yield finding("F105", root.path, reason, versions=here)

@@ -64,7 +64,7 @@ class Examined:
 def new_examined(files: Files, chain: Chain, depth: int, verified: Verified | None = None) -> Examined:
     """Nothing learnt yet of the versions of a chain, whose sizes say what keys and nodes must be like."""
     sizes = chain.sizes
-    keys = KeyCodec(sizes.namespace, sizes.table, sizes.view, java=chain.java) if sizes is not None else None
+    keys = KeyCodec.of(sizes, java=chain.java) if sizes is not None else None
     definitions = Definitions(files, keys, verified, depth >= DATA) if depth >= FULL else None
     named = Named() if depth == STRUCTURE and not chain.java else None
     names = definitions is not None or named is not None

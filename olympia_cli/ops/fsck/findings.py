@@ -20,6 +20,10 @@ REPAIR, SALVAGE = "fsck --repair", "fsck --salvage DEST"
 """What mends the latest version and the hints; what saves the rest where that cannot be."""
 
 
+Ranges = tuple[tuple[int, int], ...]
+"""Versions: closed ranges, ascending."""
+
+
 class Severity(StrEnum):
     """How bad it is. A catalog is damaged exactly when there is an error that nobody has acknowledged."""
 
@@ -41,7 +45,7 @@ class Finding:
     severity: Severity
     path: str
     message: str
-    versions: tuple[tuple[int, int], ...] = ()
+    versions: Ranges = ()
     objects: tuple[ObjectName, ...] = ()
     objects_total: int = 0
     hint: str = ""
@@ -138,15 +142,20 @@ def finding(
     return Finding(code, severity(code), path, message, tuple(versions), named[:MAX_OBJECTS], total, hint)
 
 
-def ranges(versions: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Version numbers, in any order, as closed ascending ranges."""
+def merge(spans: Iterable[tuple[int, int]]) -> Ranges:
+    """Closed ranges, in any order and overlapping, as ascending ones that do not touch."""
     out: list[tuple[int, int]] = []
-    for version in sorted(set(versions)):
-        if out and out[-1][1] == version - 1:
-            out[-1] = (out[-1][0], version)
+    for first, last in sorted(spans):
+        if out and first <= out[-1][1] + 1:
+            out[-1] = (out[-1][0], max(out[-1][1], last))
         else:
-            out.append((version, version))
+            out.append((first, last))
     return tuple(out)
+
+
+def ranges(versions: Iterable[int]) -> Ranges:
+    """Version numbers, in any order, as closed ascending ranges."""
+    return merge((version, version) for version in versions)
 
 
 def describe_object_name(name: ObjectName) -> dict[str, str]:

@@ -23,7 +23,7 @@ from olympia_cli.ops.fsck.data import DataChecks
 from olympia_cli.ops.fsck.examined import FULL, HINTS, STRUCTURE, Engine, Examined, new_examined
 from olympia_cli.ops.fsck.findings import SALVAGE, Finding, Severity, describe_finding, finding
 from olympia_cli.ops.fsck.hints import check_gaps, check_latest, no_version, open_chain, read_hint
-from olympia_cli.ops.fsck.holders import Held, Holder, exports, transactions_of
+from olympia_cli.ops.fsck.holders import Held, Holder, held_files
 from olympia_cli.ops.fsck.local import LocalEngine
 from olympia_cli.ops.fsck.meanwhile import still_so
 from olympia_cli.ops.fsck.roots import RootChecks
@@ -41,7 +41,7 @@ LOOK_BACK = 512
 _COUNTS = ("versions", "roots", "nodes", "definitions", "actions", "transactions", "exports", "data_files", "skipped")
 
 
-Looked = Literal["read", "listed", "no"]
+HowRead = Literal["read", "listed", "no"]
 
 
 class Level(StrEnum):
@@ -89,7 +89,7 @@ class Report:
     version: int | None = None
     read_only: bool = False
     latest: int | None = None
-    definitions: Looked = "no"
+    definitions: HowRead = "no"
     oldest: int | None = None
 
     @property
@@ -203,7 +203,10 @@ class _Run:
 
         def holders() -> list[Holder]:
             if self.depth >= STRUCTURE and all_versions and not files.out_of_time:
-                held.extend(self._find_holders(examined))
+                for holding in held_files(files, chain, self.now):
+                    held.append(holding)
+                    # what is wrong with those whose roots are not whole
+                    examined.findings += holding.findings
             return [holder for holding in held for holder in holding.holders]
 
         wanted = None if all_versions else wanted_root(chain, at, self.now)
@@ -217,18 +220,8 @@ class _Run:
             examined.findings.append(finding("F103", "vn/", "no version can be read", hint=SALVAGE))
         return versions
 
-    def _find_holders(self, examined: Examined) -> list[Held]:
-        """Transactions and exports; what is wrong with those whose roots are not whole is told."""
-        chain, files = examined.chain, examined.files
-        held = [transactions_of(files, chain, self.now)]
-        if chain.reference is not None:
-            held.append(exports(files, chain.reference, chain.path(chain.reference_version or 0), self.now))
-        for holding in held:
-            examined.findings += holding.findings
-        return held
 
-
-def _how_definitions(examined: Examined) -> Literal["read", "listed", "no"]:
+def _how_definitions(examined: Examined) -> HowRead:
     """How definitions were looked at."""
     if examined.definitions is not None:
         return "read"

@@ -6,7 +6,7 @@ What is kept of a node is a number, and the numbers of what it leads to and name
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from olympia_cli.errors import OlympiaError
@@ -72,6 +72,15 @@ class Graph:
     def namespace_numbers(self, names: Sequence[str]) -> array[int]:
         known = self.namespaces
         return array("I", (known.setdefault(name, len(known)) for name in names)) if names else _NONE
+
+    def naming(self, definitions: Collection[int]) -> dict[int, list[int]]:
+        """The nodes that name each of these definitions."""
+        wanted = set(definitions)
+        naming: dict[int, list[int]] = {}
+        for node, names in enumerate(self.names) if wanted else ():
+            for number in wanted.intersection(names):
+                naming.setdefault(number, []).append(node)
+        return naming
 
     def mark(self, node: int, path: str, code: str, reason: str) -> None:
         self.marks.append(Mark(node, path, Flaw(code, reason)))

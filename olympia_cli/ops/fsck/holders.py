@@ -55,9 +55,13 @@ class Held:
     """The ids of the transactions that have a save."""
 
 
-def transactions_of(files: Files, chain: Chain, now: int) -> Held:
-    """The live distributed transactions of a catalog."""
-    return _transactions_of_java(files, now) if chain.java else transactions(files, set(chain.existing), now)
+def held_files(files: Files, chain: Chain, now: int) -> list[Held]:
+    """What the live distributed transactions of a catalog hold, and what its exports do."""
+    java = chain.java
+    held = [_transactions_of_java(files, now) if java else transactions(files, set(chain.existing), now)]
+    if chain.reference is not None:
+        held.append(exports(files, chain.reference, chain.path(chain.reference_version or 0), now))
+    return held
 
 
 def _transactions_of_java(files: Files, now: int) -> Held:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from olympia_cli.ops.fsck.chain import Chain, list_versions
 from olympia_cli.ops.fsck.findings import Finding, Severity
 from olympia_cli.ops.fsck.hints import open_chain
-from olympia_cli.ops.fsck.holders import exports, transactions_of
+from olympia_cli.ops.fsck.holders import held_files
 from olympia_cli.ops.fsck.versions import without
 from olympia_cli.ops.walk.files import Files
 
@@ -47,9 +47,7 @@ def _kept(finding: Finding, chain: Chain, oldest: int) -> Finding | None:
 
 def _still_held(files: Files, later: Chain, findings: list[Finding], now: int) -> list[Finding]:
     """The findings about transactions and exports that are still there."""
-    held = [transactions_of(files, later, now)]
-    if later.reference is not None:
-        held.append(exports(files, later.reference, later.path(later.reference_version or 0), now))
+    held = held_files(files, later, now)
     live = [holder.who for holding in held for holder in holding.holders]
     messages = {finding.message for holding in held for finding in holding.findings}
     return [

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from olympia_cli.errors import InvalidName
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.names import ObjectName
 from olympia_cli.ops.fsck.actions import follow_names, read_actions
+from olympia_cli.ops.fsck.findings import Ranges
 from olympia_cli.ops.fsck.graph import NOWHERE, Graph, read_node
-from olympia_cli.ops.fsck.versions import Ranges, inside
+from olympia_cli.ops.fsck.versions import inside
 from olympia_cli.ops.walk.descend import descend
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.ops.walk.flaws import Flaw
@@ -95,10 +95,7 @@ class Objects:
         return {name for name in objects if _between(self._key(name), low, high)}
 
     def _key(self, name: ObjectName) -> str:
-        try:
-            return self._keys.encode(name) if self._keys is not None else ""
-        except InvalidName:
-            return ""
+        return self._keys.key(name) if self._keys is not None else ""
 
     def _ordered(self, objects: Iterable[ObjectName]) -> tuple[ObjectName, ...]:
         return tuple(sorted(objects, key=self._key))

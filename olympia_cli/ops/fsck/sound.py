@@ -123,10 +123,7 @@ def _logged_versions(chain: Chain) -> list[int]:
 
 def _first_versions(examined: Examined, numbers: set[int]) -> dict[int, int]:
     """The first version that names each of these definitions."""
-    naming: dict[int, list[int]] = {}
-    for node, names in enumerate(examined.graph.names):
-        for number in numbers.intersection(names):
-            naming.setdefault(number, []).append(node)
+    naming = examined.graph.naming(numbers)
     radius = Radius(examined.graph, examined.versions, {}, {node for nodes in naming.values() for node in nodes})
     reached = {number: radius.versions(nodes) for number, nodes in naming.items()}
     return {number: versions[0][0] for number, versions in reached.items() if versions}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -11,9 +11,9 @@ from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.names import ObjectName
 from olympia_cli.ops.fsck.definitions import NO_ID
 from olympia_cli.ops.fsck.examined import Examined
-from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, Severity, finding, ranges
+from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, Ranges, Severity, finding, merge, ranges
 from olympia_cli.ops.fsck.objects import MOST_HOLDERS, MOST_NAMING, Hit, Objects
-from olympia_cli.ops.fsck.versions import Radius, Ranges, VersionChecks, inside, merge, without
+from olympia_cli.ops.fsck.versions import Radius, VersionChecks, inside, without
 from olympia_cli.ops.walk.facts import look_at_definition
 from olympia_cli.ops.walk.flaws import Flaw
 
@@ -44,7 +44,7 @@ class Verdict:
         self._wanted = versions
         self._graph = examined.graph
         self._groups = self._grouped()
-        self._holders = self._naming(examined.definitions.bad.keys() if examined.definitions is not None else set())
+        self._holders = self._graph.naming(examined.definitions.bad.keys() if examined.definitions is not None else ())
         bad = {node for group in self._groups.values() for node in group.nodes}
         bad.update(node for nodes in self._holders.values() for node in nodes)
         if examined.definitions is not None:
@@ -164,15 +164,6 @@ class Verdict:
 
     # Definitions
 
-    def _naming(self, definitions: Set[int]) -> dict[int, list[int]]:
-        """The nodes that name each of these definitions."""
-        naming: dict[int, list[int]] = {}
-        if definitions:
-            for node, names in enumerate(self._graph.names):
-                for number in definitions & set(names):
-                    naming.setdefault(number, []).append(node)
-        return naming
-
     def _definitions(self, objects: bool) -> Iterator[Finding]:
         definitions = self._examined.definitions
         if definitions is None:
@@ -199,7 +190,7 @@ class Verdict:
         definitions, findings = self._examined.definitions, self._examined.data_findings
         if definitions is None or not findings:
             return
-        naming = self._naming({number for hit in findings for number in definitions.at_locations(hit.locations)})
+        naming = self._graph.naming({number for hit in findings for number in definitions.at_locations(hit.locations)})
         every = {node for nodes in naming.values() for node in nodes}
         radius = Radius(self._graph, self._examined.versions, {}, every)
         for hit in findings:

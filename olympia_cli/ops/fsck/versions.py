@@ -6,10 +6,8 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from olympia_cli.ops.fsck.definitions import NO_ID, Definitions
-from olympia_cli.ops.fsck.findings import ranges
+from olympia_cli.ops.fsck.findings import Ranges, merge, ranges
 from olympia_cli.ops.fsck.graph import NOWHERE, Graph
-
-Ranges = tuple[tuple[int, int], ...]
 
 
 class Spans:
@@ -171,17 +169,6 @@ def _parents_first(nodes: set[int], parents: dict[int, list[int]]) -> Iterator[i
     rest = sorted(missing)
     for _ in range(min(len(rest), 8) + 1 if rest else 0):
         yield from rest
-
-
-def merge(spans: Iterable[tuple[int, int]]) -> Ranges:
-    """Closed ranges, in any order and overlapping, as ascending ones that do not touch."""
-    out: list[tuple[int, int]] = []
-    for first, last in sorted(spans):
-        if out and first <= out[-1][1] + 1:
-            out[-1] = (out[-1][0], max(out[-1][1], last))
-        else:
-            out.append((first, last))
-    return tuple(out)
 
 
 def without(spans: Ranges, versions: Sequence[int], hit: Ranges) -> Ranges:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from olympia_cli.catalog.catalog import DAY_MILLIS
-from olympia_cli.catalog.distributed import State
 from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
+from olympia_cli.catalog.saves import State
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import InvalidReference
 from olympia_cli.names import parse_duration, parse_time

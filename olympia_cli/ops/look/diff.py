@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot, read_object
-from olympia_cli.errors import Damaged, PathMissing
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.names import ObjectName
 from olympia_cli.ops.fsck.findings import describe_object_name
@@ -106,13 +105,7 @@ def _read(snapshot: Snapshot, wanted: Iterable[tuple[ObjectName, str]]) -> Itera
     for path in paths:
         check_pointer(path, snapshot.file.path)
     read = dict(snapshot.store.read_many(paths))
-    for name, path in wanted:
-        data = read[path]
-        if isinstance(data, PathMissing):
-            raise Damaged("F301", path, f"the definition of {name.kind.word} {name} is missing") from None
-        if isinstance(data, Exception):
-            raise data
-        yield read_object(name, path, data)
+    return (read_object(name, path, read[path]) for name, path in wanted)
 
 
 def describe_change(change: ObjectChange) -> dict[str, Any]:

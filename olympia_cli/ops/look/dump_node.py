@@ -74,9 +74,7 @@ class _Reader:
         self._remains = remains
         self._rows = remains.rows
         self._parts = Sections.of(remains.rows, dump.java)
-        self._codec: KeyCodec | None = None
-        if (sizes := dump.sizes) is not None:
-            self._codec = KeyCodec(sizes.namespace, sizes.table, sizes.view, java=dump.java)
+        self._codec = KeyCodec.of(dump.sizes, java=dump.java) if dump.sizes is not None else None
 
     def read(self) -> None:
         if not self._rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from olympia_cli.format.node import Sizes
@@ -93,7 +93,7 @@ class NodeDump:
             "actions": [row.action for row in self.actions],
             "digest": self.digest,
             "actions_digest": self.actions_digest,
-            "problems": [describe_problem(problem) for problem in self.problems],
+            "problems": [asdict(problem) for problem in self.problems],
         }
 
     def summary(self) -> str:
@@ -102,7 +102,3 @@ class NodeDump:
             return self.unsupported
         more = len(self.problems) - 1
         return f"{self.problems[0]}" + (f", and {more} more problem{'s' * (more > 1)}" if more > 0 else "")
-
-
-def describe_problem(problem: Problem) -> dict[str, Any]:
-    return {"message": problem.message, "offset": problem.offset, "batch": problem.batch, "row": problem.row}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from olympia_cli.catalog.catalog import Catalog
@@ -13,7 +13,7 @@ from olympia_cli.format.paths import check_pointer
 from olympia_cli.names import ObjectName
 from olympia_cli.ops.look.describe import describe_known, describe_object
 from olympia_cli.ops.look.dump_node import dump_node
-from olympia_cli.ops.look.dump_values import NodeDump, PivotRow, describe_problem
+from olympia_cli.ops.look.dump_values import NodeDump, PivotRow
 from olympia_cli.ops.look.node_keys import KeyTarget
 from olympia_cli.ops.look.node_target import NodeBytes, catalog_sizes, find_node
 from olympia_cli.storage.protocol import Store
@@ -40,7 +40,7 @@ class WayStep:
             "found": self.found,
             "pivot": [row.describe() for row in rows],
             "digest": self.dump.digest,
-            "problems": [describe_problem(problem) for problem in self.dump.problems],
+            "problems": [asdict(problem) for problem in self.dump.problems],
         }
 
 
@@ -89,7 +89,7 @@ def follow_key(catalog: Catalog, target: str, wanted: KeyTarget) -> Way:
         raise Damaged(
             "", file.path, "the sizes of names are not known, so no key can be made", hint="give the key itself"
         )
-    codec = KeyCodec(0, 0, 0) if sizes is None else KeyCodec(sizes.namespace, sizes.table, sizes.view, java=file.java)
+    codec = KeyCodec(0, 0, 0) if sizes is None else KeyCodec.of(sizes, java=file.java)
     ways = []
     for key, name in wanted.keys(codec):
         # of the Java SDK's keys it makes characters again, which can be printed

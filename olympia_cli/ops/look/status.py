@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
 from olympia_cli.catalog.catalog import DAY_MILLIS, Catalog
-from olympia_cli.catalog.distributed import Saved, State, UnreadableSave
 from olympia_cli.catalog.exports import read_exports
 from olympia_cli.catalog.references import oldest_version
+from olympia_cli.catalog.saves import Saved, State, UnreadableSave
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import read_hints
 from olympia_cli.errors import Damaged, OlympiaError, Refused, Unsupported
@@ -131,17 +130,13 @@ def status(catalog: Catalog, full: bool = False) -> Status:
         counted = _full(catalog, snapshot)
         values |= {**counted, "growth": values["growth"] | counted["growth"]}
     attention = needs_attention(snapshot, catalog.clock.now_millis(), stored, values, fsck, expire)
-    found = Status(values, attention, damage(runs), (), tuple(runs))
-    return _described(found, worth_knowing(runs) if not (attention or found.damaged) else ())
-
-
-def _described(found: Status, notes: Sequence[Reason]) -> Status:
-    """With what the values say of the verdict itself."""
-    found = Status(found.values, found.attention, found.damage, tuple(notes), found.runs)
-    found.values["needs_attention"] = [reason.text for reason in found.attention]
-    found.values["verdict"] = str(found.standing)
-    found.values["damaged"] = found.damaged if found.known else None
-    return found
+    damaged = damage(runs)
+    notes = () if attention or damaged else worth_knowing(runs)
+    status = Status(values, attention, damaged, notes, tuple(runs))
+    values["needs_attention"] = [reason.text for reason in attention]
+    values["verdict"] = str(status.standing)
+    values["damaged"] = status.damaged if status.known else None
+    return status
 
 
 def _alive(state: State) -> bool:

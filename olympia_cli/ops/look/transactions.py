@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from olympia_cli.catalog import distributed
+from olympia_cli.catalog import distributed, saves
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.distributed import Saved, State, UnreadableSave
 from olympia_cli.catalog.java_transactions import JavaSaved, find_saved_by_java, saved_by_java
 from olympia_cli.catalog.references import at_version
+from olympia_cli.catalog.saves import Saved, State, UnreadableSave
 from olympia_cli.errors import Damaged, PathOutside, TransactionExpired
 from olympia_cli.format.actions import Action
 from olympia_cli.format.pb.actions_pb2 import ActionType
@@ -26,13 +26,13 @@ def list_transactions(catalog: Catalog) -> Iterator[dict[str, Any]]:
 
 def saved_transactions(catalog: Catalog, java: bool) -> Iterator[Saved | UnreadableSave]:
     """The transactions of a catalog; those of the Java SDK are elsewhere."""
-    return saved_by_java(catalog.store) if java else distributed.saved_transactions(catalog.store)
+    return saved_by_java(catalog.store) if java else saves.saved_transactions(catalog.store)
 
 
 def show_transaction(catalog: Catalog, id: str) -> dict[str, Any]:
     """A transaction with what it has staged."""
     latest = catalog.snapshot()
-    saved = find_saved_by_java(catalog.store, id) if latest.file.java else distributed.find(catalog.store, id)
+    saved = find_saved_by_java(catalog.store, id) if latest.file.java else saves.find(catalog.store, id)
     actions: Iterable[Action] = ()
     if saved.state(catalog.clock) is State.OPEN and isinstance(saved, JavaSaved):
         actions = told_changes(at_version(saved.began_at_version, latest), saved.staged(catalog.store))

@@ -162,7 +162,7 @@ def tree_shape(
     """
     sizes = catalog_sizes(store, NodeBytes(file.path, file.data, file.java))
     shape = Shape(file.version, TreeNode(file.path, 1), sizes.order if sizes is not None else None)
-    keys = KeyCodec(sizes.namespace, sizes.table, sizes.view, java=file.java) if sizes is not None else None
+    keys = KeyCodec.of(sizes, java=file.java) if sizes is not None else None
     _Survey(store, file.java, keys, depth, max_children, on_node, shape).go(file.data)
     return shape
 

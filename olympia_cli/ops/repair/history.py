@@ -47,16 +47,16 @@ class HoleContent:
     exact: bool = True
 
     def put(self, name: ObjectName, definition: bytes) -> None:
-        self._put(key_of(name, self.codec), definition)
+        self._put(self.codec.key(name), definition)
 
     def drop(self, name: ObjectName) -> None:
-        self.entries.pop(key_of(name, self.codec), None)
+        self.entries.pop(self.codec.key(name), None)
 
     def move(self, old: ObjectName, new: ObjectName, definition: bytes) -> None:
         if isinstance(old, NamespaceName):
             self._move_inside(old.namespace, new.namespace)
-        value = self.entries.pop(key_of(old, self.codec), definition)
-        self._put(key_of(new, self.codec), value)
+        value = self.entries.pop(self.codec.key(old), definition)
+        self._put(self.codec.key(new), value)
 
     def _put(self, key: str, value: Value) -> None:
         if key and key in self.hole:
@@ -155,7 +155,7 @@ class History:
             if action.name is None or action.type not in _HITS_KEYS:
                 hit = set(range(len(filled)))
             else:
-                hit = {bisect_right(starts, key_of(name, self._codec)) - 1 for name in touched(action)} - {-1}
+                hit = {bisect_right(starts, self._codec.key(name)) - 1 for name in touched(action)} - {-1}
             for at in sorted(hit):
                 # a rollback is not done again: the way back leads to the version that it went back to
                 if not replay(action, filled[at]) and action.type != T.CATALOG_ROLLBACK:
@@ -183,7 +183,7 @@ class History:
 
     def _look_up(self, root: ReadRoot, node: Node, sought: _Sought) -> None:
         for name in list(sought.names):
-            key = key_of(name, self._codec)
+            key = self._codec.key(name)
             there = read_range(self._files, node, key, key + "\0")
             path = (there or {}).get(key)
             if path is None:
@@ -229,11 +229,3 @@ class _Sought:
 def _told(actions: tuple[Action, ...] | None) -> tuple[Action, ...] | None:
     """The actions where they say all that a version changed; None where they do not."""
     return actions if actions and tells_all(actions) else None
-
-
-def key_of(name: ObjectName, codec: KeyCodec) -> str:
-    """The key of a name; empty for one that the catalog cannot hold."""
-    try:
-        return codec.encode(name)
-    except InvalidName:
-        return ""

@@ -31,7 +31,7 @@ class Leftovers:
     def __init__(self, files: RepairFiles, versions: Sequence[int], sizes: Sizes) -> None:
         self._files = files
         self._sizes = sizes
-        self._codec = KeyCodec(sizes.namespace, sizes.table, sizes.view)
+        self._codec = KeyCodec.of(sizes)
         self._reached: set[bytes] = set()
         for version in versions:
             top = files.root(version).top

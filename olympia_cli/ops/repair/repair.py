@@ -68,8 +68,7 @@ def plan_repair(
     hints = read_hints(store)
     versions = _counting(every, catalog, hints)
     catalog = _settled(catalog, every, versions[0], hints)
-    sizes = sizes_of(catalog.definition)
-    codec = KeyCodec(sizes.namespace, sizes.table, sizes.view)
+    codec = KeyCodec.of(sizes_of(catalog.definition))
     content = Content()
     if errors:
         progress.phase("reading what the latest version holds")

@@ -60,7 +60,7 @@ MOST_MISSING = 1000
 
 
 @dataclass(slots=True)
-class _Gathered:
+class _NewCatalog:
     """What goes into the new catalog: its definition, and for each object the path of its definition, or the
     definition. `content` is what the newest of the `versions` holds, as far as it is known."""
 
@@ -75,8 +75,7 @@ class _Gathered:
 
     @property
     def codec(self) -> KeyCodec:
-        sizes = sizes_of(self.catalog)
-        return KeyCodec(sizes.namespace, sizes.table, sizes.view)
+        return KeyCodec.of(sizes_of(self.catalog))
 
 
 def salvage(
@@ -106,7 +105,7 @@ def plan_salvage(store: Store, destination: str, progress: Progress = SILENT) ->
     return _report(files, _gather(files), destination)
 
 
-def _gather(files: RepairFiles) -> _Gathered:
+def _gather(files: RepairFiles) -> _NewCatalog:
     """What the newest version holds, then what nothing points to where that leaves something open."""
     store, progress = files.store, files.progress
     progress.phase("reading versions")
@@ -116,7 +115,7 @@ def _gather(files: RepairFiles) -> _Gathered:
     former, notes = _catalog(files, every, latest)
     # a root at a name that an expire has freed is no part of history
     versions = [version for version in every if version >= purged_before(former)] or every
-    gathered = _Gathered(without_protection(former), versions, notes)
+    gathered = _NewCatalog(without_protection(former), versions, notes)
     if versions:
         progress.phase("reading what the newest version holds")
         codec = gathered.codec
@@ -133,7 +132,7 @@ def _gather(files: RepairFiles) -> _Gathered:
     return gathered
 
 
-def _report(files: RepairFiles, gathered: _Gathered, destination: str) -> SalvageReport:
+def _report(files: RepairFiles, gathered: _NewCatalog, destination: str) -> SalvageReport:
     content = gathered.content
     return SalvageReport(
         source=files.store.uri,
@@ -237,7 +236,7 @@ class _Suspect:
     nameless: bool = False
 
 
-def _suspect(files: RepairFiles, gathered: _Gathered) -> _Suspect:
+def _suspect(files: RepairFiles, gathered: _NewCatalog) -> _Suspect:
     content, versions, missing = gathered.content, gathered.versions, gathered.missing
     if not versions:
         return _Suspect((("", None),), nameless=True)
@@ -250,7 +249,7 @@ def _suspect(files: RepairFiles, gathered: _Gathered) -> _Suspect:
     return _Suspect(tuple(ranges), 0 if lost else min(times, default=0), nameless=bool(content.holes))
 
 
-def _take_leftovers(files: RepairFiles, leftovers: Leftovers, suspect: _Suspect, gathered: _Gathered) -> None:
+def _take_leftovers(files: RepairFiles, leftovers: Leftovers, suspect: _Suspect, gathered: _NewCatalog) -> None:
     ids = {
         files.id_of(name.kind, value) if isinstance(value, str) else definition_id(name.kind, value)
         for name, value in gathered.values.items()
@@ -277,7 +276,7 @@ def _take_leftovers(files: RepairFiles, leftovers: Leftovers, suspect: _Suspect,
 
 
 def _write(
-    files: RepairFiles, dest: Store, clock: Clock, author: Author, gathered: _Gathered, report: SalvageReport
+    files: RepairFiles, dest: Store, clock: Clock, author: Author, gathered: _NewCatalog, report: SalvageReport
 ) -> None:
     check_exclusive_create(dest)
     codec, values = gathered.codec, gathered.values

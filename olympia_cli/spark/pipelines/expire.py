@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from olympia_cli.ops.expire.files import Going, GoingTotals
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.survey import SHOWN, KeptRoots, follow_kept, follow_resting
+from olympia_cli.ops.expire.survey import SHOWN, KeptRoots, Survey, follow_kept, follow_resting
 from olympia_cli.ops.expire.sweep import FileFate, Sweep
 from olympia_cli.ops.progress import Progress
 from olympia_cli.ops.walk.facts import NodeRules
@@ -17,8 +19,11 @@ from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines.expire_files import SparkFiles, files_frame
 from olympia_cli.spark.pipelines.frames import as_planned
 from olympia_cli.spark.pipelines.reach import SparkReach
-from olympia_cli.spark.pipelines.sweep import SurveyedFiles, of_fate, survey_files
+from olympia_cli.spark.pipelines.sweep import of_fate, survey_files
 from olympia_cli.storage.protocol import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @contextmanager
@@ -40,7 +45,7 @@ class SparkSurveyor:
     def reach(self, store: Store, rules: NodeRules, *, definitions: bool, progress: Progress) -> SparkReach:
         return SparkReach(self.engine, self.stack, store, rules, definitions=definitions, progress=progress)
 
-    def survey(self, planner: Planner, sweep: Sweep, roots: KeptRoots, files: Going | None = None) -> SparkSurvey:
+    def survey(self, planner: Planner, sweep: Sweep, roots: KeptRoots, files: Going | None = None) -> Survey:
         engine, reach = self.engine, planner.reach
         assert isinstance(reach, SparkReach)
         with explained():
@@ -48,41 +53,25 @@ class SparkSurveyor:
             kept, mark = reach.since(), reach.mark()
             follow_resting(planner, sweep.resting_versions)
             named = None if files is None else files_frame(engine, files)
-            surveyed = survey_files(
+            frame, notes = survey_files(
                 engine, sweep, kept, reach.since(mark), reach.number, self.stack, planner.progress, named
             )
             with engine.job("expire: the fate of each file"):
-                rows = surveyed.frame.groupBy("fate", "kind").agg({"files": "sum", "bytes": "sum"}).collect()
-        totals = tuple((row["fate"], row["kind"], row["sum(files)"], row["sum(bytes)"]) for row in rows)
-        return SparkSurvey(engine, surveyed, totals, tuple(created))
+                rows = frame.groupBy("fate", "kind").agg({"files": "sum", "bytes": "sum"}).collect()
+            totals = [(FileFate[row["fate"]], row["kind"], row["sum(files)"], row["sum(bytes)"]) for row in rows]
+            counts: Counter[FileFate] = Counter()
+            for fate, _, number, _ in totals:
+                counts[fate] += number
+            unknown = self._unknown_paths(frame) if counts[FileFate.UNKNOWN] else ()
 
+        def going(wanted: FileFate) -> SparkFiles:
+            kinds = {kind: number for fate, kind, number, _ in totals if fate is wanted}
+            size = sum(size for fate, _, _, size in totals if fate is wanted)
+            return SparkFiles(engine, of_fate(frame, wanted), GoingTotals(kinds, size))
 
-@dataclass(frozen=True, slots=True)
-class SparkSurvey:
-    engine: SparkEngine
-    surveyed: SurveyedFiles
-    totals: tuple[tuple[str, str, int, int], ...]
-    """Fate, kind, and how many files with how many bytes."""
-    versions: tuple[tuple[int, int], ...]
+        return Survey(created, counts, going(FileFate.QUARANTINED), going(FileFate.PURGED), unknown, notes)
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self.surveyed.notes
-
-    def created(self) -> list[tuple[int, int]]:
-        return list(self.versions)
-
-    def count(self, fate: FileFate) -> int:
-        return sum(files for name, _, files, _ in self.totals if name == fate.name)
-
-    def going(self, fate: FileFate) -> SparkFiles:
-        kinds = {kind: files for name, kind, files, _ in self.totals if name == fate.name}
-        size = sum(size for name, _, _, size in self.totals if name == fate.name)
-        return SparkFiles(self.engine, of_fate(self.surveyed.frame, fate), GoingTotals(kinds, size))
-
-    def unknown_paths(self) -> tuple[str, ...]:
-        if not self.count(FileFate.UNKNOWN):
-            return ()
-        unknown = of_fate(self.surveyed.frame, FileFate.UNKNOWN)
-        with explained(), self.engine.job("expire: files that the format does not know"):
+    def _unknown_paths(self, frame: DataFrame) -> tuple[str, ...]:
+        unknown = of_fate(frame, FileFate.UNKNOWN)
+        with self.engine.job("expire: files that the format does not know"):
             return tuple(row.path for row in unknown.orderBy("path").limit(SHOWN).collect())

@@ -14,6 +14,7 @@ import pyarrow as pa
 from olympia_cli.ops.expire.files import ROOT, TRANSACTION, Going, GoingTotals, delete_checked
 from olympia_cli.ops.expire.manifest import Doomed, Manifest, ManifestPart, encode_part, new_part_path
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.spark.batches import batches, ddl
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained, told
 from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
@@ -29,9 +30,8 @@ PART_FILES = 50_000
 _AT_ONCE = 10_000
 """So many files are in this process at once."""
 
-_PARTS = pa.schema([pa.field("path", pa.string()), pa.field("files", pa.int64())])
-_FILES = pa.schema([pa.field("path", pa.string()), pa.field("bytes", pa.int64())])
-_COUNTS = pa.schema([pa.field("files", pa.int64())])
+_PARTS = {"path": "string", "files": "long"}
+_COUNTS = {"files": "long"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class SparkFiles:
         wanted = self.engine.parts(self.totals.files, PART_FILES)
         write = partial(_write_parts, self.engine.catalog, path)
         with explained(), self.engine.job("expire: the parts of a manifest"):
-            rows = self.frame.coalesce(wanted).mapInArrow(write, "path string, files long").collect()
+            rows = self.frame.coalesce(wanted).mapInArrow(write, ddl(_PARTS)).collect()
         parts = tuple(sorted((ManifestPart(row.path, row.files) for row in rows), key=lambda part: part.path))
         return Manifest(path, oldest, former_oldest, (), parts)
 
@@ -82,7 +82,7 @@ class SparkFiles:
         delete = partial(_delete, self.engine.catalog, below)
         others = self.frame.where(f"kind not in ('{ROOT}', '{TRANSACTION}')")
         with explained(), self.engine.job("expire: deleting files"):
-            rows = others.mapInArrow(delete, "files long").collect()
+            rows = others.mapInArrow(delete, ddl(_COUNTS)).collect()
         progress.advance(sum(row.files for row in rows))
 
 
@@ -90,26 +90,26 @@ def files_frame(engine: SparkEngine, files: Going) -> DataFrame:
     """The paths and bytes of files, wherever they are listed."""
     if isinstance(files, SparkFiles):
         return files.frame
-    return frame_of(engine, [(file.path, file.bytes) for file in files], _FILES)
+    return frame_of(engine, [(file.path, file.bytes) for file in files], {"path": "string", "bytes": "long"})
 
 
 # On the workers
 
 
-def _doomed(batches: Iterable[pa.RecordBatch]) -> Iterator[Doomed]:
-    return (Doomed(row["path"], row["bytes"], row["kind"]) for row in rows_of(batches))
+def _doomed(given: Iterable[pa.RecordBatch]) -> Iterator[Doomed]:
+    return (Doomed(row["path"], row["bytes"], row["kind"]) for row in rows_of(given))
 
 
 @told
-def _write_parts(catalog: CatalogPlace, manifest: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    files = _doomed(batches)
+def _write_parts(catalog: CatalogPlace, manifest: str, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    files = _doomed(given)
     while some := list(islice(files, PART_FILES)):
         path = new_part_path(manifest)
         catalog.store.create(path, encode_part(manifest, some))
-        yield pa.RecordBatch.from_pylist([{"path": path, "files": len(some)}], schema=_PARTS)
+        yield from batches([{"path": path, "files": len(some)}], _PARTS)
 
 
 @told
-def _delete(catalog: CatalogPlace, below: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    deleted = delete_checked(catalog.store, _doomed(batches), below, SILENT)
-    yield pa.RecordBatch.from_pylist([{"files": deleted}], schema=_COUNTS)
+def _delete(catalog: CatalogPlace, below: int, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    deleted = delete_checked(catalog.store, _doomed(given), below, SILENT)
+    yield from batches([{"files": deleted}], _COUNTS)

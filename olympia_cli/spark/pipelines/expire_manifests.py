@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,7 +13,7 @@ from olympia_cli.errors import Damaged
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.ops.expire.manifest import Doomed, ManifestPart, check_deletable, decode_part, read_head, unread
 from olympia_cli.ops.expire.sweep import Sweep
-from olympia_cli.spark.batches import arrow_schema
+from olympia_cli.spark.batches import batches, ddl
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import told
 from olympia_cli.spark.pipelines.frames import keep
@@ -33,24 +31,13 @@ _ROW = {
     "problem": "string",
     "unreadable": "boolean",
 }
-_COLUMNS = ", ".join(f"{name} {word}" for name, word in _ROW.items())
-_ARROW = arrow_schema(_ROW)
-_ROWS = 4096
+_COLUMNS = ddl(_ROW)
 
 
-@dataclass(frozen=True, slots=True)
-class NamedFiles:
-    """The files that manifests name. Manifests that are not whole name none."""
-
-    files: DataFrame
-    """`at`, the number of the manifest among those of the sweep, path and bytes."""
-    notes: tuple[str, ...]
-    """What is wrong with manifests that cannot be read."""
-
-
-def read_manifests(engine: SparkEngine, sweep: Sweep, stack: ExitStack) -> NamedFiles:
-    """What the manifests of a sweep name; Damaged when one that leaves, and is whole, names what an expire never
-    deletes."""
+def read_manifests(engine: SparkEngine, sweep: Sweep, stack: ExitStack) -> tuple[DataFrame, tuple[str, ...]]:
+    """What the manifests of a sweep name: `at`, the number of the manifest, path and bytes; and what is wrong with
+    those that cannot be read, which name nothing. Damaged when one that leaves, and is whole, names what an expire
+    never deletes."""
     manifests, catalog = sweep.manifests, engine.catalog
     # a manifest may name all of its files itself, so they are shared out one by one
     number = len(manifests)
@@ -69,36 +56,35 @@ def read_manifests(engine: SparkEngine, sweep: Sweep, stack: ExitStack) -> Named
     files = entries.where("problem is null").select("at", "path", "bytes")
     if broken:
         files = files.where(f"at not in ({', '.join(map(str, broken))})")
-    return NamedFiles(files, tuple(broken[at] for at in sorted(broken)))
+    return files, tuple(broken[at] for at in sorted(broken))
 
 
 # On the workers
 
 
 @told
-def _read_heads(catalog: CatalogPlace, sweep: Sweep, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _read_heads(catalog: CatalogPlace, sweep: Sweep, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The files that manifests name themselves, and the parts that others have."""
-    for row in rows_of(batches):
+    for row in rows_of(given):
         at, path = row["id"], sweep.manifests[row["id"]]
         try:
             manifest = read_head(catalog.store, check_pointer(path, path))
         except Damaged as error:
-            yield _batch([_problem(at, unread(error), unreadable=True)])
+            yield from _problem(at, unread(error), unreadable=True)
             continue
         yield from _files(at, manifest.files, sweep)
-        if manifest.parts:
-            yield _batch([{"at": at, "part": part.path, "expected": part.files} for part in manifest.parts])
+        yield from batches(({"at": at, "part": part.path, "expected": part.files} for part in manifest.parts), _ROW)
 
 
 @told
-def _read_parts(catalog: CatalogPlace, sweep: Sweep, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for row in rows_of(batches):
+def _read_parts(catalog: CatalogPlace, sweep: Sweep, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for row in rows_of(given):
         at, part = row["at"], ManifestPart(row["part"], row["expected"])
         [(_, data)] = catalog.store.read_many([part.path])
         try:
             files = decode_part(data, part, sweep.manifests[at])
         except Damaged as error:
-            yield _batch([_problem(at, unread(error), unreadable=True)])
+            yield from _problem(at, unread(error), unreadable=True)
             continue
         yield from _files(at, files, sweep)
 
@@ -109,16 +95,10 @@ def _files(at: int, files: Sequence[Doomed], sweep: Sweep) -> Iterator[pa.Record
             check_deletable(files, sweep.purged, sweep.manifests[at])
         except Damaged as error:
             # not raised here: when a part of the manifest is lost, nothing of it is deleted, and nobody need be stopped
-            yield _batch([_problem(at, error.reason, unreadable=False)])
+            yield from _problem(at, error.reason, unreadable=False)
             return
-    rest = iter(files)
-    while some := list(islice(rest, _ROWS)):
-        yield _batch([{"at": at, "path": file.path, "bytes": file.bytes} for file in some])
+    yield from batches(({"at": at, "path": file.path, "bytes": file.bytes} for file in files), _ROW)
 
 
-def _problem(at: int, text: str, *, unreadable: bool) -> dict[str, Any]:
-    return {"at": at, "problem": text, "unreadable": unreadable}
-
-
-def _batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+def _problem(at: int, text: str, *, unreadable: bool) -> Iterator[pa.RecordBatch]:
+    return batches([{"at": at, "problem": text, "unreadable": unreadable}], _ROW)

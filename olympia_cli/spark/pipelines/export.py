@@ -22,7 +22,7 @@ from olympia_cli.spark.pipelines.place import CatalogPlace
 
 @dataclass(frozen=True, slots=True)
 class ExportPlace:
-    """What tasks are told: how much of a version is copied, where from and where to."""
+    """What tasks are told, to open the files: how much of a version is copied, where from and where to."""
 
     scope: Scope
     source: CatalogPlace
@@ -31,7 +31,7 @@ class ExportPlace:
     fresh: bool = False
     replaced: str | None = None
 
-    def files(self) -> Files:
+    def __call__(self) -> Files:
         if self.copying:
             return CopyFiles(self.scope, self.source.store, self.dest.store, fresh=self.fresh, replaced=self.replaced)
         return ExportFiles(self.scope, self.dest.store, self.source.store if self.scope.shares else None)

@@ -22,6 +22,7 @@ from olympia_cli.spark.batches import arrow_schema, ddl
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained, told
 from olympia_cli.spark.pipelines.place import rows_of
+from olympia_cli.spark.versions import split
 
 FOOTER_WEIGHT = 16
 """What a footer costs the driver, in definitions: a file has to be opened, and its footer taken apart."""
@@ -55,10 +56,7 @@ class SparkFooters:
     def _by_tasks(self, files: Sequence[ParquetFile], here: LocalFooters) -> Iterator[Footer | str]:
         engine, number = self.engine, len(files)
         parts = engine.parts(number, FILES_A_TASK)
-        shares = [
-            [(at, files[at]) for at in range(number * part // parts, number * (part + 1) // parts)]
-            for part in range(parts)
-        ]
+        shares = split(list(enumerate(files)), parts)
         look = partial(_look, self.base, dict(self.properties), shares)
         with explained(), engine.job("import parquet: footers"):
             rows = engine.spark.range(0, parts, 1, parts).mapInArrow(look, ddl(_ROW)).toArrow()

@@ -8,26 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
+from olympia_cli.names import TableName, ViewName
 from olympia_cli.ops.fsck.data import DataFinding, WithData
 from olympia_cli.ops.fsck.examined import DATA, Examined
 from olympia_cli.ops.fsck.fsck import FsckRequest, Report, check
 from olympia_cli.ops.fsck.listing import Listing, Sorting, find_quarantine
 from olympia_cli.ops.fsck.local import LocalEngine
 from olympia_cli.ops.progress import Progress
+from olympia_cli.spark.batches import batches, ddl
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines.frames import as_planned, together
 from olympia_cli.spark.pipelines.fsck_definitions import DistributedDefinitions
 from olympia_cli.spark.pipelines.fsck_listing import list_unreached
-from olympia_cli.spark.pipelines.fsck_tables import COLUMNS, tables_of
-from olympia_cli.spark.pipelines.walk import FilesPlace, SparkWalk, frame_of, paths_frame
+from olympia_cli.spark.pipelines.place import rows_of
+from olympia_cli.spark.pipelines.walk import OpenFiles, SparkWalk, frame_of, paths_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from olympia_cli.spark.engine import SparkEngine
+
+_TABLE = dict.fromkeys(("kind", "namespace", "name", "location"), "string")
+"""What is known of a table or view whose data is looked at."""
 
 
 def spark_fsck(engine: SparkEngine, request: FsckRequest) -> Report:
@@ -43,11 +52,11 @@ class SparkFsck(LocalEngine):
     roots_at_once = None
 
     def __init__(
-        self, engine: SparkEngine, stack: ExitStack, place: FilesPlace | None = None, what: str = "fsck"
+        self, engine: SparkEngine, stack: ExitStack, open_files: OpenFiles | None = None, what: str = "fsck"
     ) -> None:
-        """`place` is where tasks read, if that is not the catalog; what Spark keeps is freed with `stack`."""
+        """`open_files` is for tasks, if they do not read the catalog; what Spark keeps is freed with `stack`."""
         self._engine = engine
-        self._walk = SparkWalk(engine, place if place is not None else engine.catalog, what, stack)
+        self._walk = SparkWalk(engine, open_files if open_files is not None else engine.catalog.files, what, stack)
         self._distributed = DistributedDefinitions(self._walk)
         self._tables = SparkData(engine)
         self._read_here = 0
@@ -121,7 +130,7 @@ class SparkData:
     def take(self, definitions: Iterable[DataFrame], number: int, into: Examined) -> None:
         """The tables and views among definitions that tasks read, at most so many."""
         if into.depth >= DATA:
-            self._frames += [tables_of(frame, into.keys) for frame in definitions]
+            self._frames += [_tables_of(frame, into.keys) for frame in definitions]
             self._number += number
 
     def check(self, objects: Iterable[WithData], progress: Progress) -> Iterator[DataFinding]:
@@ -129,9 +138,28 @@ class SparkData:
 
         # the walk goes on while objects are taken, so it is over after this
         rows = [(name.kind.word, name.namespace, name.name, one.iceberg_metadata_location) for name, one in objects]
-        frames = [*([frame_of(self._engine, rows, COLUMNS)] if rows else []), *self._frames]
+        frames = [*([frame_of(self._engine, rows, _TABLE)] if rows else []), *self._frames]
         if frames:
             number = len(rows) + self._number
             findings, checked = check_data(self._engine, together(frames), number, progress=progress)
             self.data_files = checked["data_files"]
             yield from findings
+
+
+def _tables_of(definitions: DataFrame, keys: KeyCodec | None) -> DataFrame:
+    """The kind, the names and the metadata location of each definition that has any."""
+    tables = definitions.where("location is not null").selectExpr("location", "explode(keys) as key").distinct()
+    return tables.mapInArrow(partial(_names, keys), ddl(_TABLE))
+
+
+# On the workers
+
+
+def _names(keys: KeyCodec | None, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    named = ((keys.name(row["key"]), row["location"]) for row in rows_of(given)) if keys is not None else ()
+    rows = (
+        (name.kind.word, name.namespace, name.name, location)
+        for name, location in named
+        if isinstance(name, TableName | ViewName)
+    )
+    yield from batches((dict(zip(_TABLE, row, strict=True)) for row in rows), _TABLE)

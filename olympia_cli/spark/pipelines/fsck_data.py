@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
-from functools import partial, reduce
+from functools import partial
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
@@ -25,18 +25,19 @@ from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.data import DataFinding
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.spark.batches import batches
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
-from olympia_cli.spark.pipelines.frames import keep
-from olympia_cli.spark.pipelines.fsck_data_hits import Looked, data_findings
+from olympia_cli.spark.pipelines.frames import keep, together
+from olympia_cli.spark.pipelines.fsck_data_hits import FloorRows, data_findings
 from olympia_cli.spark.pipelines.fsck_data_rows import (
     BELOW,
+    COLUMNS,
     LOOKED,
     SCHEMA,
     VIEW,
     WRONG,
     Row,
-    as_batches,
     as_text,
     below,
     looked_at,
@@ -69,7 +70,7 @@ def check_data(
         parts = engine.parts(number, _TABLES_A_TASK)
         tables = keep(tables.repartition(parts, "location").dropDuplicates(), stack)
         checked: Counter[str] = Counter()
-        found: dict[Floor, Looked] = {}
+        found: dict[Floor, FloorRows] = {}
         for floor in Floor:
             above = [one for one in found.values() if one.named[floor]]
             if not above and floor is not Floor.METADATA:
@@ -89,7 +90,7 @@ def check_data(
                 else:
                     checked[about] = count
                     progress.advance(count)
-            found[floor] = Looked(rows, named, number_wrong)
+            found[floor] = FloorRows(rows, named, number_wrong)
         if not any(one.wrong for one in found.values()):
             return [], checked
         progress.phase("looking for the tables of wrong files")
@@ -107,7 +108,9 @@ def _numbers(rows: DataFrame) -> list[Any]:
     return rows.groupBy("row", "floor").agg(number).collect()
 
 
-def look_at(engine: SparkEngine, floor: Floor, tables: DataFrame, above: Iterable[Looked], expected: int) -> DataFrame:
+def look_at(
+    engine: SparkEngine, floor: Floor, tables: DataFrame, above: Iterable[FloorRows], expected: int
+) -> DataFrame:
     """What the files of a floor name and what is wrong with them; there are at most so many."""
     from pyspark.sql.functions import max, min
 
@@ -116,7 +119,7 @@ def look_at(engine: SparkEngine, floor: Floor, tables: DataFrame, above: Iterabl
         named = tables.selectExpr("location", "kind as what").repartition(number, "location").dropDuplicates()
         named = named.selectExpr("location", "xxhash64(location) as top", "0L as length", "what")
     else:
-        named = reduce(lambda one, other: one.union(other), (looked.below(floor) for looked in above))
+        named = together(looked.below(floor) for looked in above)
         # those who name it may differ, and which comes first must not matter
         named = (
             named.repartition(number, "location")
@@ -133,19 +136,14 @@ def look_at(engine: SparkEngine, floor: Floor, tables: DataFrame, above: Iterabl
 # On the workers
 
 
-def _read_parts(catalog: CatalogPlace, floor: Floor, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with closing(_files(catalog)) as files:
-        yield from as_batches(_follow(files, floor, rows_of(batches)))
+def _read_parts(catalog: CatalogPlace, floor: Floor, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with closing(catalog.table_files()) as files:
+        yield from batches(_follow(files, floor, rows_of(given)), COLUMNS)
 
 
-def _look_at_files(catalog: CatalogPlace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with closing(_files(catalog)) as files:
-        yield from as_batches(_judge(files, rows_of(batches)))
-
-
-def _files(catalog: CatalogPlace) -> TableFiles:
-    scheme, separator, _ = catalog.uri.partition("://")
-    return TableFiles(dict(catalog.storage), scheme if separator else "")
+def _look_at_files(catalog: CatalogPlace, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with closing(catalog.table_files()) as files:
+        yield from batches(_judge(files, rows_of(given)), COLUMNS)
 
 
 def _follow(files: TableFiles, floor: Floor, rows: Iterator[Row]) -> Iterator[Row]:

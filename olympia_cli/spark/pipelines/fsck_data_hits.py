@@ -7,17 +7,15 @@ leads there.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from olympia_cli.iceberg.data_findings import EACH, TABLES, DataFindings, WrongFiles
 from olympia_cli.iceberg.data_parts import UNSEEN, Floor
 from olympia_cli.names import Kind, NamespaceName, TableName, ViewName, as_found
 from olympia_cli.ops.fsck.data import DataFinding
-from olympia_cli.spark.pipelines.frames import apart, keep
+from olympia_cli.spark.pipelines.frames import apart, keep, together
 from olympia_cli.spark.pipelines.fsck_data_rows import BELOW, VIEW, WRONG, as_text
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ _NAME = ("namespace", "name", "kind")
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class FloorRows:
     """What was found on a floor: its rows, how many files of each other floor they name, and how many are wrong."""
 
     rows: DataFrame
@@ -41,7 +39,7 @@ class Looked:
 
 
 def data_findings(
-    found: dict[Floor, Looked], tables: DataFrame, partitions: int, stack: ExitStack
+    found: dict[Floor, FloorRows], tables: DataFrame, partitions: int, stack: ExitStack
 ) -> list[DataFinding]:
     """The findings of what is wrong; `tables` has kind, namespace, name and location, once each."""
     hits = keep(_tables_hit(found, tables, partitions), stack)
@@ -51,7 +49,7 @@ def data_findings(
     return list(findings.all())
 
 
-def _tables_hit(found: dict[Floor, Looked], tables: DataFrame, partitions: int) -> DataFrame:
+def _tables_hit(found: dict[Floor, FloorRows], tables: DataFrame, partitions: int) -> DataFrame:
     """Each wrong file with each table that needs it and each metadata that leads there, some of them twice: code, path,
     message, store, kind, namespace, name, location."""
     # wrong files, `at` a file by whose tables they are needed
@@ -63,10 +61,10 @@ def _tables_hit(found: dict[Floor, Looked], tables: DataFrame, partitions: int) 
         for above, looked in found.items():
             if hits[floor] and looked.named[floor]:
                 ways = apart(looked.below(floor).selectExpr("location as at", "above"))
-                up = _together(hits[floor]).repartition(partitions, "at").join(ways, "at").drop("at")
+                up = together(hits[floor]).repartition(partitions, "at").join(ways, "at").drop("at")
                 hits[above].append(up.withColumnRenamed("above", "at").dropDuplicates(["code", "path", "at"]))
     named = apart(tables.selectExpr(f"{_at('kind')} as at", "kind", "namespace", "name", "location"))
-    return _together(hits[Floor.METADATA]).repartition(partitions, "at").join(named, "at").drop("at")
+    return together(hits[Floor.METADATA]).repartition(partitions, "at").join(named, "at").drop("at")
 
 
 def _add_files(findings: DataFindings, hits: DataFrame) -> None:
@@ -124,7 +122,3 @@ def _name(row: Any) -> TableName | ViewName:
     found = as_found(Kind.VIEW if row.kind == VIEW else Kind.TABLE, row.namespace, row.name)
     assert not isinstance(found, NamespaceName)
     return found
-
-
-def _together(frames: Iterable[DataFrame]) -> DataFrame:
-    return reduce(lambda one, other: one.union(other), frames)

@@ -5,14 +5,11 @@ Texts from files are bytes here: they may hold what is no text to Spark, and as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
 from typing import Any
-
-import pyarrow as pa
 
 from olympia_cli.iceberg.data_parts import UNSEEN, Below, Floor, Wrong, store_of
 from olympia_cli.names import Kind
+from olympia_cli.spark.batches import ddl
 
 BELOW, WRONG, LOOKED = "below", "wrong", "looked"
 """Kinds of rows: a file that a part names; what is wrong with a file; how many files a task looked at."""
@@ -21,25 +18,19 @@ VIEW = Kind.VIEW.word
 """What metadata is said to be that is a view's; what is below it is said of data files."""
 
 # `top` is a number for a table that the file belongs to: files of one table lie together.
-_ARROW = pa.schema(
-    [
-        pa.field("row", pa.string()),
-        pa.field("floor", pa.string()),
-        pa.field("location", pa.binary()),
-        pa.field("above", pa.binary()),
-        pa.field("top", pa.int64()),
-        pa.field("length", pa.int64()),
-        pa.field("what", pa.string()),
-        pa.field("code", pa.string()),
-        pa.field("message", pa.binary()),
-        pa.field("store", pa.binary()),
-    ]
-)
-SCHEMA = (
-    "row string, floor string, location binary, above binary, top long, length long, what string, "
-    "code string, message binary, store binary"
-)
-_ROWS = 4096
+COLUMNS = {
+    "row": "string",
+    "floor": "string",
+    "location": "binary",
+    "above": "binary",
+    "top": "long",
+    "length": "long",
+    "what": "string",
+    "code": "string",
+    "message": "binary",
+    "store": "binary",
+}
+SCHEMA = ddl(COLUMNS)
 _MOST = 2**63 - 1
 
 Row = dict[str, Any]
@@ -74,11 +65,6 @@ def wrong(floor: Floor, location: str, found: Wrong, kind: Kind = Kind.TABLE) ->
 
 def looked_at(floor: Floor, number: int) -> Row:
     return {"row": LOOKED, "floor": floor.value, "length": number}
-
-
-def as_batches(found: Iterator[Row]) -> Iterator[pa.RecordBatch]:
-    while rows := list(islice(found, _ROWS)):
-        yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
 
 
 def as_data(text: str) -> bytes:

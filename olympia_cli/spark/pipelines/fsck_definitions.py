@@ -8,8 +8,6 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from olympia_cli.names import Kind
 from olympia_cli.ops.export.files import NAME_DIGITS
 from olympia_cli.ops.fsck.definitions import MAX_UNVERIFIED, BadDefinition, Definitions
@@ -33,10 +31,10 @@ from olympia_cli.spark.pipelines.walk import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-Named = tuple[str, int]
+DefinitionFile = tuple[str, int]
 """A definition: its path, and the kind of object that it is read as."""
 
-_NAMED = pa.schema([pa.field("path", pa.string()), pa.field("kind", pa.int32())])
+_NAMED = {"path": "string", "kind": "int"}
 
 
 class DistributedDefinitions:
@@ -99,9 +97,7 @@ class DistributedDefinitions:
         locations = sorted({location for hit in into.data_findings for location in hit.locations})
         if definitions is None or not locations or not self.read_frames:
             return
-        wanted = frame_of(
-            self._walk.engine, [(one,) for one in locations], pa.schema([pa.field("location", pa.string())])
-        )
+        wanted = frame_of(self._walk.engine, [(one,) for one in locations], {"location": "string"})
         rows = together(self.read_frames).select("path", "kind", "level", "location").join(wanted, "location").collect()
         numbers = self._know(into, rows)
         definitions.by_location.clear()
@@ -162,7 +158,7 @@ class DistributedDefinitions:
         numbers = {definitions.known(row.path, Kind(row.kind), 0) for row in rows}
         return nodes.union(node for node, names in enumerate(graph.names) if not numbers.isdisjoint(names))
 
-    def _take_keys(self, into: Examined, numbers: dict[Named, int]) -> None:
+    def _take_keys(self, into: Examined, numbers: dict[DefinitionFile, int]) -> None:
         """Learn by which keys definitions without a digest go: one of each."""
         definitions, graph, files = into.definitions, into.graph, into.files
         assert definitions is not None
@@ -194,10 +190,10 @@ class DistributedDefinitions:
             shared = [(row.id,) for row in ids.where(f"low != high or id = {catalog}").select("id").collect()]
         if not shared:
             return []
-        wanted = frame_of(engine, shared, pa.schema([pa.field("id", pa.int64())]))
+        wanted = frame_of(engine, shared, {"id": "long"})
         return with_ids.select("id", "path", "kind", "level").join(wanted, "id").collect()
 
-    def _know(self, into: Examined, rows: Iterable[Row]) -> dict[Named, int]:
+    def _know(self, into: Examined, rows: Iterable[Row]) -> dict[DefinitionFile, int]:
         """The numbers of definitions, which the graph has from now on wherever they are named."""
         definitions, graph = into.definitions, into.graph
         assert definitions is not None
@@ -208,7 +204,7 @@ class DistributedDefinitions:
             graph.names[number] = array("I", [*(name for name in graph.names[number] if name not in now), *names])
         return numbers
 
-    def _held_by_tasks(self, numbers: Mapping[Named, int]) -> dict[str, list[int]]:
+    def _held_by_tasks(self, numbers: Mapping[DefinitionFile, int]) -> dict[str, list[int]]:
         """The nodes that tasks looked at, with those of these definitions that each names, as often as it does."""
         held: dict[str, list[int]] = {}
         if numbers and self._walk.levels:

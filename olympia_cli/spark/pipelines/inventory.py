@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.iceberg.inventory import look_at_manifests, look_at_tables
 from olympia_cli.iceberg.inventory_rows import (
     ALL,
@@ -140,15 +139,11 @@ def data_files(
 
 @told
 def _to_manifests(catalog: CatalogPlace, files: bool, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with closing(_table_files(catalog)) as opened:
+    with closing(catalog.table_files()) as opened:
         yield from batches(look_at_tables(catalog.store, opened, rows_of(given), manifests=files), _BETWEEN)
 
 
 @told
 def _to_files(catalog: CatalogPlace, statistics: bool, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with closing(_table_files(catalog)) as opened:
+    with closing(catalog.table_files()) as opened:
         yield from batches(look_at_manifests(opened, rows_of(given), statistics=statistics), ALL)
-
-
-def _table_files(catalog: CatalogPlace) -> TableFiles:
-    return TableFiles(dict(catalog.storage), catalog.uri.partition("://")[0])

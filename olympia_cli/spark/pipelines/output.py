@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from olympia_cli.errors import InvalidOption, PathTaken
@@ -12,34 +14,34 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def write_parquet(frame: DataFrame, path: str, *, overwrite: bool = False) -> None:
-    """Write a DataFrame as a folder of Parquet files; PathTaken when something is there and was not to be replaced.
+def write_parquet(frame: DataFrame, path: str) -> None:
+    """Write a DataFrame as a folder of Parquet files; PathTaken when something is there.
 
     `path` is Spark's: it names a store as the cluster is set up for it.
     """
-    from pyspark.errors import AnalysisException
-
-    with explained():
-        try:
-            # "errorifexists" means the same, and Spark Connect does not know it
-            frame.write.mode("overwrite" if overwrite else "error").parquet(path)
-        except AnalysisException as error:
-            if error.getCondition() != "PATH_ALREADY_EXISTS":
-                raise
-            raise PathTaken(f"there is something at {path} already", hint="choose another place") from None
+    taken = PathTaken(f"there is something at {path} already", hint="choose another place")
+    with _refused("PATH_ALREADY_EXISTS", taken):
+        # "errorifexists" means the same, and Spark Connect does not know it
+        frame.write.mode("error").parquet(path)
 
 
 def save_table(frame: DataFrame, name: str) -> None:
     """Save a DataFrame as a table in the catalog of the Spark session; PathTaken when there is one of the name."""
+    taken = PathTaken(f"Spark has a table {name} already", hint="choose another name")
+    with _refused("TABLE_OR_VIEW_ALREADY_EXISTS", taken):
+        frame.write.mode("error").saveAsTable(name)
+
+
+@contextmanager
+def _refused(condition: str, meaning: PathTaken) -> Iterator[None]:
+    """What Spark refuses under this condition means that."""
     from pyspark.errors import AnalysisException
 
     with explained():
         try:
-            frame.write.mode("error").saveAsTable(name)
+            yield
         except AnalysisException as error:
-            if error.getCondition() != "TABLE_OR_VIEW_ALREADY_EXISTS":
-                raise
-            raise PathTaken(f"Spark has a table {name} already", hint="choose another name") from None
+            raise error if error.getCondition() != condition else meaning from None
 
 
 def spark_path(path: str) -> str:

@@ -9,8 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from olympia_cli.format.paths import FileKind
+from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.ops.walk.files import Files
-from olympia_cli.spark.batches import batches
+from olympia_cli.spark.batches import batches, ddl
 from olympia_cli.spark.conditions import Conditions
 from olympia_cli.spark.failures import told
 from olympia_cli.spark.files import COLUMNS, FilePart, plan_files, read_files
@@ -22,9 +23,6 @@ from olympia_cli.storage.protocol import Store
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql import DataFrame, SparkSession
-
-PARTITIONS = 64
-"""So many tasks share the work of a step unless the caller says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +52,10 @@ class CatalogPlace:
         """Its files, for a task that reads them."""
         return Files(self.store, lambda: False)
 
+    def table_files(self) -> TableFiles:
+        """The files of its tables, wherever they are; to be closed."""
+        return TableFiles(dict(self.storage), self.uri.partition("://")[0])
+
     def read(self, spark: SparkSession, what: str, *, columns: str | None = None, **options: object) -> DataFrame:
         """One of the catalog's tables through the data source; options that are None are left out."""
         reader = spark.read.format("olympia").option("catalog", self.uri)
@@ -64,16 +66,15 @@ class CatalogPlace:
             reader = reader.schema(columns)
         return reader.load(what)
 
-    def list_files(self, spark: SparkSession, partitions: int = PARTITIONS, kind: FileKind | None = None) -> DataFrame:
+    def list_files(self, spark: SparkSession, partitions: int, kind: FileKind | None = None) -> DataFrame:
         """All files as a listing shows them, or those of a kind: path, kind, bytes, modified_at.
 
         The data source has the same rows. It takes Spark some new processes to learn that, which this spares.
         """
         conditions = Conditions({} if kind is None else {"kind": kind.value})
         parts = tuple(plan_files(self.uri, conditions, partitions))
-        columns = ", ".join(f"{name} {word}" for name, word in COLUMNS.items())
         numbers = spark.range(0, len(parts), 1, len(parts))
-        return numbers.mapInArrow(partial(_list, self, parts, conditions), columns)
+        return numbers.mapInArrow(partial(_list, self, parts, conditions), ddl(COLUMNS))
 
 
 @told

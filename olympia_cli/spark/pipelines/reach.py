@@ -5,7 +5,7 @@ levels and at definitions. All of it is read and found whole before anything is 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from olympia_cli.ops.progress import Progress
@@ -24,14 +24,9 @@ if TYPE_CHECKING:
     from olympia_cli.spark.engine import SparkEngine
 
 
-@dataclass(frozen=True, slots=True)
-class StrictPlace:
-    """A catalog whose store must not fail: that it does says nothing of a file."""
-
-    catalog: CatalogPlace
-
-    def files(self) -> Files:
-        return Files(self.catalog.store, lambda: False, patience=1)
+def strict_files(catalog: CatalogPlace) -> Files:
+    """Those of a catalog whose store must not fail: that it does says nothing of a file."""
+    return Files(catalog.store, lambda: False, patience=1)
 
 
 class SparkReach(Reach):
@@ -51,7 +46,7 @@ class SparkReach(Reach):
         definitions: bool,
         progress: Progress,
     ) -> None:
-        self._walk = SparkWalk(engine, StrictPlace(engine.catalog), "expire", stack)
+        self._walk = SparkWalk(engine, partial(strict_files, engine.catalog), "expire", stack)
         super().__init__(store, rules, definitions=definitions, progress=progress, mapper=self._walk)
         self._paths: list[str] = []
         self._frames: list[DataFrame] = []

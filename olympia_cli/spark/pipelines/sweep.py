@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ import pyarrow as pa
 from olympia_cli.format.paths import file_kind, parse_root_path
 from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
 from olympia_cli.ops.progress import Progress
-from olympia_cli.spark.batches import arrow_schema, ddl
+from olympia_cli.spark.batches import batches, ddl
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines.expire_manifests import read_manifests
 from olympia_cli.spark.pipelines.frames import keep, together
@@ -37,18 +36,7 @@ _FACTS = {
 bytes that this one says it has."""
 
 _FATES = {"path": "string", "bytes": "long", "kind": "string", "version": "long", "fate": "string", "files": "long"}
-_ARROW = arrow_schema(_FATES)
 _LEFT_OUT = (FileFate.STAYS, FileFate.RESTS, FileFate.GONE)
-
-
-@dataclass(frozen=True, slots=True)
-class SurveyedFiles:
-    """The files that an expire does something about, or has to speak of."""
-
-    frame: DataFrame
-    """Path, bytes, kind, the version of roots, the fate, and of how many files the row is."""
-    notes: tuple[str, ...]
-    """What is wrong with manifests that cannot be read."""
 
 
 def survey_files(
@@ -60,25 +48,25 @@ def survey_files(
     stack: ExitStack,
     progress: Progress,
     files: DataFrame | None = None,
-) -> SurveyedFiles:
-    """Ask the sweep about each file that is listed or that a manifest names, or, if they are given, about these files
+) -> tuple[DataFrame, tuple[str, ...]]:
+    """The files that an expire does something about, or has to speak of: path, bytes, kind, the version of roots, the
+    fate, and of how many files the row is. And what is wrong with manifests that cannot be read.
+
+    The sweep is asked about each file that is listed or that a manifest names, or, if they are given, about these files
     alone. `kept` are the paths that versions reach which stay, and the pins; `resting` what others reach beside that
     which stay in quarantine; there are about so many of both. What Spark keeps is freed with `stack`."""
-    facts, parts = (
-        [_known(kept, reached="true"), _known(resting, recallable="true")],
-        engine.parts(2 * number, FILES_A_TASK),
-    )
+    facts = [_known(kept, reached="true"), _known(resting, recallable="true")]
+    parts = engine.parts(2 * number, FILES_A_TASK)
     if files is not None:
         facts.append(_known(files, at="0", named="bytes"))
-        return SurveyedFiles(_judged(sweep, facts, parts, stack), ())
+        return _judged(sweep, facts, parts, stack), ()
     notes: tuple[str, ...] = ()
     if sweep.manifests:
-        manifests = read_manifests(engine, sweep, stack)
-        facts.append(_named(manifests.files, sweep))
-        notes = manifests.notes
+        manifests, notes = read_manifests(engine, sweep, stack)
+        facts.append(_named(manifests, sweep))
     progress.phase("listing files" if sweep.kinds else "listing all files")
     facts.append(_listed(engine, sweep, parts))
-    return SurveyedFiles(_judged(sweep, facts, parts, stack), notes)
+    return _judged(sweep, facts, parts, stack), notes
 
 
 def of_fate(files: DataFrame, fate: FileFate) -> DataFrame:
@@ -120,8 +108,8 @@ def _named(files: DataFrame, sweep: Sweep) -> DataFrame:
 # On the workers
 
 
-def _judge(sweep: Sweep, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
+def _judge(sweep: Sweep, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in given:
         rows = []
         millis = batch.column("modified").cast(pa.int64()).to_pylist()
         for row, micros in zip(rows_of([batch.drop_columns(["modified"])]), millis, strict=True):
@@ -146,5 +134,4 @@ def _judge(sweep: Sweep, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
                         "files": max(1, row["files"]),
                     }
                 )
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+        yield from batches(rows, _FATES)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import pickle
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from itertools import accumulate, chain, islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -30,6 +30,7 @@ from olympia_cli.spark.batches import arrow_schema, ddl, text
 from olympia_cli.spark.failures import failures
 from olympia_cli.spark.pipelines.frames import apart, keep, together
 from olympia_cli.spark.pipelines.place import pieces, rows_of
+from olympia_cli.spark.versions import split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -82,19 +83,15 @@ _DEFINITION = {
     "bytes": "long",
     "host": "string",
 }
-_NODE_ARROW, _NAME_ARROW, _DEFINITION_ARROW = map(arrow_schema, (_NODE, _NAME, _DEFINITION))
+_NODE_ARROW, _DEFINITION_ARROW = map(arrow_schema, (_NODE, _DEFINITION))
 _READ = list(_DEFINITION_ARROW)[len(_GROUP) :]
 _NODES_AT_ONCE = 64
 _DEFINITIONS_AT_ONCE = 1024
 _ROWS_AT_ONCE = 65_536
 
 
-class FilesPlace(Protocol):
-    """Where files are, as it is sent to tasks."""
-
-    def files(self) -> Files:
-        """The files, for one task; to be closed at its end."""
-        ...
+OpenFiles = Callable[[], Files]
+"""Opens files for one task, which closes them at its end; it is sent to tasks."""
 
 
 @dataclass(slots=True)
@@ -103,7 +100,7 @@ class SparkWalk:
     definitions are of interest, beside what tells them apart. What Spark keeps is freed with `stack`."""
 
     engine: SparkEngine
-    place: FilesPlace
+    open_files: OpenFiles
     what: str
     stack: ExitStack
     texts: bool = False
@@ -125,11 +122,11 @@ class SparkWalk:
         engine, number = self.engine, len(places)
         files.progress.phase("reading nodes", number)
         parts = engine.parts(number, NODES_A_TASK)
-        shares = [list(places[number * at // parts : number * (at + 1) // parts]) for at in range(parts)]
+        shares = split(places, parts)
         along = not self.keeps_names and number * (rules.order or MOST_NAMED) <= MOST_NAMED
         self.nameless |= not (along or self.keeps_names)
         rules = replace(rules, names=rules.names and (along or self.keeps_names))
-        look = partial(_look_at_nodes, self.place, rules, self.texts, along, shares)
+        look = partial(_look_at_nodes, self.open_files, rules, self.texts, along, shares)
         level = keep(engine.spark.range(0, parts, 1, parts).mapInArrow(look, ddl(_NODE)), self.stack)
         with engine.job(f"{self.what}: nodes, level {places[0].level}"):
             rows = level.select("path", "facts").toArrow().to_pydict()
@@ -139,7 +136,7 @@ class SparkWalk:
         sizes = [node.size for node in told.values() if node.size is not None]
         engine.run.read(len(sizes), sum(sizes))
         for place in places:
-            node: LookedAt = told[place.path]
+            node: TaskNode = told[place.path]
             self.named += node.named
             files.tally(place, node.size is not None, node.size or 0, is_node=True)
             yield place, node.facts
@@ -153,7 +150,7 @@ class SparkWalk:
             for place, sure, (path, kind, key) in noted
         )
         first = list(islice(rows, 1))
-        frames = [frame_of(self.engine, chain(first, rows), _NAME_ARROW)] if first or not levels else []
+        frames = [frame_of(self.engine, chain(first, rows), _NAME)] if first or not levels else []
         return together([*frames, *map(named_by, levels)])
 
     def read_definitions(self, names: DataFrame, number: int, known: Sequence[DataFrame] = ()) -> DataFrame:
@@ -164,11 +161,11 @@ class SparkWalk:
         if known:
             read = together(frame.select("path", "kind") for frame in known).repartition(parts, "path")
             unread = unread.join(apart(read), ["path", "kind"], "left_anti")
-        return keep(unread.mapInArrow(partial(_look_at_definitions, self.place), ddl(_DEFINITION)), self.stack)
+        return keep(unread.mapInArrow(partial(_look_at_definitions, self.open_files), ddl(_DEFINITION)), self.stack)
 
 
 @dataclass(frozen=True, slots=True)
-class LookedAt:
+class TaskNode:
     """A node as a task saw it: its facts without the names, how many these are, how many bytes were read, and the
     machine on which it is missing."""
 
@@ -208,18 +205,18 @@ def grouped(names: DataFrame, parts: int, texts: bool) -> DataFrame:
     )
 
 
-def frame_of(engine: SparkEngine, rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> DataFrame:
+def frame_of(engine: SparkEngine, rows: Iterable[tuple[Any, ...]], columns: Mapping[str, str]) -> DataFrame:
     """Rows of this process, of which there may be millions: they are made a few at a time."""
-    rest, batches = iter(rows), []
+    schema, rest, batches = arrow_schema(columns), iter(rows), []
     while some := list(islice(rest, _ROWS_AT_ONCE)):
-        columns = zip(*some, strict=True)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        by_column = zip(*some, strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(by_column, schema, strict=True)]
         batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
     return engine.spark.createDataFrame(pa.Table.from_batches(batches, schema))
 
 
 def paths_frame(engine: SparkEngine, paths: Iterable[str]) -> DataFrame:
-    return frame_of(engine, ((path,) for path in paths), pa.schema([pa.field("path", pa.string())]))
+    return frame_of(engine, ((path,) for path in paths), {"path": "string"})
 
 
 def settle_missing(files: Files, missing: Mapping[str, str]) -> None:
@@ -242,14 +239,14 @@ def key_code(key: str) -> int:
 
 
 def _look_at_nodes(
-    place: FilesPlace,
+    open_files: OpenFiles,
     rules: NodeRules,
     texts: bool,
     along: bool,
     shares: Sequence[Sequence[Place]],
     numbers: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    with failures(), place.files() as files:
+    with failures(), open_files() as files:
         for row in rows_of(numbers):
             share = iter(shares[row["id"]])
             while batch := list(islice(share, _NODES_AT_ONCE)):
@@ -258,7 +255,7 @@ def _look_at_nodes(
 
 def _looked_at(
     files: Files, rules: NodeRules, along: bool, place: Place, data: bytes | StoreError
-) -> tuple[Place, NodeFacts, LookedAt]:
+) -> tuple[Place, NodeFacts, TaskNode]:
     facts = rules.look(place.path, data)
     files.looked_at(place, data, facts.flaw, is_node=True)
     # of a leaf only its range is of interest to others
@@ -266,10 +263,10 @@ def _looked_at(
     size = len(data) if isinstance(data, bytes) else None
     host = socket.gethostname() if isinstance(data, PathMissing) else None
     sent = replace(facts, keys=keys, names=facts.names if along else ())
-    return place, facts, LookedAt(sent, len(facts.names), size, host)
+    return place, facts, TaskNode(sent, len(facts.names), size, host)
 
 
-def _node_batch(rows: Sequence[tuple[Place, NodeFacts, LookedAt]], texts: bool) -> pa.RecordBatch:
+def _node_batch(rows: Sequence[tuple[Place, NodeFacts, TaskNode]], texts: bool) -> pa.RecordBatch:
     names = [name for _, facts, _ in rows for name in facts.names]
     struct = _NODE_ARROW.field("names").type.value_type
     fields = (
@@ -291,8 +288,8 @@ def _node_batch(rows: Sequence[tuple[Place, NodeFacts, LookedAt]], texts: bool) 
     return pa.RecordBatch.from_pydict(columns, schema=_NODE_ARROW)
 
 
-def _look_at_definitions(place: FilesPlace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with failures(), place.files() as files:
+def _look_at_definitions(open_files: OpenFiles, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with failures(), open_files() as files:
         for batch in pieces(batches, _DEFINITIONS_AT_ONCE):
             kinds = batch.column("kind").to_pylist()
             columns = (batch.column(name).to_pylist() for name in ("path", "level"))

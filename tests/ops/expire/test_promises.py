@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from olympia_cli.catalog import distributed
+from olympia_cli.catalog import distributed, saves
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.quarantine import read_quarantine
 from olympia_cli.catalog.snapshot import Snapshot, expired_before
@@ -310,12 +310,12 @@ def test_the_last_save_of_a_transaction_is_deleted_last():
     for _ in range(10):
         begun.save()
     begun.abort()
-    last = distributed.find(place.store, begun.id).path
+    last = saves.find(place.store, begun.id).path
     place.clock.advance(4 * DAY)
     place.mark()
     place.clock.advance(2 * DAY)
     place.store.reset()
     place.purge()
-    saves = [path for path in place.store.paths("delete_many") if path.startswith("dtxn/")]
-    assert len(saves) == 13
-    assert saves[-1] == last
+    deleted = [path for path in place.store.paths("delete_many") if path.startswith("dtxn/")]
+    assert len(deleted) == 13
+    assert deleted[-1] == last

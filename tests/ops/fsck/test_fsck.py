@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from olympia_cli.catalog import distributed
+from olympia_cli.catalog import distributed, saves
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import (
     CatalogNotFound,
@@ -355,7 +355,7 @@ def test_a_live_transaction_is_part_of_all_versions(store):
     begun = distributed.begin(catalog)
     begun.transaction.create_namespace(ns("staged"))
     begun.save()
-    running = distributed.find(store, begun.id).definition.running_root_node_file_path
+    running = saves.find(store, begun.id).definition.running_root_node_file_path
     assert everything(store).damaged is False
     store.delete_many([running])
     assert fsck(store).findings == ()
@@ -369,7 +369,7 @@ def test_a_transaction_of_another_program_has_one_file_without_a_number(store):
     begun = distributed.begin(Catalog(store))
     begun.transaction.create_namespace(ns("staged"))
     begun.save()
-    running = distributed.find(store, begun.id).definition.running_root_node_file_path
+    running = saves.find(store, begun.id).definition.running_root_node_file_path
     store.delete_many([f"dtxn/{begun.id}.{save}.binpb" for save in range(2)])
     report = everything(store)
     assert not report.damaged
