@@ -38,7 +38,7 @@ def owned(bench: Bench, tables: int) -> Path:
         make_big_catalog(LocalStore(folder, durable=False), namespaces, tables // namespaces, own=True)
         change(folder, max(10, tables // 100), namespaces, tables // namespaces)
 
-    return bench.kept(str(tables), make)
+    return bench.kept(str(tables), make, in_memory=True)
 
 
 def history(bench: Bench, versions: int, tables: int) -> Path:

@@ -51,7 +51,8 @@ SIZES = {
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where everything is: `folder` is kept between runs, `scratch` is this run's, `peers` is the peers' Python."""
+    """Where everything is: `folder` is kept between runs, `scratch` is this run's, `peers` is the peers' Python.
+    `memory` is kept, too: for catalogs of which every file is read, which no disk should have to find one by one."""
 
     folder: Path
     scratch: Path
@@ -59,12 +60,15 @@ class Bench:
     sizes: Sizes
     s3: str = ""
     """An S3 server that is there already."""
+    memory: Path | None = None
 
-    def kept(self, name: str, make: Callable[[Path], object]) -> Path:
+    def kept(self, name: str, make: Callable[[Path], object], *, in_memory: bool = False) -> Path:
         """A folder that is made once. What was written is on disk before anything is measured."""
-        folder = self.folder / name
+        place = self.memory if in_memory and self.memory is not None else self.folder
+        folder = place / name
         if not folder.exists():
-            part = self.scratch / f"{name}.part"
+            part = place / self.scratch.name / f"{name}.part"
+            part.parent.mkdir(exist_ok=True)
             make(part)
             part.rename(folder)
             os.sync()
@@ -195,6 +199,11 @@ def peak_mib() -> float:
     """The most memory that this process had."""
     status = Path("/proc/self/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
+
+
+def filesystem(folder: Path) -> str:
+    """What kind of filesystem a folder is on."""
+    return subprocess.run(["stat", "-f", "-c", "%T", folder], capture_output=True, text=True).stdout.strip()
 
 
 def seconds_text(*seconds: float) -> str:

@@ -1,9 +1,10 @@
 """Everything that is measured, beside its peers and limits, in one run.
 
-    python -m benchmarks.run --peers VENV/bin/python [--size quick] [--only 5,6] [--folder .bench] [--docs docs]
+    python -m benchmarks.run --peers VENV/bin/python [--size quick] [--only 5,6] [--folder .bench] [--memory FOLDER]
+        [--docs docs]
 
-Each row is measured in a process of its own, and told as soon as it is known. It ends with 1 when something was not
-measured, or when a bound on what is counted is broken; bounds on times are told.
+Each row is measured in a process of its own, and told as soon as it is known; stderr says which one is next, and when.
+It ends with 1 when something was not measured, or when a bound on what is counted is broken; bounds on times are told.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from benchmarks.measuring import BIN, HERE, SIZES, Bench, Figure, peak_mib, run
+from benchmarks.measuring import BIN, HERE, SIZES, Bench, Figure, filesystem, peak_mib, run
 
 BEGIN, END = "<!-- written by make bench -->", "<!-- to here -->"
 
@@ -133,7 +135,9 @@ def machine(bench: Bench, size: str) -> str:
     """Where, when and with what it was measured."""
     cpu = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), ":")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
-    disk = subprocess.run(["stat", "-f", "-c", "%T", bench.folder], capture_output=True, text=True).stdout.strip()
+    disk = filesystem(bench.folder)
+    if bench.memory is not None:
+        disk += f", {filesystem(bench.memory)} where every file is read (15, 18)"
     git = ["git", "-C", str(HERE)]
     commit = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     changed = subprocess.run(
@@ -176,6 +180,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--size", choices=SIZES, default="full")
     parser.add_argument("--only", help="numbers of rows, with commas between them; 0 is how all of it grows")
     parser.add_argument("--folder", type=Path, default=HERE / ".bench", help="what is kept between runs")
+    parser.add_argument(
+        "--memory", type=Path, help="the same, for catalogs of which every file is read: a folder that is in memory"
+    )
     parser.add_argument("--peers", type=Path, default=BIN / "python", help="the Python that has the peers")
     parser.add_argument("--docs", type=Path, help="the folder of benchmark.md, which is written")
     parser.add_argument("--s3", default="", help="the URL of an S3 server, rather than one that is started")
@@ -184,9 +191,11 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--make", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args(words)
     folder = asked.folder.absolute()
-    folder.mkdir(parents=True, exist_ok=True)
+    memory = asked.memory.absolute() if asked.memory is not None else None
+    for place in (folder, memory) if memory is not None else (folder,):
+        place.mkdir(parents=True, exist_ok=True)
     scratch = asked.scratch or Path(tempfile.mkdtemp(prefix="run-", dir=folder))
-    bench = Bench(folder, scratch, asked.peers.absolute(), SIZES[asked.size], asked.s3)
+    bench = Bench(folder, scratch, asked.peers.absolute(), SIZES[asked.size], asked.s3, memory)
     if asked.make:
         from benchmarks import catalogs
 
@@ -200,21 +209,28 @@ def main(words: Sequence[str] | None = None) -> int:
     numbers = [*ROWS, GROWTH] if asked.only is None else [int(one) for one in asked.only.split(",") if one]
     passed = ["--folder", folder, "--peers", bench.peers, "--size", asked.size, "--scratch", scratch]
     passed += ["--s3", asked.s3] if asked.s3 else []
+    passed += ["--memory", memory] if memory is not None else []
     page = [machine(bench, asked.size), "", HEAD]
     print("\n".join(page), flush=True)
-    results = []
+    results: list[Measured] = []
+    began = time.monotonic()
     for number in numbers:
+        print(f"{time.strftime('%H:%M:%S')} {number or ''} {_title(number)}", file=sys.stderr, flush=True)
         results.append(measure_apart(number, passed))
         page += results[-1].lines
         print("\n".join(results[-1].lines), flush=True)
+    took = f"The run took {(time.monotonic() - began) / 60:.0f} minutes."
+    print(f"{time.strftime('%H:%M:%S')} {took}", file=sys.stderr)
+    page[0] += f" {took}"
     wrong = failures(results, numbers)
     if asked.docs is not None:
         write_docs(asked.docs, "\n".join(page), {k: v for one in results for k, v in one.laws.items()}, bench)
     for line in wrong:
         print(f"error: {line}", file=sys.stderr)
     # last of all: what is created after files were deleted is created slowly
-    for old in folder.glob("run-*"):
-        shutil.rmtree(old, ignore_errors=True)
+    for place in (folder, memory) if memory is not None else (folder,):
+        for old in place.glob("run-*"):
+            shutil.rmtree(old, ignore_errors=True)
     return 1 if wrong else 0
 
 

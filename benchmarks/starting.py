@@ -11,6 +11,11 @@ from benchmarks.measuring import BIN, Bench, Figure, Started, best, ratio, run
 OLYMPIA = BIN / "olympia"
 IMPORTS = (BIN / "python", "-c", "import typer, rich.table, pyarrow, google.protobuf.descriptor_pool")
 
+WITHOUT_SYNCS = (
+    "import os; os.fsync = lambda file: None; from olympia_cli.cli.app import main; raise SystemExit(main())"
+)
+"""The command, but for what it waits for a disk."""
+
 
 def made(bench: Bench, kind: str, tables: int) -> Path:
     """The folder of a catalog, which another process makes."""
@@ -55,12 +60,15 @@ def change(bench: Bench) -> Iterator[Figure]:
     numbers = iter(range(1_000_000))
     create = Started()
 
-    def next_create() -> float:
-        create.words = (OLYMPIA, "-c", folder, "ns", "create", f"n{next(numbers)}")
+    def next_create(*program: object) -> float:
+        create.words = (*program, "-c", folder, "ns", "create", f"n{next(numbers)}")
         return create()
 
-    imports, took = best(Started(*IMPORTS), next_create, rounds=bench.sizes.rounds * 2)
+    without = (BIN / "python", "-c", WITHOUT_SYNCS)
+    works = (Started(*IMPORTS), lambda: next_create(OLYMPIA), lambda: next_create(*without))
+    imports, took, no_disk = best(*works, rounds=bench.sizes.rounds * 2)
     yield ratio("`ns create`, durable", took, imports, most=1.3, more=f"{create.mib:.0f} MiB")
+    yield ratio("… that waits for no disk", no_disk, imports)
 
 
 def lists(bench: Bench) -> Iterator[Figure]:

@@ -22,6 +22,7 @@ from benchmarks.measuring import (
     peak_mib,
     ratio,
     run,
+    seconds_text,
 )
 from benchmarks.reading import look, peers_of
 from olympia_cli.catalog.catalog import Catalog
@@ -137,16 +138,23 @@ def many(bench: Bench) -> Iterator[Figure]:
 
     number, tables = bench.sizes.together, bench.sizes.tables[0]
     folder = bench.scratch / "many"
-    Catalog.create(LocalStore(folder)).store.close()
-    ours = OlympiaCatalog("ours", warehouse=str(folder))
-    ours.create_namespace("many")
     metadata = str(peers(bench, tables) / "metadata.json")
     rounds = naturals()
 
-    def together() -> None:
-        first = next(rounds)
-        with ours.transaction() as transaction:
-            transaction.register_tables({("many", f"t{first}-{at:06}"): metadata for at in range(number)})
+    def together(durable: bool) -> Callable[[], None]:
+        """A catalog, and what registers many tables in it."""
+        catalog = OlympiaCatalog.of(Catalog.create(LocalStore(folder / str(durable), durable=durable)))
+        catalog.create_namespace("many")
+
+        def register() -> None:
+            first = next(rounds)
+            with catalog.transaction() as transaction:
+                transaction.register_tables({("many", f"t{first}-{at:06}"): metadata for at in range(number)})
+
+        return register
+
+    ours = OlympiaCatalog.of(Catalog.create(LocalStore(folder / "alone")))
+    ours.create_namespace("many")
 
     apart = max(1, number // 50)
 
@@ -156,11 +164,34 @@ def many(bench: Bench) -> Iterator[Figure]:
 
     with peers_of(bench, tables) as (ask, kinds):
         theirs = [lambda kind=kind: ask(do="register", kind=kind, number=apart) for kind in kinds]
-        # each beside the peer by itself: a thousand files that were just written hold up whoever syncs next
-        mine, *yours = best(together, *theirs, rounds=bench.sizes.rounds)
+        durable, loose = together(durable=True), together(durable=False)
+        files = _files_of(durable, LocalStore(folder / "True"), LocalStore(folder / "files"))
+        ours_all, ours_loose, files_alone, *yours = best(durable, loose, files, *theirs, rounds=bench.sizes.rounds)
+        # by itself: a thousand files that were just written hold up whoever syncs next
         single, *others = best(one_by_one, *theirs, rounds=bench.sizes.rounds)
-    yield ratio(f"{number:,} tables in one transaction, a table, times as fast", mine / number, yours[0], least=40)
+    yield ratio(f"{number:,} tables in one transaction, a table, times as fast", ours_all / number, yours[0], least=40)
+    for what, took in (
+        ("… as its files alone would be, written and synced without a catalog", files_alone / number),
+        ("… if it waited for no disk", ours_loose / number),
+    ):
+        yield Figure(what, yours[0] / took, detail=seconds_text(took, yours[0]))
     yield ratio("register one table, durable, times as fast", single / apart, others[0], least=1)
+
+
+def _files_of(work: Callable[[], None], done: LocalStore, store: LocalStore) -> Callable[[], None]:
+    """What creates in another store the files that the work creates in one, each time under other names, and as a
+    commit does: the root is last."""
+    before = {file.path for file in done.list()}
+    work()
+    *paths, root = sorted(file.path for file in done.list() if file.path not in before)
+    files, numbers = [(path, done.read(path)) for path in paths], naturals()
+    last = done.read(root)
+
+    def create() -> None:
+        number = next(numbers)
+        store.create_after({f"{path}-{number}": data for path, data in files}, f"{root}-{number}", last, lambda: None)
+
+    return create
 
 
 def bulk(bench: Bench) -> Iterator[Figure]:

@@ -126,22 +126,27 @@ def check_digest(data: bytes, path: str) -> Digest:
 
     A digest made for a file of another name, or that is no longer the last field, is another program's rewrite: absent.
     """
-    length = len(_tail(b"", path))
-    found, expected = data[-length:], _tail(data[:-length], path)
-    if found == expected:
+    head = _head(path)
+    length = len(head) + 32
+    found = data[-length:]
+    if found == head + sha256(data[:-length]).digest():
         return Digest.VERIFIED
     # a flipped bit may hide the field from the parser, so what stands in its place counts too
-    head = length - 32
-    if len(found) == length and sum(a != b for a, b in zip(found[:head], expected[:head], strict=True)) <= 2:
+    if len(found) == length and sum(a != b for a, b in zip(found[:-32], head, strict=True)) <= 2:
         return Digest.MISMATCH
     return Digest.ABSENT
 
 
 def _tail(content: bytes, path: str) -> bytes:
     """Field 1000 for the body of the file `path`: {file=1: string, sha256=2: bytes}."""
+    return _head(path) + sha256(content).digest()
+
+
+def _head(path: str) -> bytes:
+    """What of that field comes before the digest."""
     name = path.rpartition("/")[2].encode()
-    integrity = b"\x0a" + _varint(len(name)) + name + b"\x12\x20" + sha256(content).digest()
-    return _INTEGRITY_TAG + _varint(len(integrity)) + integrity
+    file = b"\x0a" + _varint(len(name)) + name + b"\x12\x20"
+    return _INTEGRITY_TAG + _varint(len(file) + 32) + file
 
 
 def _varint(number: int) -> bytes:

@@ -6,7 +6,7 @@ Python compares strings by code point, which is the same order, so keys stay `st
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from olympia_cli.errors import Damaged, InvalidName
@@ -94,17 +94,35 @@ class KeyCodec:
     def decode_many(self, keys: Sequence[str], path: str) -> Sequence[ObjectName]:
         """The names behind keys that follow each other: as `decode`, for long lists."""
         decoded: list[ObjectName] = []
-        while len(decoded) < len(keys):
-            first = self.decode(keys[len(decoded)], path)
+        for first, rest, names in self._runs(keys, path):
             decoded.append(first)
+            decoded += TableName.all_known_legal(first.namespace, names)
+            decoded += [] if names else [self.decode(key, path) for key in rest]
+        return decoded
+
+    def spans(self, keys: Sequence[str], path: str) -> list[tuple[Kind, str, int]]:
+        """The kinds and namespaces of keys that follow each other, and how many there are of each. Damaged as `decode`
+        says; but no names are made."""
+        spans = []
+        for first, rest, names in self._runs(keys, path):
+            for key in () if names else rest:
+                self.decode(key, path)
+            spans.append((first.kind, first.namespace, 1 + len(rest)))
+        return spans
+
+    def _runs(self, keys: Sequence[str], path: str) -> Iterator[tuple[ObjectName, Sequence[str], list[str]]]:
+        """A name, the keys after it that are of tables in the same namespace, and their names where these are plain."""
+        at = 0
+        while at < len(keys):
+            first, rest, names = self.decode(keys[at], path), keys[:0], list[str]()
+            at += 1
             if isinstance(first, TableName) and not self.java:
                 # those of one namespace follow each other
                 prefix = self.prefix(Kind.TABLE, first.namespace)
-                rest = keys[len(decoded) : bisect_left(keys, after_prefix(prefix), len(decoded))]
+                rest = keys[at : bisect_left(keys, after_prefix(prefix), at)]
                 names = self._plain_names(rest, prefix, self.table_size)
-                decoded += TableName.all_known_legal(first.namespace, names)
-                decoded += [] if names else [self.decode(key, path) for key in rest]
-        return decoded
+                at += len(rest)
+            yield first, rest, names
 
     def names(self, keys: Sequence[str], prefix: str, path: str) -> list[str]:
         """What stands after the prefix of a namespace in keys found in the file `path`: as `decode`, for long lists."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import Enum
 
 from olympia_cli.errors import Damaged, InvalidOption
@@ -37,8 +38,8 @@ def root_path(version: int, width: int = WIDTH) -> str:
 
 def parse_root_path(path: str) -> int | None:
     """The version that a path is the root of, or None when it is not a root's path."""
-    name = path.removeprefix("vn/")
-    if len(name) == len(path) or len(name) not in (WIDTH, JAVA_WIDTH) or name.strip("01"):
+    name = path[len("vn/") :]
+    if not path.startswith("vn/") or len(name) not in (WIDTH, JAVA_WIDTH) or name.strip("01"):
         return None
     return int(name[::-1], 2)
 
@@ -142,6 +143,12 @@ def check_pointer(pointer: str, holder: str) -> str:
     return pointer
 
 
+def all_plain(pointers: Iterable[str]) -> bool:
+    """Whether `check_pointer` takes all of them at the first look, asked of many at once."""
+    text = f"/{'/'.join(pointers)}/"
+    return not ("//" in text or "/." in text or ":" in text or "\\" in text or "\0" in text)
+
+
 class FileKind(Enum):
     """What a file below the prefix is, by its name alone."""
 
@@ -183,7 +190,10 @@ def file_kind(path: str) -> FileKind:
         return FileKind.HINT
     if parse_root_path(path) is not None:
         return FileKind.ROOT
-    return next((kind for kind, pattern in _KINDS if pattern.fullmatch(path)), FileKind.UNKNOWN)
+    for kind, pattern in _KINDS:
+        if pattern.fullmatch(path):
+            return kind
+    return FileKind.UNKNOWN
 
 
 def parse_transaction_path(path: str) -> tuple[str, int | None] | None:

@@ -300,5 +300,10 @@ class TestLists:
         except Damaged:
             with pytest.raises(Damaged):
                 codec.decode_many(keys, "node/x")
+            with pytest.raises(Damaged):
+                codec.spans(keys, "node/x")
         else:
             assert codec.decode_many(keys, "node/x") == expected
+            spans = codec.spans(keys, "node/x")
+            names = [(kind, namespace) for kind, namespace, count in spans for _ in range(count)]
+            assert names == [(name.kind, name.namespace) for name in expected]

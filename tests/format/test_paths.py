@@ -17,6 +17,7 @@ from olympia_cli.format.paths import (
     OLDEST,
     WIDTH,
     FileKind,
+    all_plain,
     check_pointer,
     file_kind,
     new_definition_path,
@@ -302,3 +303,21 @@ def test_no_pointer_of_any_shape_leads_out_of_the_catalog():
             assert check_pointer(pointer, "holder") == pointer
             accepted += 1
     assert accepted > 1_000
+
+
+def test_pointers_are_plain_together_when_each_is():
+    chosen = random.Random(8)
+    seen = {True: 0, False: 0}
+    for _ in range(5_000):
+        pointers = [
+            "".join(chosen.choices("ad./\\:\0\n", weights=(9, 9, 1, 4, 0.2, 0.2, 0.2, 1), k=chosen.randrange(6)))
+            for _ in range(chosen.randrange(1, 4))
+        ]
+        plain = not any(
+            not part or part[0] == "." or {":", "\\", "\0"} & {*part} for one in pointers for part in one.split("/")
+        )
+        assert all_plain(pointers) is plain
+        for pointer in pointers if plain else ():
+            assert check_pointer(pointer, "holder") == check_path(pointer) == pointer
+        seen[plain] += 1
+    assert min(seen.values()) > 500

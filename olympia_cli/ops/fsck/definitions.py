@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -14,7 +14,7 @@ from olympia_cli.names import Kind, TableName, ViewName
 from olympia_cli.ops.fsck.data import WithData
 from olympia_cli.ops.fsck.numbering import Numbering
 from olympia_cli.ops.fsck.verified import Verified
-from olympia_cli.ops.walk.facts import look_at_definition
+from olympia_cli.ops.walk.facts import DefinitionName, look_at_definition
 from olympia_cli.ops.walk.files import Files, Place
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.ops.walk.reach import PATH_DIGEST_BYTES, path_digest
@@ -89,14 +89,33 @@ class Definitions:
         """Somebody else reads what is waiting."""
         self._waiting = []
 
-    def note(self, path: str, kind: Kind, key: str, doubtful: bool = False, level: int = 0) -> int:
-        """The number of the definition at a path, which is read later unless it is known. `level` is the level of the
-        node that names it."""
-        number, new = self._numbered(path, kind, level)
+    def note(self, names: Sequence[DefinitionName], doubtful: bool = False, level: int = 0) -> array[int]:
+        """The numbers of the definitions that a node on a level names, each of which is read later unless it is known.
+
+        All versions of a node name nearly the same, so most are known: what is not needed for these is not done.
+        """
+        numbers = self._numbers.add_all([path_digest(path) for path, _, _ in names])
+        kinds, known_too = self._kinds, self._data or self.noted is not None or doubtful or bool(self.doubtful)
+        of_two_kinds = []
+        for at, (number, (path, kind, key)) in enumerate(zip(numbers, names, strict=True)):
+            if number == len(kinds):
+                self._append(kind, level)
+                self._note(Place(path, level), number, kind, key, True, doubtful)
+            elif kinds[number] != kind:
+                of_two_kinds.append(at)
+            elif known_too:
+                self._note(Place(path, level), number, kind, key, False, doubtful)
+        for at in of_two_kinds:
+            path, kind, key = names[at]
+            numbers[at], new = self._numbered(path, kind, level)
+            self._note(Place(path, level), numbers[at], kind, key, new, doubtful)
+        return numbers
+
+    def _note(self, place: Place, number: int, kind: Kind, key: str, new: bool, doubtful: bool) -> None:
         # a table or view that is renamed keeps its definition, which is read again for the other name
         renamed = self._data and kind in (Kind.TABLE, Kind.VIEW)
-        other_name = (renamed or self.noted is not None) and self._is_new(path, key)
-        named = (Place(path, level), number, kind, key)
+        other_name = (renamed or self.noted is not None) and self._is_new(place.path, key)
+        named = (place, number, kind, key)
         if other_name and self.noted is not None:
             self.noted.append(named)
         if new or (renamed and other_name):
@@ -105,7 +124,6 @@ class Definitions:
             self.doubtful.add(number)
         elif not doubtful and self.doubtful:
             self.doubtful.discard(number)
-        return number
 
     def known(self, path: str, kind: Kind, level: int) -> int:
         """The number of a definition that was read elsewhere."""
@@ -123,11 +141,15 @@ class Definitions:
         if number is not None:
             return number, False
         number = self._numbers.add(digest)
+        self._append(kind, level)
+        return number, True
+
+    def _append(self, kind: Kind, level: int) -> None:
+        """The next number is given."""
         self.id_of.append(NO_ID)
         self._kinds.append(kind)
         self.unread.append(1)
         self.level.append(min(level, 255))
-        return number, True
 
     def set_id(self, number: int, digest: bytes) -> None:
         self.id_of[number] = self._ids.add(digest) + 1

@@ -118,10 +118,7 @@ class Growth:
         graph.marks += [Mark(number, path, flaw) for path, flaw in facts.marks]
         graph.without_digest += not facts.verified
         if self._definitions is not None and facts.names:
-            note, doubtful, level = self._definitions.note, not facts.readable, place.level
-            graph.names[number] = array(
-                "I", (note(path, kind, key, doubtful, level) for path, kind, key in facts.names)
-            )
+            graph.names[number] = self._definitions.note(facts.names, not facts.readable, place.level)
         if self._named is not None:
             self._named.note(facts)
         if not facts.readable:
@@ -141,23 +138,27 @@ class Growth:
             self._height[number] = 1
             self._finished(number)
             return below
-        children = array(
-            "I",
-            (NOWHERE if path is None else self._child(Place(path, place.level + 1), below) for path in facts.children),
-        )
-        graph.children[number] = children
-        missing = 0
-        for at in set(children):
-            if at != NOWHERE and not self._done(at):
-                self._waiters.setdefault(at, []).append(number)
-                missing += 1
-        self._open[number] = _Open(keys, missing)
+        children = graph.children[number] = self._children(facts.children, place.level + 1, below)
+        height, unreadable = self._height, graph.unreadable
+        missing = [at for at in set(children) if at != NOWHERE and not height[at] and at not in unreadable]
+        for at in missing:
+            self._waiters.setdefault(at, []).append(number)
+        self._open[number] = _Open(keys, len(missing))
         if not missing:
             self._ready.append(number)
         return below
 
-    def _done(self, number: int) -> bool:
-        return bool(self._height[number]) or number in self.graph.unreadable
+    def _children(self, paths: Sequence[str | None], level: int, below: list[Place]) -> array[int]:
+        """The numbers of children. All versions of a node have nearly the same, so most are known, and sound."""
+        known = {} if self.graph.doubtful else self.graph.numbers
+        children = array("I")
+        for path in paths:
+            if path is None:
+                children.append(NOWHERE)
+            else:
+                number = known.get(path)
+                children.append(self._child(Place(path, level), below) if number is None else number)
+        return children
 
     # Edges
 

@@ -115,18 +115,22 @@ class LocalEngine:
         chain, files, definitions = examined.chain, examined.files, examined.definitions
         assert definitions is not None
         files.progress.phase("listing files")
+        graph, listed = examined.graph, bytearray(len(definitions))
 
         def reached(path: str) -> bool:
-            return path in examined.graph or path in chain.catalogs or path in definitions
+            if path in graph or path in chain.catalogs:
+                return True
+            number = definitions.number(path)
+            if number is None:
+                return False
+            if number < len(listed):
+                listed[number] = 1
+            return True
 
         listing = Listing(Sorting(saved, chain.oldest, chain.width), reached, read_quarantine(files, chain.reference))
-        listed = bytearray(len(definitions))
         for file in files.store.list(temporary=True):
             files.progress.advance()
             listing.take(file.path, file.size)
-            number = definitions.number(file.path)
-            if number is not None:
-                listed[number] = 1
         if definitions.skipped and not files.out_of_time:
             gone = {number for number in range(len(listed)) if definitions.unread[number] and not listed[number]}
             look_for(files, examined.graph, definitions, gone, chain.java)

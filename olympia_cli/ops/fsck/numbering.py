@@ -8,6 +8,7 @@ that its hash names.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 
 _FIRST_SLOTS = 1024
 
@@ -45,12 +46,30 @@ class Numbering:
             self._grow()
         return self._count - 1
 
+    def add_all(self, digests: Sequence[bytes]) -> array[int]:
+        """As `add`, for many at once."""
+        while 2 * (self._count + len(digests)) > self._mask:
+            self._grow()
+        slots, known, width, mask, count = self._slots, self._digests, self._width, self._mask, self._count
+        numbers = array("I")
+        for digest in digests:
+            slot = hash(digest) & mask
+            while found := slots[slot]:
+                if known.startswith(digest, (found - 1) * width):
+                    break
+                slot = (slot + 1) & mask
+            else:
+                known += digest
+                slots[slot] = found = count = count + 1
+            numbers.append(found - 1)
+        self._count = count
+        return numbers
+
     def _slot(self, digest: bytes) -> int:
         slots, digests, width, mask = self._slots, self._digests, self._width, self._mask
         slot = hash(digest) & mask
         while found := slots[slot]:
-            end = found * width
-            if digests[end - width : end] == digest:
+            if digests.startswith(digest, (found - 1) * width):
                 break
             slot = (slot + 1) & mask
         return slot

@@ -14,9 +14,9 @@ from olympia_cli.format.definitions import CLASSES, Definition, examine
 from olympia_cli.format.keys import CATALOG_DEF, KeyCodec, kind_of_key
 from olympia_cli.format.node import Node, Sizes
 from olympia_cli.format.node_file import decode_node, decode_root
-from olympia_cli.format.paths import FileKind, check_pointer, file_kind, parse_root_path
+from olympia_cli.format.paths import FileKind, all_plain, check_pointer, file_kind, parse_root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.names import Kind, ObjectName
+from olympia_cli.names import Kind
 from olympia_cli.ops.walk.flaws import Flaw, flaw_of
 from olympia_cli.ops.walk.remains import remains_of_node
 from olympia_cli.tree.edit import max_keys, min_keys
@@ -111,15 +111,10 @@ class NodeRules:
         marks += self._check_fill(node, path, is_root)
         has, needs, names = self._entries(node, path, marks)
         children: list[str | None] = []
+        plain = all_plain(child for child in node.children if isinstance(child, str))
         for child in node.children:
-            if not isinstance(child, str):
+            if not isinstance(child, str) or not (plain or _leads_inside(child, path, marks)):
                 children.append(None)  # the Java SDK leaves single pointers NULL
-                continue
-            try:
-                check_pointer(child, path)
-            except Damaged as error:
-                marks.append((path, Flaw("F212", error.reason)))
-                children.append(None)
                 continue
             if parse_root_path(child) is not None:
                 marks.append((child, Flaw("F207", _ROOT_INSIDE)))
@@ -151,35 +146,36 @@ class NodeRules:
         needs: list[str] = []
         names: list[DefinitionName] = []
         bad: list[str] = []
-        for key, name, value in zip(node.keys, self._names(self.keys, node, path), node.values, strict=True):
-            if name is None:
-                bad.append(key)
+        plain = all_plain(value for value in node.values if value is not None)
+        at = 0
+        for kind, namespace, count in self._spans(self.keys, node, path):
+            keys, values = node.keys[at : at + count], node.values[at : at + count]
+            at += count
+            if kind is None:
+                bad += keys
                 continue
-            if value is None:
-                continue
-            namespace, kind = name.namespace, name.kind
+            named = [(value, kind, key) for key, value in zip(keys, values, strict=True) if value is not None]
             if kind is Kind.NAMESPACE:
-                has.append(namespace)
-            elif not needs or needs[-1] != namespace:
+                has += [namespace] * len(named)
+            elif named and (not needs or needs[-1] != namespace):
                 needs.append(namespace)
-            try:
-                check_pointer(value, path)
-            except Damaged as error:
-                marks.append((path, Flaw("F212", error.reason)))
-                continue
+            if not plain:
+                named = [name for name in named if _leads_inside(name[0], path, marks)]
             if self.names:
-                names.append((value, kind, key))
+                names += named
         if bad:
             more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
             marks.append((path, Flaw("F215", f"the key {bad[0].strip()[:60]!a} is of no object{more}")))
         return tuple(has), tuple(needs), tuple(names)
 
-    def _names(self, keys: KeyCodec, node: Node, path: str) -> Sequence[ObjectName | None]:
-        """The names behind the keys of a node, None where no object can have one."""
+    def _spans(self, keys: KeyCodec, node: Node, path: str) -> Sequence[tuple[Kind | None, str, int]]:
+        """The kinds and namespaces of the keys of a node, and how many there are of each; None where no object can have
+        a key."""
         try:
-            return keys.decode_many(node.keys, path)
+            return keys.spans(node.keys, path)
         except Damaged:
-            return [keys.name(key) for key in node.keys]
+            names = [keys.name(key) for key in node.keys]
+            return [(None, "", 1) if name is None else (name.kind, name.namespace, 1) for name in names]
 
     def _remains(self, path: str, data: bytes, marks: list[FlawedPath]) -> NodeFacts:
         """What can still be read of a damaged node: what it leads to is not lost, and not an orphan."""
@@ -191,6 +187,16 @@ class NodeRules:
             if value is not None and file_kind(value) is FileKind.DEFINITION
         ]
         return NodeFacts(path, False, children=tuple(remains.children), names=tuple(names), marks=tuple(marks))
+
+
+def _leads_inside(pointer: str, holder: str, marks: list[FlawedPath]) -> bool:
+    """Whether a pointer can be followed; a mark says why not."""
+    try:
+        check_pointer(pointer, holder)
+    except Damaged as error:
+        marks.append((holder, Flaw("F212", error.reason)))
+        return False
+    return True
 
 
 def look_at_definition(kind: Kind, data: bytes | StoreError, path: str) -> tuple[Definition, bool] | Flaw:

@@ -22,6 +22,19 @@ def test_it_numbers_as_a_dictionary_does(width, values):
     assert [numbering.get(digest) for digest in expected] == list(range(len(expected)))
 
 
+@pytest.mark.parametrize(("width", "values"), [(16, 2**128), (1, 2**8)])
+def test_many_at_once_are_numbered_as_one_by_one(width, values):
+    chosen, numbering, one_by_one = random.Random(width), Numbering(width), Numbering(width)
+    known: list[bytes] = []
+    for _ in range(60):
+        digests = [chosen.randrange(values).to_bytes(width, "little") for _ in range(chosen.randrange(200))]
+        digests += [*digests[:20], *chosen.choices(known or digests or [bytes(width)], k=50)]
+        known += digests
+        assert list(numbering.add_all(digests)) == [one_by_one.add(digest) for digest in digests]
+        assert len(numbering) == len(one_by_one)
+    assert [numbering.get(digest) for digest in known] == [one_by_one.get(digest) for digest in known]
+
+
 def test_a_digest_takes_little_more_than_itself():
     chosen = random.Random(1)
     tracemalloc.start()
