@@ -6,7 +6,7 @@ Python compares strings by code point, which is the same order, so keys stay `st
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from olympia_cli.errors import Damaged, InvalidName
@@ -89,17 +89,31 @@ class KeyCodec:
     def decode_many(self, keys: Sequence[str], path: str) -> Sequence[ObjectName]:
         """The names behind keys that follow each other: as `decode`, for long lists."""
         decoded: list[ObjectName] = []
-        while len(decoded) < len(keys):
-            first = self.decode(keys[len(decoded)], path)
+        for first, rest, names in self._runs(keys, path):
             decoded.append(first)
-            if isinstance(first, TableName) and not self.java:
-                # those of one namespace follow each other
-                prefix = self.prefix(Kind.TABLE, first.namespace)
-                rest = keys[len(decoded) : bisect_left(keys, after_prefix(prefix), len(decoded))]
-                names = self._plain_names(rest, prefix, self.table_size)
-                decoded += TableName.all_known_legal(first.namespace, names)
-                decoded += [] if names else [self.decode(key, path) for key in rest]
+            decoded += TableName.all_known_legal(first.namespace, names)
+            decoded += [] if names else [self.decode(key, path) for key in rest]
         return decoded
+
+    def names_by_namespace(self, keys: Sequence[str], path: str) -> Iterator[tuple[str, list[str]]]:
+        """As `decode_many`, as text: a namespace, and the names that follow each other in it."""
+        for first, rest, names in self._runs(keys, path):
+            yield first.namespace, [first.name, *(names or [self.decode(key, path).name for key in rest])]
+
+    def _runs(self, keys: Sequence[str], path: str) -> Iterator[tuple[ObjectName, Sequence[str], list[str]]]:
+        """What the first key is of, the other keys of that namespace, which follow it, and their names if all of them
+        are plain; then the same of the next namespace."""
+        at = 0
+        while at < len(keys):
+            first = self.decode(keys[at], path)
+            at += 1
+            rest, names = keys[at:at], list[str]()
+            if isinstance(first, TableName) and not self.java:
+                prefix = self.prefix(Kind.TABLE, first.namespace)
+                rest = keys[at : bisect_left(keys, after_prefix(prefix), at)]
+                names = self._plain_names(rest, prefix, self.table_size)
+                at += len(rest)
+            yield first, rest, names
 
     def names(self, keys: Sequence[str], prefix: str, path: str) -> list[str]:
         """What stands after the prefix of a namespace in keys found in the file `path`: as `decode`, for long lists."""
@@ -115,7 +129,8 @@ class KeyCodec:
         text = "".join(names)
         if text.isascii() and text.isprintable() and " " not in text and all(names):
             padded = [prefix + name.ljust(size) for name in names]
-            if padded == list(keys):
+            # padding makes none of them shorter: together they are as long as they must be only if each is
+            if padded == list(keys) and len("".join(keys)) == len(keys) * (cut + size):
                 return names
         return []
 
