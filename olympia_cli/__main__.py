@@ -1,7 +1,24 @@
-"""`python -m olympia_cli` is `olympia`."""
+"""The program `olympia`, which `python -m olympia_cli` is, too."""
 
+from __future__ import annotations
+
+import gc
 import sys
 
-from olympia_cli.cli.app import main
+_MADE_AT_ONCE = 10_000
 
-sys.exit(main())
+
+def main() -> int:
+    """Run the program; the exit code is the result. Nearly all that a command makes, and all that it imports, lives as
+    long as it runs, so it is looked through for garbage seldom, and not once more at the end."""
+    gc.set_threshold(_MADE_AT_ONCE)
+    from olympia_cli.cli.app import main as run
+
+    try:
+        return run()
+    finally:
+        gc.freeze()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -218,6 +218,13 @@ class Snapshot:
             self._check_namespace(namespace)
         return chain.from_iterable(names for names, _ in self._scanned(kind, namespace, None))
 
+    def names_by_namespace(self, kind: Kind, namespace: str | None = None) -> Iterator[tuple[str, Sequence[str]]]:
+        """As `tables` or `views`, as text: a namespace, and the names that follow each other in it."""
+        if namespace is not None:
+            self._check_namespace(namespace)
+        found = self._nodes(kind, namespace, None)
+        return chain.from_iterable(self.keys.names_by_namespace(keys, self.file.path) for keys, _ in found)
+
     def entries(
         self, kind: Kind, namespace: str | None = None, after: ObjectName | None = None
     ) -> Iterator[tuple[ObjectName, str]]:
@@ -239,10 +246,16 @@ class Snapshot:
     def _scanned(
         self, kind: Kind, namespace: str | None, after: ObjectName | None
     ) -> Iterator[tuple[Sequence[ObjectName], Sequence[str]]]:
+        for keys, values in self._nodes(kind, namespace, after):
+            yield self.keys.decode_many(keys, self.file.path), values
+
+    def _nodes(
+        self, kind: Kind, namespace: str | None, after: ObjectName | None
+    ) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+        """Keys and values, as many at a time as a node has of them."""
         self._loaded_definition()
         last = "" if after is None else self.keys.encode(after)
-        for keys, values in scan_nodes(self.reader, self.root.node, self.keys.prefix(kind, namespace), last):
-            yield self.keys.decode_many(keys, self.file.path), values
+        yield from scan_nodes(self.reader, self.root.node, self.keys.prefix(kind, namespace), last)
 
     def _check_namespace(self, namespace: str) -> None:
         name = as_found(Kind.NAMESPACE, namespace) if self.file.java else NamespaceName(namespace)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from olympia_cli.cli import render
@@ -19,7 +18,10 @@ def print_objects(session: Session, view: View, kind: Kind, namespace: str | Non
     if session.output is Output.TABLE and not session.is_tty:
         # lists of names are long, and most go into a pipe
         with session.out() as out:
-            render.write_lines(out, map(_cells(kind), _names(view, kind, namespace)))
+            if kind is Kind.NAMESPACE:
+                render.write_lines(out, ((name.namespace,) for name in view.namespaces()))
+            else:
+                render.write_pairs(out, view.names_by_namespace(kind, namespace))
         return
     plural, title = f"{kind.word}s", kind.word.upper()
     columns = [Column("namespace", "NAMESPACE"), Column("name", title)][kind is Kind.NAMESPACE :]
@@ -39,10 +41,6 @@ def print_objects(session: Session, view: View, kind: Kind, namespace: str | Non
         name=lambda row: row["name"] if kind is Kind.NAMESPACE else full_name(row["namespace"], row["name"]),
         title=plural,
     )
-
-
-def _cells(kind: Kind) -> Callable[[ObjectName], tuple[str, ...]]:
-    return (lambda name: (name.namespace,)) if kind is Kind.NAMESPACE else attrgetter("namespace", "name")
 
 
 def _row(name: ObjectName) -> dict[str, Any]:

@@ -256,6 +256,15 @@ def _lines(rows: Sequence[Sequence[str]]) -> str:
     return "".join([line + "\n" for line in map("\t".join, rows)])
 
 
+def write_pairs(out: TextIO, groups: Iterable[tuple[str, Sequence[str]]]) -> None:
+    """A line for each cell of a group, behind the one that all of them have before them: as `write_lines`, for lists
+    that are long."""
+    for first, cells in groups:
+        if not is_plain(first + "".join(cells)):
+            first, cells = visible(first), [visible(cell) for cell in cells]
+        out.write(f"{first}\t" + f"\n{first}\t".join(cells) + "\n")
+
+
 def _write_blocks(session: Session, out: TextIO, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
     """A line for each field, where a table would break what has to be copied in one piece."""
     label = max(len(column.title) for column in columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ class View(Protocol):
     def namespaces(self) -> Iterator[NamespaceName]: ...
     def tables(self, namespace: str | None) -> Iterator[TableName]: ...
     def views(self, namespace: str | None) -> Iterator[ViewName]: ...
+    def names_by_namespace(self, kind: Kind, namespace: str | None) -> Iterator[tuple[str, Sequence[str]]]: ...
     def namespace(self, name: NamespaceName) -> CatalogObject[NamespaceDef]: ...
     def table(self, name: TableName) -> CatalogObject[TableDef]: ...
     def view(self, name: ViewName) -> CatalogObject[ViewDef]: ...
@@ -36,6 +37,7 @@ class SnapshotView:
         self.namespaces = snapshot.namespaces
         self.tables = snapshot.tables
         self.views = snapshot.views
+        self.names_by_namespace = snapshot.names_by_namespace
         self.namespace = snapshot.namespace
         self.table = snapshot.table
         self.view = snapshot.view
@@ -70,6 +72,11 @@ class TransactionView:
     def views(self, namespace: str | None) -> Iterator[ViewName]:
         for one in self._in(namespace):
             yield from self._transaction.views(one)
+
+    def names_by_namespace(self, kind: Kind, namespace: str | None) -> Iterator[tuple[str, Sequence[str]]]:
+        """The names of tables or views."""
+        within = self.tables if kind.word == "table" else self.views
+        return ((name.namespace, [name.name]) for name in within(namespace))
 
     def _in(self, namespace: str | None) -> list[str]:
         return [name.namespace for name in self.namespaces()] if namespace is None else [namespace]

@@ -110,14 +110,20 @@ class KeyCodec:
             spans.append((first.kind, first.namespace, 1 + len(rest)))
         return spans
 
+    def names_by_namespace(self, keys: Sequence[str], path: str) -> Iterator[tuple[str, list[str]]]:
+        """As `decode_many`, as text: a namespace, and the names that follow each other in it."""
+        for first, rest, names in self._runs(keys, path):
+            yield first.namespace, [first.name, *(names or [self.decode(key, path).name for key in rest])]
+
     def _runs(self, keys: Sequence[str], path: str) -> Iterator[tuple[ObjectName, Sequence[str], list[str]]]:
-        """A name, the keys after it that are of tables in the same namespace, and their names where these are plain."""
+        """What the first key is of, the other keys of that namespace, which follow it, and their names if all of them
+        are plain; then the same of the next namespace."""
         at = 0
         while at < len(keys):
-            first, rest, names = self.decode(keys[at], path), keys[:0], list[str]()
+            first = self.decode(keys[at], path)
             at += 1
+            rest, names = keys[at:at], list[str]()
             if isinstance(first, TableName) and not self.java:
-                # those of one namespace follow each other
                 prefix = self.prefix(Kind.TABLE, first.namespace)
                 rest = keys[at : bisect_left(keys, after_prefix(prefix), at)]
                 names = self._plain_names(rest, prefix, self.table_size)
@@ -138,7 +144,8 @@ class KeyCodec:
         text = "".join(names)
         if text.isascii() and text.isprintable() and " " not in text and all(names):
             padded = [prefix + name.ljust(size) for name in names]
-            if padded == list(keys):
+            # padding makes none of them shorter: together they are as long as they must be only if each is
+            if padded == list(keys) and len("".join(keys)) == len(keys) * (cut + size):
                 return names
         return []
 
