@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 from olympia_cli.format.keys import after_prefix
 from olympia_cli.format.node import Child, Node
@@ -47,11 +48,11 @@ Entries = tuple[Sequence[str], Sequence[str | None]]
 
 def _present(found: Iterator[Entries]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
     for keys, values in found:
-        there = [value for value in values if value is not None]
-        if len(there) != len(values):
+        if None in values:
             keys = [key for key, value in zip(keys, values, strict=True) if value is not None]
-        if there:
-            yield keys, there
+            values = [value for value in values if value is not None]
+        if values:
+            yield keys, cast("Sequence[str]", values)
 
 
 def _scan(
