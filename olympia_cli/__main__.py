@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
-_MADE_AT_ONCE = 10_000
+_MADE_AT_ONCE = 100_000
 
 
 def main() -> int:

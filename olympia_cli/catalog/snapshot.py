@@ -137,9 +137,10 @@ class Snapshot:
         where they were read already."""
         if self.file.java:
             return ()
+        path = self.file.path
         if rows is None:
-            rows = decode_action_rows(self.file.data, self.file.path)
-        return tuple(decode_action(key, value, self.file.path) for key, value in rows)
+            rows = decode_action_rows(self.file.data, path)
+        return tuple([decode_action(key, value, path) for key, value in rows])
 
     def next_paths(self, names: Sequence[ObjectName]) -> list[str]:
         """What a reader of these objects asks for next: the catalog definition, and nodes on the way to them."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TextIO
 
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -31,12 +33,17 @@ def size(count: int) -> str:
 
 def dumps(value: Any, stream: TextIO, indent: int | None = None) -> str:
     """The value as JSON that the stream can hold: characters as they are, or JSON's own escapes."""
-    import json
-
-    utf8 = (stream.encoding or "").lower().replace("-", "") == "utf8"
-    text = json.dumps(value, ensure_ascii=not utf8, indent=indent)
+    text = _encoder(stream.encoding or "", indent)(value)
     # inside a string, where alone they can stand, the escape means the same
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+@lru_cache(maxsize=8)
+def _encoder(encoding: str, indent: int | None) -> Callable[[Any], str]:
+    """Made once: a list has thousands of values."""
+    from json import JSONEncoder
+
+    return JSONEncoder(ensure_ascii=encoding.lower().replace("-", "") != "utf8", indent=indent).encode
 
 
 def is_plain(text: str) -> bool:

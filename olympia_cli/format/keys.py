@@ -144,7 +144,7 @@ class KeyCodec:
         text = "".join(names)
         if text.isascii() and text.isprintable() and " " not in text and all(names):
             padded = [prefix + name.ljust(size) for name in names]
-            # padding makes none of them shorter: together they are as long as they must be only if each is
+            # padding shortens no name: together they are as long as they must be only if each of them is
             if padded == list(keys) and len("".join(keys)) == len(keys) * (cut + size):
                 return names
         return []

@@ -124,7 +124,9 @@ def decode_commit(data: bytes, path: str) -> tuple[Root, Callable[[], list[tuple
     """The root in the file `path`, and what reads its action rows as `decode_action_rows` does: the file is opened and
     checked once for both."""
     rows = NodeRows(data, path)
-    return _root(_decode(rows, path), path), lambda: _action_rows(rows, path)
+    file = _decode(rows, path)
+    start = len(file.system) + 1 + len(file.node.keys)
+    return _root(file, path), lambda: _action_rows(rows, path, start)
 
 
 def _root(file: NodeFile, path: str) -> Root:
@@ -146,15 +148,16 @@ def decode_action_rows(data: bytes, path: str) -> list[tuple[str, str]]:
     """The action rows of a root: object keys and actions as text, in the order in which they were done."""
     try:
         rows = NodeRows(data, path)
-    except Damaged as error:
-        raise _lost_log(error) from None
-    return _action_rows(rows, path)
-
-
-def _action_rows(rows: NodeRows, path: str) -> list[tuple[str, str]]:
-    try:
         system = rows.system()
         start = len(system) + 1 + _number(system, N_KEYS, path)
+    except Damaged as error:
+        raise _lost_log(error) from None
+    return _action_rows(rows, path, start)
+
+
+def _action_rows(rows: NodeRows, path: str, start: int) -> list[tuple[str, str]]:
+    """The rows from `start` on, which is behind the pivot table."""
+    try:
         end = rows.reach()
     except Damaged as error:
         raise _lost_log(error) from None

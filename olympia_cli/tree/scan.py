@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 from olympia_cli.format.keys import after_prefix
 from olympia_cli.format.node import Child, Node
@@ -42,23 +43,22 @@ def scan_subtree(
 
 
 Entries = tuple[Sequence[str], Sequence[str | None]]
-"""Keys of one node that follow each other, and their values."""
+"""Keys that follow each other, and their values, about as many as a node has."""
 
 
 def _present(found: Iterator[Entries]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
     for keys, values in found:
-        there = [value for value in values if value is not None]
-        if len(there) != len(values):
+        if None in values:
             keys = [key for key, value in zip(keys, values, strict=True) if value is not None]
-        if there:
-            yield keys, there
+            values = [value for value in values if value is not None]
+        if values:
+            yield keys, cast("Sequence[str]", values)
 
 
 def _scan(
     reader: NodeReader, node: Node, start: str, end: str | None, low: str | None, high: str | None, depth: int
 ) -> Iterator[Entries]:
-    first = bisect_left(node.keys, start)
-    last = len(node.keys) if end is None else bisect_left(node.keys, end)
+    first, last = _between(node, start, end)
     if node.is_leaf:
         yield node.keys[first:last], node.values[first:last]
         return
@@ -71,6 +71,16 @@ def _scan(
     for at, child in enumerate(reader.nodes(node.children[begin : last + 1]), begin):
         child_low, child_high = bounds(node, at, low, high)
         check_range(child, node.children[at], child_low, child_high)
-        yield from _scan(reader, child, start, end, child_low, child_high, depth + 1)
-        if at < last:
-            yield (node.keys[at],), (node.values[at],)
+        behind = slice(at, min(at + 1, last))
+        if child.is_leaf:
+            # together with the key behind it: most of a list comes from leaves
+            within = slice(*_between(child, start, end))
+            yield child.keys[within] + node.keys[behind], child.values[within] + node.values[behind]
+        else:
+            yield from _scan(reader, child, start, end, child_low, child_high, depth + 1)
+            yield node.keys[behind], node.values[behind]
+
+
+def _between(node: Node, start: str, end: str | None) -> tuple[int, int]:
+    """Where the keys of a node begin and end that are wanted."""
+    return bisect_left(node.keys, start), len(node.keys) if end is None else bisect_left(node.keys, end)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.catalog.versions import RootFile, read_latest
+from olympia_cli.catalog.versions import read_latest
 from olympia_cli.errors import Damaged, PathMissing
 from olympia_cli.format.paths import MAX_VERSION, root_path
 from olympia_cli.ops.look.log import LogEntry, read_entry
@@ -30,7 +30,7 @@ def follow(newest: Snapshot, clock: Clock, seconds: float, say: Callable[[str], 
             if isinstance(data, Exception) and not isinstance(data, Damaged):
                 raise data
             found = number
-            yield read_entry(data, RootFile(number, width, b""), newest)
+            yield read_entry(number, data, newest)
         if found < version + WINDOW:
             idle = idle + 1 if found == version else 0
             clock.sleep(seconds)

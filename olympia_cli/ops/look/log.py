@@ -86,13 +86,12 @@ def log(newest: Snapshot, oldest: int, counts: int | None = None, undoing: int |
     is the next version, going back, that is; who goes on from a log that ended says which, and what rollback passes
     over those in between. A version that cannot be read is told as such, and hides none before it.
     """
-    width = newest.file.width
     counts = newest.version if counts is None else counts
     reverts: list[tuple[int, int, int]] = []
     for version, data in _roots(newest, oldest):
         if isinstance(data, Exception) and not isinstance(data, Damaged):
             raise data
-        entry = read_entry(data, RootFile(version, width, b""), newest)
+        entry = read_entry(version, data, newest)
         target = entry.rollback_to
         undone_by = None
         if version > counts:
@@ -101,10 +100,11 @@ def log(newest: Snapshot, oldest: int, counts: int | None = None, undoing: int |
             counts, undoing = (version - 1, None) if target is None else (target, version)
         reverts = [one for one in reverts if one[0] <= version]
         reverted_by = next((by for first, last, by in reverts if first <= version <= last), None)
-        entry = replace(entry, undone_by=undone_by, reverted_by=reverted_by)
         if undone_by is None and reverted_by is None:
             # what did not last itself has taken nothing back
             reverts += [(first, last, version) for first, last in entry.reverts]
+        else:
+            entry = replace(entry, undone_by=undone_by, reverted_by=reverted_by)
         yield entry
 
 
@@ -135,22 +135,22 @@ def _roots(newest: Snapshot, oldest: int) -> Iterator[tuple[int, bytes | StoreEr
             next_version = first - 1
 
 
-def read_entry(data: bytes | Damaged, file: RootFile, near: Snapshot) -> LogEntry:
+def read_entry(version: int, data: bytes | Damaged, near: Snapshot) -> LogEntry:
     """A version and what it did, or why either cannot be read. What became of it later is not known here."""
     snapshot = None
     try:
         if isinstance(data, Damaged):
             raise data
-        file = replace(file, data=data)
+        file = RootFile(version, near.file.width, data)
         root, rows = (None, None) if file.java else decode_commit(data, file.path)
         snapshot = Snapshot(near.store, file, near, root)
         if not snapshot.in_place:
             # a copy says what another version did
             raise snapshot.out_of_place()
         actions = told_actions(snapshot) if rows is None else snapshot.actions(rows())
-        return LogEntry(file.version, snapshot, actions, rollback_target(actions), None)
+        return LogEntry(version, snapshot, actions, rollback_target(actions), None)
     except (Damaged, VersionNotFound) as damaged:
-        return LogEntry(file.version, snapshot, (), None, None, damaged.message)
+        return LogEntry(version, snapshot, (), None, None, damaged.message)
 
 
 def _version(path: str | None) -> int | None:
