@@ -112,11 +112,12 @@ class KeyCodec:
             first, rest, names = self.decode(keys[at], path), keys[:0], list[str]()
             at += 1
             if isinstance(first, TableName) and not self.java:
-                # those of one namespace follow each other
+                # those of one namespace follow each other, but in the upper nodes of large trees
                 prefix = self.prefix(Kind.TABLE, first.namespace)
-                rest = keys[at : bisect_left(keys, after_prefix(prefix), at)]
-                names = self._plain_names(rest, prefix, self.table_size)
-                at += len(rest)
+                if at < len(keys) and keys[at].startswith(prefix):
+                    rest = keys[at : bisect_left(keys, after_prefix(prefix), at)]
+                    names = self._plain_names(rest, prefix, self.table_size)
+                    at += len(rest)
             yield first, rest, names
 
     def names(self, keys: Sequence[str], prefix: str, path: str) -> list[str]:
