@@ -185,17 +185,20 @@ class Definitions:
                 return
             batch = waiting[start : start + 1024]
             read = self._files.definitions([place for place, *_ in batch])
+            ids: list[tuple[int, bytes]] = []
             for (_, number, kind, key), (place, data) in zip(batch, read, strict=True):
                 facts = look_at_definition(kind, data, place.path)
                 if self.unread[number]:
                     self._files.looked_at(place, data, facts if isinstance(facts, Flaw) else None, is_node=False)
-                    self._take(place.path, facts, number, kind, key)
+                    self._take(place.path, facts, number, kind, key, ids)
                 elif isinstance(data, bytes):
                     # it is read once more, and counts once
                     self._files.tally(place, 0, -len(data), is_node=False)
                 found = self._with_data(facts, key)
                 if found is not None:
                     yield found
+            for (number, _), id in zip(ids, self._ids.add_all([digest for _, digest in ids]), strict=True):
+                self.id_of[number] = id + 1
 
     def _known(self, place: Place, number: int, kind: Kind, key: str) -> bool:
         """Whether the definition was found whole before. Data is looked at anew, so what has any is read then."""
@@ -209,7 +212,15 @@ class Definitions:
         self.skipped += 1
         return True
 
-    def _take(self, path: str, facts: tuple[Definition, bool] | Flaw, number: int, kind: Kind, key: str) -> None:
+    def _take(
+        self,
+        path: str,
+        facts: tuple[Definition, bool] | Flaw,
+        number: int,
+        kind: Kind,
+        key: str,
+        ids: list[tuple[int, bytes]],
+    ) -> None:
         self.unread[number] = 0
         self.read_count += 1
         self._files.progress.advance()
@@ -218,7 +229,7 @@ class Definitions:
             return
         definition, verified = facts
         digest = _id_digest(definition.id)
-        self.set_id(number, digest)
+        ids.append((number, digest))
         if not verified:
             self.without_digest += 1
             if len(self.unverified) < MAX_UNVERIFIED:
