@@ -150,6 +150,8 @@ def _head(path: str) -> bytes:
 
 
 def _varint(number: int) -> bytes:
+    if number <= 0x7F:
+        return bytes((number,))
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

@@ -124,10 +124,12 @@ class KeyCodec:
             at += 1
             rest, names = keys[at:at], list[str]()
             if isinstance(first, TableName) and not self.java:
+                # those of one namespace follow each other, but in the upper nodes of large trees
                 prefix = self.prefix(Kind.TABLE, first.namespace)
-                rest = keys[at : bisect_left(keys, after_prefix(prefix), at)]
-                names = self._plain_names(rest, prefix, self.table_size)
-                at += len(rest)
+                if at < len(keys) and keys[at].startswith(prefix):
+                    rest = keys[at : bisect_left(keys, after_prefix(prefix), at)]
+                    names = self._plain_names(rest, prefix, self.table_size)
+                    at += len(rest)
             yield first, rest, names
 
     def names(self, keys: Sequence[str], prefix: str, path: str) -> list[str]:

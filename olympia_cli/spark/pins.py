@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -33,7 +34,14 @@ class Pin:
 @lru_cache(maxsize=8)
 def store_at(catalog: str, storage: tuple[tuple[str, str], ...]) -> Store:
     """A catalog's store. A worker process has one task after the other, and keeps its connections between them."""
-    return open_store(catalog, dict(storage) or None, size_limit=size_limit)
+    from pyspark import TaskContext
+
+    store = open_store(catalog, dict(storage) or None, size_limit=size_limit)
+    if TaskContext.get() is not None:
+        # PySpark looks for garbage after each task, which takes it longer than many a task where so much is loaded;
+        # what is loaded by now stays, so it need not look there
+        gc.freeze()
+    return store
 
 
 def proven_store(catalog: str, storage: tuple[tuple[str, str], ...], proof: Proof | None) -> Store:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.catalogs import tree
+from benchmarks.catalogs import owned, tree
 from benchmarks.measuring import SIZES, Bench, Figure, count, exponent
 from benchmarks.run import BEGIN, END, GROWTH, ROWS, Measured, failures, main, measure, write_docs
 from benchmarks.serving import BUCKET
@@ -58,6 +58,29 @@ def test_what_was_not_measured_fails_the_run(tmp_path, capsys):
     assert "**not measured**" in said.out
     assert "not measured" in said.err
     assert not list((tmp_path / "kept").glob("run-*"))
+
+
+def test_a_row_that_fails_stops_no_other_and_the_run_says_where_it_is(tmp_path, capsys):
+    words = ["--size", "tiny", "--only", "5,8", "--folder", str(tmp_path / "kept"), "--peers", "/bin/false"]
+    assert main([*words, "--memory", str(tmp_path / "memory")]) == 1
+    said = capsys.readouterr()
+    assert said.out.count("**not measured**") == 1
+    assert "| 8 | round trips" in said.out
+    assert said.out.count("where every file is read (15, 18)") == 1
+    assert [line.split()[1] for line in said.err.splitlines() if line[2:3] == ":"] == ["5", "8", "The"]
+
+
+def test_catalogs_of_which_every_file_is_read_may_lie_in_memory(tmp_path):
+    kept, memory = tmp_path / "kept", tmp_path / "memory"
+    kept.mkdir()
+    memory.mkdir()
+    there = Bench(kept, kept / "run-1", Path(sys.executable), SIZES["tiny"], memory=memory)
+    assert owned(there, 40) == memory / "40"
+    assert {path.name for path in memory.iterdir()} == {"40", "run-1"}
+    assert not list(kept.iterdir())
+    # made once
+    assert owned(there, 40) == memory / "40"
+    assert owned(Bench(kept, kept / "run-1", Path(sys.executable), SIZES["tiny"]), 40) == kept / "40"
 
 
 def test_the_page_is_written_between_its_marks(tmp_path, bench):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import pickle
 
@@ -16,7 +17,7 @@ from olympia_cli.ops.look.describe import describe_action, describe_object
 from olympia_cli.ops.look.log import log
 from olympia_cli.spark import objects, tables
 from olympia_cli.spark.options import TABLES, parse_options
-from olympia_cli.spark.pins import pin
+from olympia_cli.spark.pins import pin, store_at
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.big_catalog import make_big_catalog
@@ -347,3 +348,18 @@ def test_a_pin_keeps_its_version_while_others_commit():
     asked = parse_options({"catalog": "/x", "path": "objects"})
     parts = tables.plan(catalog.store, asked, pinned)
     assert [row for part in parts for row in rows_in(catalog.store, part, "objects")] == []
+
+
+def test_what_a_worker_has_loaded_is_not_looked_through_for_garbage_after_each_task(tmp_path):
+    from pyspark import TaskContext
+
+    before = gc.get_freeze_count()
+    store_at(str(tmp_path / "driver"), ())
+    assert gc.get_freeze_count() == before
+    TaskContext._setTaskContext(TaskContext())
+    try:
+        store_at(str(tmp_path / "task"), ())
+        assert gc.get_freeze_count() > before
+    finally:
+        TaskContext._setTaskContext(None)
+        store_at.cache_clear()

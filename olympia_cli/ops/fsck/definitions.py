@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -14,7 +14,7 @@ from olympia_cli.names import Kind, TableName, ViewName
 from olympia_cli.ops.fsck.data import WithData
 from olympia_cli.ops.fsck.numbering import Numbering
 from olympia_cli.ops.fsck.verified import Verified
-from olympia_cli.ops.walk.facts import DefinitionName, look_at_definition
+from olympia_cli.ops.walk.facts import INNER_NODES, DefinitionName, NodeFacts, look_at_definition
 from olympia_cli.ops.walk.files import Files, Place
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.ops.walk.reach import PATH_DIGEST_BYTES, path_digest
@@ -47,6 +47,8 @@ class Definitions:
         self._kinds = array("B")
         self._waiting: list[tuple[Place, int, Kind, str]] = []
         self._given: set[bytes] = set()
+        self._inner: dict[tuple[DefinitionName, ...], array[int]] = {}
+        """The numbers of what some inner nodes name."""
         self.id_of = array("I")
         self.level = bytearray()
         """The level of the node that named a definition first."""
@@ -89,13 +91,16 @@ class Definitions:
         """Somebody else reads what is waiting."""
         self._waiting = []
 
-    def note(self, names: Sequence[DefinitionName], doubtful: bool = False, level: int = 0) -> array[int]:
+    def note(self, facts: NodeFacts, level: int = 0) -> array[int]:
         """The numbers of the definitions that a node on a level names, each of which is read later unless it is known.
 
         All versions of a node name nearly the same, so most are known: what is not needed for these is not done.
         """
-        numbers = self._numbers.add_all([path_digest(path) for path, _, _ in names])
+        names, doubtful = facts.names, not facts.readable
         kinds, known_too = self._kinds, self._data or self.noted is not None or doubtful or bool(self.doubtful)
+        if facts.children and not known_too and (numbers := self._inner.get(names)) is not None:
+            return numbers
+        numbers = self._numbers.add_all([path_digest(path) for path, _, _ in names])
         of_two_kinds = []
         for at, (number, (path, kind, key)) in enumerate(zip(numbers, names, strict=True)):
             if number == len(kinds):
@@ -109,6 +114,10 @@ class Definitions:
             path, kind, key = names[at]
             numbers[at], new = self._numbered(path, kind, level)
             self._note(Place(path, level), numbers[at], kind, key, new, doubtful)
+        if facts.children:
+            if len(self._inner) >= INNER_NODES:
+                self._inner.clear()
+            self._inner[names] = numbers
         return numbers
 
     def _note(self, place: Place, number: int, kind: Kind, key: str, new: bool, doubtful: bool) -> None:
@@ -176,17 +185,20 @@ class Definitions:
                 return
             batch = waiting[start : start + 1024]
             read = self._files.definitions([place for place, *_ in batch])
+            ids: list[tuple[int, bytes]] = []
             for (_, number, kind, key), (place, data) in zip(batch, read, strict=True):
                 facts = look_at_definition(kind, data, place.path)
                 if self.unread[number]:
                     self._files.looked_at(place, data, facts if isinstance(facts, Flaw) else None, is_node=False)
-                    self._take(place.path, facts, number, kind, key)
+                    self._take(place.path, facts, number, kind, key, ids)
                 elif isinstance(data, bytes):
                     # it is read once more, and counts once
                     self._files.tally(place, 0, -len(data), is_node=False)
                 found = self._with_data(facts, key)
                 if found is not None:
                     yield found
+            for (number, _), id in zip(ids, self._ids.add_all([digest for _, digest in ids]), strict=True):
+                self.id_of[number] = id + 1
 
     def _known(self, place: Place, number: int, kind: Kind, key: str) -> bool:
         """Whether the definition was found whole before. Data is looked at anew, so what has any is read then."""
@@ -200,7 +212,15 @@ class Definitions:
         self.skipped += 1
         return True
 
-    def _take(self, path: str, facts: tuple[Definition, bool] | Flaw, number: int, kind: Kind, key: str) -> None:
+    def _take(
+        self,
+        path: str,
+        facts: tuple[Definition, bool] | Flaw,
+        number: int,
+        kind: Kind,
+        key: str,
+        ids: list[tuple[int, bytes]],
+    ) -> None:
         self.unread[number] = 0
         self.read_count += 1
         self._files.progress.advance()
@@ -209,7 +229,7 @@ class Definitions:
             return
         definition, verified = facts
         digest = _id_digest(definition.id)
-        self.set_id(number, digest)
+        ids.append((number, digest))
         if not verified:
             self.without_digest += 1
             if len(self.unverified) < MAX_UNVERIFIED:

@@ -118,7 +118,7 @@ class Growth:
         graph.marks += [Mark(number, path, flaw) for path, flaw in facts.marks]
         graph.without_digest += not facts.verified
         if self._definitions is not None and facts.names:
-            graph.names[number] = self._definitions.note(facts.names, not facts.readable, place.level)
+            graph.names[number] = self._definitions.note(facts, place.level)
         if self._named is not None:
             self._named.note(facts)
         if not facts.readable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 
 from olympia_cli.ops.fsck.definitions import NO_ID, Definitions
 from olympia_cli.ops.fsck.findings import Ranges, merge, ranges
@@ -17,18 +17,22 @@ class Spans:
         self._since: dict[int, int] = {}
         self._over: dict[int, list[tuple[int, int]]] = {}
 
-    def holds(self, key: int, at: int) -> None:
-        self._since.setdefault(key, at)
+    def hold(self, keys: Set[int], holding: Set[int], at: int) -> None:
+        """What there is to say of these keys at a place: of which of them it holds. It hardly ever does."""
+        for key in (self._since.keys() & keys) - holding:
+            self._end(key, at)
+        for key in holding:
+            self._since.setdefault(key, at)
 
-    def ends(self, key: int, at: int) -> None:
-        since = self._since.pop(key, None)
-        if since is not None and since < at:
+    def _end(self, key: int, at: int) -> None:
+        since = self._since.pop(key)
+        if since < at:
             self._over.setdefault(key, []).append((since, at))
 
     def all(self, end: int) -> Iterator[tuple[int, list[tuple[int, int]]]]:
         """Each key with its spans of places, the end of a span not included."""
         for key in list(self._since):
-            self.ends(key, end)
+            self._end(key, end)
         yield from sorted(self._over.items())
 
 
@@ -61,13 +65,10 @@ class VersionChecks:
                 self._change(before, -1)
             before = root
             nodes, namespaces, ids = self._touched
-            for node in nodes:
-                (self.twice.holds if self._parents[node] > 1 else self.twice.ends)(node, at)
-            for namespace in namespaces:
-                homeless = self._needs[namespace] and not self._has[namespace]
-                (self.homeless.holds if homeless else self.homeless.ends)(namespace, at)
-            for id in ids:
-                (self.same_id.holds if self._ids[id] > 1 else self.same_id.ends)(id, at)
+            parents, counts, needs, has = self._parents, self._ids, self._needs, self._has
+            self.twice.hold(nodes, {node for node in nodes if parents[node] > 1}, at)
+            self.homeless.hold(namespaces, {one for one in namespaces if needs[one] and not has[one]}, at)
+            self.same_id.hold(ids, {id for id in ids if counts[id] > 1}, at)
             self._touched = (set(), set(), set())
 
     def _change(self, root: int, by: int) -> None:

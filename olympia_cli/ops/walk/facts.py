@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from olympia_cli.catalog.snapshot import Snapshot, check_supported
 from olympia_cli.errors import Damaged, StoreError, Unsupported
@@ -109,7 +110,9 @@ class NodeRules:
 
     def _facts(self, path: str, node: Node, is_root: bool, verified: bool, marks: list[FlawedPath]) -> NodeFacts:
         marks += self._check_fill(node, path, is_root)
-        has, needs, names = self._entries(node, path, marks)
+        read = entries if node.is_leaf else entries_of_inner
+        has, needs, names, flaws = read(self.keys, node.keys, node.values) if self.keys is not None else _NO_ENTRIES
+        marks += [(path, flaw) for flaw in flaws]
         children: list[str | None] = []
         plain = all_plain(child for child in node.children if isinstance(child, str))
         for child in node.children:
@@ -120,7 +123,17 @@ class NodeRules:
                 marks.append((child, Flaw("F207", _ROOT_INSIDE)))
             children.append(child)
         return NodeFacts(
-            path, True, verified, is_root, node.is_leaf, node.keys, tuple(children), has, needs, names, tuple(marks)
+            path,
+            True,
+            verified,
+            is_root,
+            node.is_leaf,
+            node.keys,
+            tuple(children),
+            has,
+            needs,
+            names if self.names else (),
+            tuple(marks),
         )
 
     def _check_fill(self, node: Node, path: str, is_root: bool) -> Iterable[FlawedPath]:
@@ -137,46 +150,6 @@ class NodeRules:
         if reason:
             yield path, Flaw("F211", reason)
 
-    def _entries(
-        self, node: Node, path: str, marks: list[FlawedPath]
-    ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[DefinitionName, ...]]:
-        if self.keys is None:
-            return (), (), ()
-        has: list[str] = []
-        needs: list[str] = []
-        names: list[DefinitionName] = []
-        bad: list[str] = []
-        plain = all_plain(value for value in node.values if value is not None)
-        at = 0
-        for kind, namespace, count in self._spans(self.keys, node, path):
-            keys, values = node.keys[at : at + count], node.values[at : at + count]
-            at += count
-            if kind is None:
-                bad += keys
-                continue
-            named = [(value, kind, key) for key, value in zip(keys, values, strict=True) if value is not None]
-            if kind is Kind.NAMESPACE:
-                has += [namespace] * len(named)
-            elif named and (not needs or needs[-1] != namespace):
-                needs.append(namespace)
-            if not plain:
-                named = [name for name in named if _leads_inside(name[0], path, marks)]
-            if self.names:
-                names += named
-        if bad:
-            more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
-            marks.append((path, Flaw("F215", f"the key {bad[0].strip()[:60]!a} is of no object{more}")))
-        return tuple(has), tuple(needs), tuple(names)
-
-    def _spans(self, keys: KeyCodec, node: Node, path: str) -> Sequence[tuple[Kind | None, str, int]]:
-        """The kinds and namespaces of the keys of a node, and how many there are of each; None where no object can have
-        a key."""
-        try:
-            return keys.spans(node.keys, path)
-        except Damaged:
-            names = [keys.name(key) for key in node.keys]
-            return [(None, "", 1) if name is None else (name.kind, name.namespace, 1) for name in names]
-
     def _remains(self, path: str, data: bytes, marks: list[FlawedPath]) -> NodeFacts:
         """What can still be read of a damaged node: what it leads to is not lost, and not an orphan."""
         remains = remains_of_node(data, self.keys, self.sizes)
@@ -187,6 +160,57 @@ class NodeRules:
             if value is not None and file_kind(value) is FileKind.DEFINITION
         ]
         return NodeFacts(path, False, children=tuple(remains.children), names=tuple(names), marks=tuple(marks))
+
+
+Entries = tuple[tuple[str, ...], tuple[str, ...], tuple[DefinitionName, ...], tuple[Flaw, ...]]
+"""The namespaces that keys are of, those that they need, the definitions that they name, and what is wrong."""
+
+_NO_ENTRIES: Entries = ((), (), (), ())
+
+
+def entries(codec: KeyCodec, keys: tuple[str, ...], values: tuple[str | None, ...]) -> Entries:
+    """What the keys and values of a node say."""
+    has: list[str] = []
+    needs: list[str] = []
+    names: list[DefinitionName] = []
+    bad: list[str] = []
+    marks: list[FlawedPath] = []
+    plain = all_plain(value for value in values if value is not None)
+    at = 0
+    for kind, namespace, count in _spans(codec, keys):
+        some = zip(keys[at : at + count], values[at : at + count], strict=True)
+        at += count
+        if kind is None:
+            bad += [key for key, _ in some]
+            continue
+        named = [(value, kind, key) for key, value in some if value is not None]
+        if kind is Kind.NAMESPACE:
+            has += [namespace] * len(named)
+        elif named and (not needs or needs[-1] != namespace):
+            needs.append(namespace)
+        names += named if plain else [name for name in named if _leads_inside(name[0], "", marks)]
+    flaws = [flaw for _, flaw in marks]
+    if bad:
+        more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
+        flaws.append(Flaw("F215", f"the key {bad[0].strip()[:60]!a} is of no object{more}"))
+    return tuple(has), tuple(needs), tuple(names), tuple(flaws)
+
+
+INNER_NODES = 128
+"""So many inner nodes are remembered. The upper nodes of a tree are written anew by every commit, with other pointers
+to nodes and the same keys and values; leaves are too many, and differ."""
+
+entries_of_inner = lru_cache(INNER_NODES)(entries)
+
+
+def _spans(codec: KeyCodec, keys: Sequence[str]) -> Sequence[tuple[Kind | None, str, int]]:
+    """The kinds and namespaces of keys that follow each other, and how many there are of each; None where no object can
+    have a key."""
+    try:
+        return codec.spans(keys, "")
+    except Damaged:
+        names = [codec.name(key) for key in keys]
+        return [(None, "", 1) if name is None else (name.kind, name.namespace, 1) for name in names]
 
 
 def _leads_inside(pointer: str, holder: str, marks: list[FlawedPath]) -> bool:

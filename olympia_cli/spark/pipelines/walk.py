@@ -85,6 +85,7 @@ _DEFINITION = {
 }
 _NODE_ARROW, _DEFINITION_ARROW = map(arrow_schema, (_NODE, _DEFINITION))
 _READ = list(_DEFINITION_ARROW)[len(_GROUP) :]
+_KINDS = {int(kind): kind for kind in Kind}
 _NODES_AT_ONCE = 64
 _DEFINITIONS_AT_ONCE = 1024
 _ROWS_AT_ONCE = 65_536
@@ -294,7 +295,7 @@ def _look_at_definitions(open_files: OpenFiles, batches: Iterable[pa.RecordBatch
             kinds = batch.column("kind").to_pylist()
             columns = (batch.column(name).to_pylist() for name in ("path", "level"))
             read = files.definitions([Place(*one) for one in zip(*columns, strict=True)])
-            judged = [_judge(files, Kind(kind), *one) for kind, one in zip(kinds, read, strict=True)]
+            judged = [_judge(files, _KINDS[kind], *one) for kind, one in zip(kinds, read, strict=True)]
             said = [
                 pa.array(column, field.type) for column, field in zip(zip(*judged, strict=True), _READ, strict=True)
             ]
