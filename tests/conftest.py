@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from xdist.scheduler import LoadScopeScheduling
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+TESTS = Path(__file__).parent
 
 # what must be installed first, and is large: `make test-browser`, `make test-engines` and `make test-airflow` do that.
 # And a dozen of Javas for `make test-cluster`, which take longer to start than all that they do
@@ -35,21 +38,26 @@ in seconds and warms up in a minute; the damaged catalogs that everybody is aske
 
 LONGEST_FIRST = (
     "Spark",
+    "tests/contract/test_ambiguous.py",
     "agreement",
     "tests/integration/test_interleavings.py",
+    "tests/storage/test_s3_errors.py",
     "tests/damage/test_damage_matrix.py",
+    "tests/cli/test_completion.py",
     "tests/cli/test_bad_input.py",
     "tests/contract/test_store.py",
-    "tests/integration/test_soak.py",
-    "tests/cli/test_completion.py",
     "tests/cli/test_terminal.py",
+    "tests/benchmarks/test_run.py",
+    "tests/integration/test_soak.py",
     "tests/integration/test_many_writers.py",
     "tests/ops/repair/test_repair.py",
     "tests/cli/test_exit_codes.py",
     "tests/iceberg/test_data_checks.py",
     "tests/ops/export/test_places.py",
+    "tests/cli/test_iceberg_tables.py",
 )
-"""Whatever takes ten seconds and more begins before what takes less: who is alone at the end is not alone for long."""
+"""Whatever takes ten seconds and more begins before what takes less: who is alone at the end is not alone for long.
+What waits most of its time, as for servers that do not answer and for shells, stands between those that compute."""
 
 
 def group(nodeid: str) -> str:
@@ -73,9 +81,21 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> ByGroup:
     return ByGroup(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Each process begins to load the tests at another place, since whoever comes first to a file prepares its
+    assertions for all: in a fresh clone that takes longer than all else that is loaded."""
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    if processes > 1 and [Path(name).resolve() for name in session.config.args] == [TESTS]:
+        found = (path for path in TESTS.iterdir() if path.is_dir() or path.name.startswith("test_"))
+        parts = sorted(str(path) for path in found if path.name not in collect_ignore)
+        first = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw")) * len(parts) // processes
+        session.config.args = parts[first:] + parts[:first]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = {name: number for number, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: rank.get(group(item.nodeid), len(rank)))
+    items.sort(key=lambda item: (rank.get(group(item.nodeid), len(rank)), item.path))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -92,14 +112,27 @@ def _commands_are_built_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _descriptions_of_s3_are_read_once() -> Iterator[None]:
+    """As in a process that opens one bucket: the SDK reads them anew for each session, for a quarter of a second."""
+    import botocore.session
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(botocore.session, "create_loader", cache(botocore.session.create_loader))
+        yield
+
+
 @pytest.fixture(scope="module")
 def decoded_once() -> Iterator[None]:
     """A file is decoded and looked at once: what it holds follows from its bytes alone, and a module that plays
     thousands of schedules, or breaks one file after the other, reads the same some hundred files again and again."""
-    from olympia_cli.format import node_file
+    from olympia_cli.format import definitions, node_file
     from olympia_cli.ops.walk.facts import NodeRules
+    from tests.helpers import check
 
+    pure = ((node_file, "NodeRows"), (node_file, "_decode"), (NodeRules, "look"))
+    digests = ((definitions, "check_digest"), (check, "check_digest"))
     with pytest.MonkeyPatch.context() as patch:
-        for place, name in ((node_file, "NodeRows"), (node_file, "_decode"), (NodeRules, "look")):
+        for place, name in (*pure, *digests):
             patch.setattr(place, name, lru_cache(maxsize=4096)(getattr(place, name)))
         yield

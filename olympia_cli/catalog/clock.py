@@ -8,6 +8,8 @@ from typing import NamedTuple, Protocol
 # only this clock counts the time that a laptop's lid was closed; where there is none, the monotonic one must do
 _ELAPSED: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
+_NAP = 0.5
+
 
 class Clock(Protocol):
     def now_millis(self) -> int:
@@ -40,4 +42,8 @@ class SystemClock:
         return time.clock_gettime_ns(_ELAPSED) // 1_000_000
 
     def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
+        """In naps. Ctrl-C that comes after Python last looked for it and before the system sleeps does not end that
+        sleep, nor does one that another thread gets: it is seen after it."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, _NAP))

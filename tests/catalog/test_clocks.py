@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from contextlib import contextmanager
 
 import pytest
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.clock import SystemClock
 from olympia_cli.errors import CommitConflict, CommitUnknown, Damaged, OlympiaError, TransactionExpired
 from olympia_cli.format.paths import parse_root_path, root_path
 from olympia_cli.storage.memory import MemoryStore
@@ -422,3 +426,39 @@ class TestSleepingThroughAnExpire:
         assert commit(others, "later").version == self.true_latest + 1
         assert commit(catalog, "again").version == self.true_latest + 2
         replay(files)
+
+
+UNHEARD = """
+import signal, threading, time
+from olympia_cli.catalog.clock import SystemClock
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+ended = threading.Event()
+
+def interrupt():
+    time.sleep(0.2)
+    # here it does not end the sleep of the main thread, as one does not that comes just before it
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+    if not ended.wait(30):
+        print("once more")
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+threading.Thread(target=interrupt).start()
+try:
+    SystemClock().sleep(3600)
+except KeyboardInterrupt:
+    ended.set()
+    print("interrupted")
+"""
+
+
+def test_ctrl_c_that_does_not_end_a_sleep_is_seen_all_the_same():
+    done = subprocess.run([sys.executable, "-c", UNHEARD], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+
+
+def test_a_sleep_lasts_as_long_as_it_is_to():
+    clock = SystemClock()
+    began = time.monotonic()
+    clock.sleep(0.6)
+    assert time.monotonic() - began >= 0.6

@@ -15,16 +15,21 @@ BUCKET = "catalogs"
 
 
 def s3_options(url: str, key: str = "key") -> dict[str, object]:
-    shared = {"session": _session()}
-    return {"endpoint_url": url, "key": key, "secret": "secret", "region": "us-east-1", **shared}
+    # the SDK makes a name of its own anew for each request, twice
+    cheap = {"session": _session(), "config_kwargs": {"user_agent": "tests"}}
+    return {"endpoint_url": url, "key": key, "secret": "secret", "region": "us-east-1", **cheap}
 
 
 @cache
 def _session() -> object:
-    """One for all clients: each would read botocore's large descriptions of services anew."""
+    """One for all clients: each would read botocore's large descriptions of services anew. That a time was read before
+    is remembered, since each answer has one."""
     from aiobotocore.session import AioSession
+    from botocore.utils import parse_timestamp
 
-    return AioSession()
+    session = AioSession()
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=cache(parse_timestamp))
+    return session
 
 
 def gcs_options(url: str) -> dict[str, object]:

@@ -1,16 +1,12 @@
-"""A writer for tests with many of them: it commits one change after the other, and reports how each of them ended.
-
-As a program (`python -m tests.helpers.writer`) it reads its task as one line of JSON, says `ready`, waits for another
-line, works, and prints its report as one line of JSON.
-"""
+"""A writer for tests with many of them: it commits one change after the other, and reports how each of them ended."""
 
 from __future__ import annotations
 
-import json
+import os
 import random
-import sys
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from multiprocessing.synchronize import Barrier
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.transaction import Transaction
@@ -23,6 +19,7 @@ from olympia_cli.storage.protocol import Store
 SHARED = NamespaceName("shared")
 HOT = TableName("shared", "hot")
 POOL = 12
+PATIENCE = 120.0
 
 
 @dataclass(frozen=True)
@@ -159,17 +156,20 @@ CHANGES: list[tuple[str, Statement]] = [
 ]
 
 
-def main() -> None:
-    task = json.loads(sys.stdin.readline())
-    store = open_store(task["uri"], task["options"])
-    # everything that the work needs is loaded and connected before the start
+def begin_with(environment: Mapping[str, str], all_there: Barrier) -> None:
+    """What a process is made ready with (`take_part`). It is a fork of one that has loaded all that it needs, whose
+    environment may be an older one."""
+    os.environ.clear()
+    os.environ.update(environment)
+    globals()["_all_there"] = all_there
+
+
+def take_part(uri: str, options: Mapping[str, object], number: int, commits: int) -> list[Outcome]:
+    """As `work`, in a process, at the same moment as all the others."""
+    store = open_store(uri, options)
+    # everything that the work needs is connected before the start
     Catalog.open(store)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    outcomes = work(store, task["number"], task["commits"])
+    globals()["_all_there"].wait(PATIENCE)
+    outcomes = work(store, number, commits)
     store.close()
-    print(json.dumps([asdict(outcome) for outcome in outcomes]), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    return outcomes

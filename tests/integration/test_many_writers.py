@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import multiprocessing
 import os
 import random
-import subprocess
-import sys
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
 
@@ -23,53 +20,20 @@ from olympia_cli.storage.protocol import Store
 from tests.helpers.check import Version, check_versions, replay
 from tests.helpers.places import BUCKET, quiet_environment
 from tests.helpers.servers.s3 import StrictS3
-from tests.helpers.writer import CHANGES, HOT, SHARED, Outcome, prepare, work
+from tests.helpers.writer import CHANGES, HOT, PATIENCE, SHARED, Outcome, begin_with, prepare, take_part, work
 
 WRITERS = 8
-PATIENCE = 120.0
 
 
 def run_processes(uri: str, options: dict[str, object], commits: int, writers: int = WRITERS) -> list[Outcome]:
     """So many processes, let go at the same moment."""
-    root = Path(__file__).parents[2]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.helpers.writer"],
-            cwd=root,
-            env={**os.environ, "PYTHONPATH": str(root)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(writers)
-    ]
-    try:
-        for number, process in enumerate(processes):
-            assert process.stdin is not None
-            task = {"uri": uri, "options": options, "number": number, "commits": commits}
-            process.stdin.write(json.dumps(task) + "\n")
-            process.stdin.flush()
-        for process in processes:
-            assert process.stdout is not None
-            if process.stdout.readline() != "ready\n":
-                pytest.fail(f"a writer did not start:\n{process.communicate(timeout=PATIENCE)[1]}")
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        outcomes: list[Outcome] = []
-        for process in processes:
-            out, err = process.communicate(timeout=PATIENCE)
-            if process.returncode != 0:
-                pytest.fail(f"a writer failed:\n{err}")
-            outcomes.extend(Outcome(**outcome) for outcome in json.loads(out))
-        return outcomes
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload(["tests.helpers.writer", "s3fs"])
+    ready = (dict(os.environ), forks.Barrier(writers))
+    with ProcessPoolExecutor(writers, forks, begin_with, ready) as pool:
+        # none is done before all have begun, so each has a process to itself
+        work = [pool.submit(take_part, uri, options, number, commits) for number in range(writers)]
+        return [outcome for done in work for outcome in done.result(PATIENCE)]
 
 
 def check_told(store: Store, outcomes: list[Outcome]) -> list[Version]:
