@@ -118,14 +118,10 @@ class LocalEngine:
         graph, listed = examined.graph, bytearray(len(definitions))
 
         def reached(path: str) -> bool:
-            if path in graph or path in chain.catalogs:
-                return True
             number = definitions.number(path)
-            if number is None:
-                return False
-            if number < len(listed):
+            if number is not None and number < len(listed):
                 listed[number] = 1
-            return True
+            return number is not None or path in graph or path in chain.catalogs
 
         listing = Listing(Sorting(saved, chain.oldest, chain.width), reached, read_quarantine(files, chain.reference))
         for file in files.store.list(temporary=True):

@@ -12,7 +12,8 @@ from olympia_cli.ops.fsck.verified import Verified
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.big_catalog import make_big_catalog
 from tests.helpers.clock import FakeClock
-from tests.helpers.fsck import READS, everything, make
+from tests.helpers.damage import rewrite_node, with_child
+from tests.helpers.fsck import READS, everything, make, nodes_of
 from tests.helpers.stores import CountingStore
 
 
@@ -61,6 +62,16 @@ def test_what_was_found_whole_and_is_gone_now_is_found_missing(store, tmp_path):
     store.delete_many([path])
     [found] = everything(store, verified=Verified(tmp_path, 1000)).findings
     assert (found.code, found.path, [str(one) for one in found.objects]) == ("F301", path, ["a.t020"])
+
+
+def test_what_a_damaged_node_takes_for_a_node_too_is_there_in_the_listing(store, tmp_path):
+    path = Catalog(store).snapshot().find(parse_table("a.t020"))
+    assert path is not None
+    rewrite_node(store, nodes_of(store, Catalog(store).snapshot().version)[0], with_child(0, path))
+    first = everything(store, verified=Verified(tmp_path, 1000))
+    counting = CountingStore(store)
+    assert everything(counting, verified=Verified(tmp_path, 1000)).findings == first.findings
+    assert path not in counting.paths("exists")
 
 
 def test_two_objects_of_one_id_are_found_though_both_were_found_whole(store, tmp_path):
