@@ -8,6 +8,7 @@ import uuid
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, TypeVar
 
 from olympia_cli.catalog.catalog import Catalog
@@ -122,11 +123,11 @@ class Input:
 
 
 def digest_of(lines: Iterable[str]) -> Input:
-    hashed, count = hashlib.sha256(), 0
+    hashed, number = hashlib.sha256(), 0
     for line in lines:
         hashed.update(line.encode("utf-8", "surrogatepass"))
-        count += bool(line.strip())
-    return Input(hashed.hexdigest(), count)
+        number += bool(line.strip())
+    return Input(hashed.hexdigest(), number)
 
 
 class _Steps:
@@ -172,13 +173,9 @@ class _Steps:
 
     def _id(self, step: int) -> str:
         """What a rollback passed over is done anew, under an id of its own."""
-        again = 0
-        while (id := self._uuid(step, again)) in self._undone:
-            again += 1
-        return id
-
-    def _uuid(self, step: int, again: int) -> str:
-        return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self._catalog_id} {self._input} {step} {again}"))
+        texts = (f"{self._catalog_id} {self._input} {step} {again}" for again in count())
+        ids = (str(uuid.uuid5(uuid.NAMESPACE_OID, text)) for text in texts)
+        return next(id for id in ids if id not in self._undone)
 
 
 def _parse(text: str) -> Statement:

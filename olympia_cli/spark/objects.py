@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from olympia_cli.catalog.definition_reader import DefinitionReader
-from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot, read_object
+from olympia_cli.catalog.snapshot import Snapshot, read_object
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.format.paths import check_pointer
@@ -144,7 +144,7 @@ def read_objects(
     while batch := list(islice(entries, AT_ONCE)):
         paths = [check_pointer(path, path) for _, path in batch]
         for (name, path), data in zip(batch, definitions.read(paths), strict=True):
-            yield _row(read_object(name, path, data), part.version)
+            yield {**describe_object(read_object(name, path, data), part.version), **_named(name)}
 
 
 def scan_part(store: Store, part: ObjectPart) -> Iterator[tuple[str, str]]:
@@ -176,7 +176,3 @@ def _accepted(store: Store, part: ObjectPart, conditions: Conditions) -> Iterato
 def _named(name: ObjectName) -> dict[str, Any]:
     shown = describe_name(name)
     return {"type": shown["object"], "namespace": shown["namespace"], "name": shown["name"]}
-
-
-def _row(found: CatalogObject[ObjectDefinition], version: int) -> dict[str, Any]:
-    return {**describe_object(found, version), **_named(found.name)}

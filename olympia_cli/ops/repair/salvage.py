@@ -36,7 +36,7 @@ from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, ObjectName
-from olympia_cli.ops.export.export import check_apart
+from olympia_cli.ops.export.destination import check_apart
 from olympia_cli.ops.fsck.sound import LatestVersion
 from olympia_cli.ops.fsck.strays import stray_findings
 from olympia_cli.ops.progress import SILENT, Progress
