@@ -79,7 +79,7 @@ def say_standing(session: Session, runs: Sequence[FsckRun]) -> None:
 
 def _empty_place(session: Session) -> str:
     """A place for a new catalog beside this one, or here where there is none beside it: a whole bucket."""
-    from olympia_cli.ops.repair.salvage import check_empty
+    from olympia_cli.ops.repair.salvage import check_free
     from olympia_cli.storage.open import BUCKET_SCHEMES, open_store, scheme_of
 
     uri = session.location.uri.rstrip("/")
@@ -88,7 +88,7 @@ def _empty_place(session: Session) -> str:
     for place in (base, *(f"{base}-{number}" for number in range(2, PLACES))):
         try:
             store = open_store(place, session.options_for(place))
-            check_empty(store)
+            check_free(store)
             store.close()
             return place
         except OlympiaError:

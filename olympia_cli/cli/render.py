@@ -139,12 +139,10 @@ def _is_number(cell: str) -> bool:
 
 def changed(session: Session, done: Changed, text: str, **more: Any) -> None:
     """What a changing command did; in JSON with more to say of it."""
-    from olympia_cli.format.pb.actions_pb2 import ActionType
-    from olympia_cli.ops.look.describe import describe_action
+    from olympia_cli.ops.look.describe import describe_actions
 
     if session.output in (Output.JSON, Output.JSONL):
-        actions = [describe_action(action) for action in done.actions if action.type != ActionType.COMMIT_INFO]
-        value: dict[str, Any] = {"version": done.version, "actions": actions}
+        value: dict[str, Any] = {"version": done.version, "actions": describe_actions(done.actions)}
         if done.transaction is not None:
             value["transaction"] = done.transaction
         document(session, value | more)
@@ -159,11 +157,9 @@ def changed(session: Session, done: Changed, text: str, **more: Any) -> None:
 def say_actions(session: Session, actions: Iterable[Action]) -> None:
     """Talk of actions, many alike on one line."""
     from olympia_cli.cli.log_text import folded
-    from olympia_cli.format.pb.actions_pb2 import ActionType
-    from olympia_cli.ops.look.describe import describe_action
+    from olympia_cli.ops.look.describe import describe_actions
 
-    shown = [describe_action(action) for action in actions if action.type != ActionType.COMMIT_INFO]
-    for one in folded(shown):
+    for one in folded(describe_actions(actions)):
         session.say(f"  {one.text}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
@@ -124,6 +124,11 @@ def _name(found: ObjectDef) -> ObjectName | None:
     if found.type == ObjectType.VIEW:
         return ViewName(found.namespaceName, found.namespaceObjectName)
     return None
+
+
+def changes(actions: Iterable[Action]) -> tuple[Action, ...]:
+    """The actions without the note of who committed."""
+    return tuple(action for action in actions if action.type != ActionType.COMMIT_INFO)
 
 
 def commit_info(actions: tuple[Action, ...]) -> CommitInfoDef | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -44,12 +44,10 @@ class SparkEngine:
         most = max(FEW_PARTS, 4 * cores_of(self.spark), rows // (16 * least))
         return max(1, min(-(-rows // least), most))
 
-    @contextmanager
-    def job(self, what: str) -> Iterator[None]:
+    def job(self, what: str) -> AbstractContextManager[None]:
         """Spark's pages and its event log say of the jobs within what they do, and the metrics of the run what they
         took: `fsck: nodes, level 2 of 3`."""
-        with self.run.step(self.spark, what):
-            yield
+        return self.run.step(self.spark, what)
 
 
 @contextmanager

@@ -8,12 +8,13 @@ from itertools import islice
 from typing import Any
 
 from olympia_cli.catalog.definition_reader import DefinitionReader
-from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot, read_object
+from olympia_cli.catalog.snapshot import Snapshot, read_object
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.names import ObjectName
-from olympia_cli.ops.look.describe import describe_name, describe_object
+from olympia_cli.ops.fsck.findings import describe_object_name
+from olympia_cli.ops.look.describe import describe_object
 from olympia_cli.spark.conditions import Conditions, KeyRange, key_ranges
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import NodeReader, bounds, check_depth, check_range
@@ -138,13 +139,13 @@ def read_objects(
     entries = _accepted(store, part, conditions)
     if not IN_DEFINITIONS & set(columns):
         for name, path in entries:
-            yield {**_named(name), "definition": path, "version": part.version}
+            yield {**describe_object_name(name), "definition": path, "version": part.version}
         return
     definitions = DefinitionReader(store)
     while batch := list(islice(entries, AT_ONCE)):
         paths = [check_pointer(path, path) for _, path in batch]
         for (name, path), data in zip(batch, definitions.read(paths), strict=True):
-            yield _row(read_object(name, path, data), part.version)
+            yield {**describe_object(read_object(name, path, data), part.version), **describe_object_name(name)}
 
 
 def scan_part(store: Store, part: ObjectPart) -> Iterator[tuple[str, str]]:
@@ -171,12 +172,3 @@ def _accepted(store: Store, part: ObjectPart, conditions: Conditions) -> Iterato
             and accept("definition", path)
         ):
             yield name, path
-
-
-def _named(name: ObjectName) -> dict[str, Any]:
-    shown = describe_name(name)
-    return {"type": shown["object"], "namespace": shown["namespace"], "name": shown["name"]}
-
-
-def _row(found: CatalogObject[ObjectDefinition], version: int) -> dict[str, Any]:
-    return {**describe_object(found, version), **_named(found.name)}

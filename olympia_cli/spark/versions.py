@@ -12,9 +12,9 @@ from olympia_cli.catalog.replay import rollback_target
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import PathMissing
-from olympia_cli.format.actions import Action, commit_info
+from olympia_cli.format.actions import changes, commit_info
 from olympia_cli.format.paths import parse_root_path, root_path
-from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
+from olympia_cli.format.pb.actions_pb2 import CommitInfoDef
 from olympia_cli.ops.look.describe import describe_action
 from olympia_cli.spark.conditions import Conditions
 from olympia_cli.spark.pins import gone
@@ -90,7 +90,7 @@ def read_versions(store: Store, part: VersionPart) -> Iterator[dict[str, Any]]:
             "rollback_to": rollback_target(actions),
             "program": info.program if info is not None else None,
             "program_version": info.program_version if info is not None else None,
-            "actions": len(_changes(actions)),
+            "actions": len(changes(actions)),
             "root": snapshot.file.path,
             "catalog_definition": root.catalog_def,
             "bytes": len(snapshot.file.data),
@@ -102,7 +102,7 @@ def read_actions(store: Store, part: VersionPart, conditions: Conditions) -> Ite
     for snapshot in snapshots(store, part):
         actions = snapshot.actions()
         common = _common(snapshot, commit_info(actions))
-        for position, action in enumerate(_changes(actions)):
+        for position, action in enumerate(changes(actions)):
             row = {**common, "position": position, **describe_action(action), "id": action.id or None}
             if all(conditions.accept(column, row[column]) for column in ("type", "object", "namespace", "name")):
                 row["detail"] = json.dumps(row["detail"], ensure_ascii=False)
@@ -130,7 +130,3 @@ def _common(snapshot: Snapshot, info: CommitInfoDef | None) -> dict[str, Any]:
         "by": info.by if info is not None else None,
         "message": info.message if info is not None else None,
     }
-
-
-def _changes(actions: Sequence[Action]) -> list[Action]:
-    return [action for action in actions if action.type != ActionType.COMMIT_INFO]

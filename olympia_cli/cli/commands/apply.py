@@ -43,7 +43,8 @@ def run(
     from olympia_cli.catalog.commit import Author
     from olympia_cli.cli.escape import plural
     from olympia_cli.errors import InvalidOption
-    from olympia_cli.ops.apply import apply_all, apply_in_steps, digest_of, parse_lines
+    from olympia_cli.ops.apply.apply import apply_all, apply_in_steps, digest_of
+    from olympia_cli.ops.apply.statements import parse_lines
 
     if commit_every is not None and (commit_every < 1 or atomic or dry_run):
         raise InvalidOption("--commit-every takes a number above 0, and neither --atomic nor --dry-run", hint="")

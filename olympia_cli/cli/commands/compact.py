@@ -30,7 +30,7 @@ def run(
     from olympia_cli.errors import InvalidOption
     from olympia_cli.format.actions import Action
     from olympia_cli.format.pb.actions_pb2 import ActionType, CompactDef
-    from olympia_cli.ops.look.describe import describe_action
+    from olympia_cli.ops.look.describe import describe_actions
     from olympia_cli.ops.walk.size import count_nodes
 
     if not 1 <= fill <= 100:
@@ -50,7 +50,7 @@ def run(
     if session.output in (Output.JSON, Output.JSONL):
         value = {
             "version": version,
-            "actions": [describe_action(action) for action in actions if action.type != ActionType.COMMIT_INFO],
+            "actions": describe_actions(actions),
             "dry_run": dry_run,
             "nodes_before": nodes_before,
             "nodes_after": nodes_after,

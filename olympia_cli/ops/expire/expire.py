@@ -20,15 +20,14 @@ from olympia_cli.format.actions import Action
 from olympia_cli.format.paths import OLDEST, parse_transaction_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
 from olympia_cli.names import time_text
-from olympia_cli.ops.expire.files import DELETED_AT_ONCE, Going
+from olympia_cli.ops.expire.files import DELETED_AT_ONCE, Going, delete_checked
 from olympia_cli.ops.expire.holders import live_transactions
-from olympia_cli.ops.expire.manifest import Doomed, check_deletable, encode_manifest, new_manifest_path
+from olympia_cli.ops.expire.manifest import Doomed, encode_manifest, new_manifest_path
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.survey import LOCAL, Surveyor
 from olympia_cli.ops.expire.values import ExpirePlan, Floors, MarkPlan, PurgePlan, UndoPlan
 from olympia_cli.ops.last_runs import LAST_EXPIRE, leave_note
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.storage.protocol import Store
 
 T = ActionType
 
@@ -187,7 +186,7 @@ def _delete(catalog: Catalog, files: Going, below: int, progress: Progress) -> N
     for root in files.roots():
         # one by one: a reader that probes upwards from an old hint must never find a version whose successor is
         # gone, or it would take it for the latest one
-        _delete_some(store, [root], below, progress)
+        delete_checked(store, [root], below, progress)
     # names of nodes and definitions are never used again, ids of transactions may be: so these are not left to others,
     # who might come to it late
     _delete_saves(catalog, files.saves(), below, progress)
@@ -217,15 +216,8 @@ def _delete_transactions(catalog: Catalog, saves: list[Doomed], below: int, prog
     # the last save says that the transaction is over; while it stands, those before it mean nothing
     newest = {_transaction(file.path): file.path for file in sorted(saves, key=lambda file: _save(file.path))}
     last = set(newest.values())
-    _delete_some(store, [file for file in saves if file.path not in last], below, progress)
-    _delete_some(store, [file for file in saves if file.path in last], below, progress)
-
-
-def _delete_some(store: Store, files: list[Doomed], below: int, progress: Progress) -> None:
-    if files:
-        check_deletable(files, below, store.uri)
-        store.delete_many([file.path for file in files])
-        progress.advance(len(files))
+    delete_checked(store, [file for file in saves if file.path not in last], below, progress)
+    delete_checked(store, [file for file in saves if file.path in last], below, progress)
 
 
 def _transaction(path: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.errors import Damaged, InvalidReference, OlympiaError, PathMissing, Refused, StoreError
+from olympia_cli.errors import Damaged, InvalidReference, PathMissing, Refused, StoreError
 from olympia_cli.format import definitions
 from olympia_cli.format.action_types import EXPIRES
 from olympia_cli.format.actions import decode_action
@@ -267,9 +267,7 @@ class _Lifetimes:
         if path not in self._known:
             try:
                 lifetime = definitions.decode(CatalogDef, self._store.read(path), path).txn_ttl_millis
-            except OlympiaError as error:
-                if not isinstance(error, Damaged | PathMissing):
-                    raise
+            except (Damaged, PathMissing):
                 lifetime = self.longest
             self._known[path] = lifetime
             self.longest = max(self.longest, lifetime)

@@ -1,4 +1,4 @@
-"""What an export has of its own, and what its destination must be like before its root is written."""
+"""What an export has of its own: its root, and where it needs one a definition of the catalog."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from dataclasses import replace
 
 from olympia_cli.catalog.protection import without_protection
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.errors import Damaged, PathTaken
+from olympia_cli.errors import Damaged
 from olympia_cli.format import definitions
 from olympia_cli.format.node_file import decode_action_rows, decode_root, encode_root
-from olympia_cli.format.paths import parse_root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.export.note import Note
-from olympia_cli.storage.protocol import Store
 
 
 def own_definition(definition: CatalogDef) -> CatalogDef | None:
@@ -49,14 +47,3 @@ def same_root(ours: bytes, theirs: bytes, path: str) -> bool:
         return decode_root(ours, path) == decode_root(theirs, path) and rows[0] == rows[1]
     except Damaged:
         return False
-
-
-def check_alone(dest: Store, version: int) -> None:
-    """Raise unless the destination has no versions before this one: another process would have made them."""
-    for file in dest.list("vn/"):
-        earlier = parse_root_path(file.path)
-        if earlier is not None and earlier < version:
-            raise PathTaken(
-                f"another process wrote version {earlier} to {dest.uri} meanwhile",
-                hint="nothing was recorded; export to a place of its own",
-            )

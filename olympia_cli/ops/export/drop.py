@@ -14,7 +14,7 @@ from olympia_cli.format.actions import Action
 from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, WIDTH, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.ops.export.files import FileCount
-from olympia_cli.ops.export.note import Mode, Note
+from olympia_cli.ops.export.note import Mode
 from olympia_cli.ops.export.verify import note_of
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.facts import NodeRules
@@ -36,6 +36,7 @@ class Deletion:
 
 
 _OWN = (LATEST, OLDEST, EXPORT_NOTE)
+_BY_HAND = "drop it without --delete-files, and delete what lies at its location yourself"
 
 
 def drop_export(catalog: Catalog, name: str, message: str = "", retry_for: float = 60.0) -> int:
@@ -58,12 +59,12 @@ def drop_export(catalog: Catalog, name: str, message: str = "", retry_for: float
 def plan_deletion(dest: Store, record: ExportRecord, catalog_id: str, progress: Progress = SILENT) -> Deletion:
     """What deleting an export's files would delete; Refused unless the place holds just what the export wrote."""
     if record.mode != Mode.FULL:
-        raise Refused(
-            f"{record.name} is a {record.mode} export: only the files of a full one are deleted",
-            hint="drop it without --delete-files, and delete what lies at its location yourself",
-        )
+        said = f"{record.name} is a {record.mode} export: only the files of a full one are deleted"
+        raise Refused(said, hint=_BY_HAND)
     note = note_of(dest, record)
-    _check_owner(note, record, catalog_id, dest)
+    if note.catalog != catalog_id or note.name != record.name:
+        said = f"{dest.uri} does not say that it is the export {record.name} of this catalog"
+        raise Refused(said, hint=_BY_HAND)
     path = root_path(record.version)
     progress.phase("looking at the export's files")
     try:
@@ -71,10 +72,7 @@ def plan_deletion(dest: Store, record: ExportRecord, catalog_id: str, progress: 
         reach = Reach(dest, NodeRules.of(root), progress=progress)
         reach.add([(path, root.file.data)])
     except (Damaged, PathMissing) as error:
-        raise Refused(
-            f"it is not known what belongs to the export: {error.message}",
-            hint="drop it without --delete-files, and delete what lies at its location yourself",
-        ) from None
+        raise Refused(f"it is not known what belongs to the export: {error.message}", hint=_BY_HAND) from None
     plan = Deletion(dest, record.version, reach, FileCount())
     sizes = [file.size for file in _listed(plan)]
     return replace(plan, count=FileCount(len(sizes), sum(sizes)))
@@ -108,11 +106,3 @@ def _listed(plan: Deletion) -> Iterator[FileInfo]:
                 hint="somebody uses it: drop it without --delete-files",
             )
         yield file
-
-
-def _check_owner(note: Note, record: ExportRecord, catalog_id: str, dest: Store) -> None:
-    if note.catalog != catalog_id or note.name != record.name:
-        raise Refused(
-            f"{dest.uri} does not say that it is the export {record.name} of this catalog",
-            hint="drop it without --delete-files, and delete what lies at its location yourself",
-        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from olympia_cli.errors import (
     Damaged,
     ExportExists,
     ExportNotFound,
-    InvalidLocation,
     InvalidOption,
     LocationNotEmpty,
     OutcomeUnknown,
@@ -42,7 +40,8 @@ from olympia_cli.format.paths import (
 )
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.names import Kind, Reference, check_export_name, time_text
-from olympia_cli.ops.export.copy import check_alone, exported_root, own_definition, own_definition_file, same_root
+from olympia_cli.ops.export.copy import exported_root, own_definition, own_definition_file, same_root
+from olympia_cli.ops.export.destination import check_alone, check_apart, check_empty
 from olympia_cli.ops.export.files import CopyFiles, FileCount, create_all, not_whole
 from olympia_cli.ops.export.note import Mode, Note, Scope, read_note, resume_words
 from olympia_cli.ops.export.verify import ExportEngine, local_engine, verify_export
@@ -113,7 +112,7 @@ def create_export(
     check_apart(catalog.store.uri, dest.uri)
     snapshot = latest if at is None else catalog.snapshot(at)
     _check_kept(snapshot.version, latest)
-    _check_empty(dest)
+    check_empty(dest)
     check_exclusive_create(dest)
     own = own_definition(snapshot.definition) if scope.mode is Mode.FULL else None
     note = Note(
@@ -177,49 +176,10 @@ def resume_export(
     return copying.finish(message, retry_for)
 
 
-def check_apart(source: str, dest: str) -> None:
-    """Raise unless a catalog and the place that a copy of it goes to lie outside each other."""
-    if "://" not in source and "://" not in dest:
-        # links, bind mounts and filesystems that do not care about case: only the system knows what is the same
-        inside, around = _is_below(dest, source), _is_below(source, dest)
-    else:
-        # a catalog below the destination shows in its listing
-        inside, around = f"{dest}/".startswith(f"{source.rstrip('/')}/") and dest != source, False
-    if inside or around:
-        what = "lies inside the catalog" if inside else "holds the catalog"
-        raise InvalidLocation(f"the destination {dest} {what} {source}", hint="choose a place of its own")
-
-
-def _is_below(path: str, folder: str) -> bool:
-    """Whether a path is the folder or leads below it."""
-    here = os.path.realpath(path)
-    while True:
-        try:
-            if os.path.samefile(here, folder):
-                return True
-        except OSError:
-            pass  # not there yet
-        above = os.path.dirname(here)
-        if above == here:
-            return False
-        here = above
-
-
 def _check_kept(version: int, latest: Snapshot) -> None:
     oldest = expired_before(latest.definition)
     if version < oldest:
         raise VersionNotFound(f"version {version} does not exist any more: the oldest is {oldest}", hint="")
-
-
-def _check_empty(dest: Store) -> None:
-    for file in dest.list():
-        note = read_note(dest)
-        if note is not None:
-            raise LocationNotEmpty(
-                f"{dest.uri} holds the export {note.name!a} of version {note.version}",
-                hint=f"choose an empty folder or prefix, or go on with: {resume_words(note.name, dest.uri)}",
-            )
-        raise LocationNotEmpty(f"{dest.uri} is not empty: it holds {file.path!a}")
 
 
 @dataclass(frozen=True, slots=True)

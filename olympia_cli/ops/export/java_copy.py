@@ -26,7 +26,7 @@ from olympia_cli.format.node_file import encode_java
 from olympia_cli.format.paths import JAVA_WIDTH, LATEST, check_pointer, new_definition_path, new_node_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, Reference
-from olympia_cli.ops.export.export import check_apart
+from olympia_cli.ops.export.destination import check_apart
 from olympia_cli.ops.export.files import FileCount
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.storage.exclusive import check_exclusive_create

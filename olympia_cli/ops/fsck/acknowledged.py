@@ -52,9 +52,7 @@ def _covers(known: KnownDamage, finding: Finding) -> bool:
     return merge([*spans, *finding.versions]) == spans
 
 
-def acknowledge(
-    catalog: Catalog, findings: Sequence[Finding], message: str = "", *, retry_for: float = 60.0
-) -> int | None:
+def acknowledge(catalog: Catalog, findings: Sequence[Finding], message: str = "") -> int | None:
     """Commit that these findings are known; the version, or None when there is nothing to commit."""
     transaction = catalog.begin()
     definition = transaction.base.definition
@@ -73,4 +71,4 @@ def acknowledge(
         return None
     transaction.acknowledge(text)
     count = "1 finding" if len(findings) == 1 else f"{len(findings):,} findings"
-    return catalog.commit(transaction, message or f"{count} of fsck acknowledged", retry_for=retry_for).version
+    return catalog.commit(transaction, message or f"{count} of fsck acknowledged").version

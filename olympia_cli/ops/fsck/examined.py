@@ -72,7 +72,7 @@ def new_examined(files: Files, chain: Chain, depth: int, verified: Verified | No
     return Examined(files, chain, depth, rules, definitions, named)
 
 
-Wanted = Callable[[ChainRoot], bool]
+IsWanted = Callable[[ChainRoot], bool]
 """Whether a root is of a version that somebody asked for."""
 
 
@@ -84,7 +84,7 @@ class Engine(Protocol):
     """Who reads the many files of a catalog: threads of this process, or Spark. It maps, and decides nothing."""
 
     def examine(
-        self, into: Examined, versions: Sequence[int], wanted: Wanted | None, holders: FindHolders
+        self, into: Examined, versions: Sequence[int], wanted: IsWanted | None, holders: FindHolders
     ) -> list[int]:
         """Look at the roots of versions as a chain; from the level of structure on, follow all of them, or the last one
         that is `wanted`, and holders beside them. The versions that were asked for."""

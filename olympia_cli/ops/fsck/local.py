@@ -9,7 +9,7 @@ from olympia_cli.format.node import Node
 from olympia_cli.ops.fsck.chain import ROOTS_AT_ONCE, ChainRoot, list_versions
 from olympia_cli.ops.fsck.data import DataChecks, DataFinding, WithData
 from olympia_cli.ops.fsck.definitions import AT_ONCE
-from olympia_cli.ops.fsck.examined import DATA, FULL, STRUCTURE, Examined, FindHolders, Wanted
+from olympia_cli.ops.fsck.examined import DATA, FULL, STRUCTURE, Examined, FindHolders, IsWanted
 from olympia_cli.ops.fsck.findings import finding
 from olympia_cli.ops.fsck.growth import Growth
 from olympia_cli.ops.fsck.listing import Listing, Sorting, look_for, read_quarantine
@@ -30,7 +30,7 @@ class LocalEngine:
         self._growth: Growth | None = None
 
     def examine(
-        self, into: Examined, versions: Sequence[int], wanted: Wanted | None, holders: FindHolders
+        self, into: Examined, versions: Sequence[int], wanted: IsWanted | None, holders: FindHolders
     ) -> list[int]:
         chosen: list[int] = []
         self._look_at_data(into, self._look_at_roots(into, versions, wanted, chosen))
@@ -72,7 +72,7 @@ class LocalEngine:
         return self._growth
 
     def _look_at_roots(
-        self, into: Examined, versions: Sequence[int], wanted: Wanted | None, chosen: list[int]
+        self, into: Examined, versions: Sequence[int], wanted: IsWanted | None, chosen: list[int]
     ) -> Iterator[WithData]:
         progress, follow_all = into.files.progress, wanted is None and into.depth >= STRUCTURE
         progress.phase("reading versions" if follow_all else "reading roots", None if follow_all else len(versions))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from olympia_cli.names import ObjectName, time_text
+from olympia_cli.names import time_text
 from olympia_cli.ops.fsck.findings import CODES, Finding, Severity
 from olympia_cli.ops.fsck.fsck import Report
 from olympia_cli.ops.page import STYLE as _STYLE
@@ -75,12 +75,9 @@ def _finding(finding: Finding) -> Iterator[str]:
     if finding.objects:
         total = finding.objects_total
         yield f"<details><summary>{total:,} object{'' if total == 1 else 's'}</summary>"
-        yield "<ul>" + "".join(f"<li>{_object(name)}</li>" for name in finding.objects[:NAMED]) + "</ul>"
+        items = (f"<li>{name.kind.word} <code>{_text(str(name))}</code></li>" for name in finding.objects[:NAMED])
+        yield f"<ul>{''.join(items)}</ul>"
         if total > NAMED:
             yield f"<p>and {total - min(NAMED, len(finding.objects)):,} more</p>"
         yield "</details>"
     yield "</article>"
-
-
-def _object(name: ObjectName) -> str:
-    return f"{name.kind.word} <code>{_text(str(name))}</code>"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
 
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition
 from olympia_cli.format.action_types import ALTERS, RENAMES, RESTORES, new_name
-from olympia_cli.format.actions import Action
+from olympia_cli.format.actions import Action, changes
 from olympia_cli.format.definitions import Definition
 from olympia_cli.format.pb.actions_pb2 import (
     ActionType,
@@ -47,6 +48,11 @@ def describe_known(name: ObjectName | None) -> dict[str, Any]:
 def describe_action(action: Action) -> dict[str, Any]:
     """An action of the log."""
     return {"type": action.type_name, **describe_name(action.name), "detail": action_detail(action)}
+
+
+def describe_actions(actions: Iterable[Action]) -> list[dict[str, Any]]:
+    """What a version did; who committed it is told elsewhere."""
+    return [describe_action(action) for action in changes(actions)]
 
 
 def action_detail(action: Action) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from olympia_cli.catalog.catalog import DAY_MILLIS
 from olympia_cli.catalog.references import at_version, oldest_version, resolve
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import OlympiaError, PathMissing, VersionNotFound
@@ -12,7 +13,6 @@ from olympia_cli.format.paths import root_path
 from olympia_cli.names import AtTime, Kind, time_text
 from olympia_cli.storage.protocol import FileInfo
 
-DAY_MILLIS = 86_400_000
 WINDOW_MILLIS = 7 * DAY_MILLIS
 SHORTEST_MILLIS = 3_600_000
 """What happened within less than an hour tells nothing about a day."""

@@ -36,7 +36,7 @@ class NodeBytes:
 
 def find_node(catalog: Catalog, target: str) -> NodeBytes:
     """The file that a target names: a path, perhaps shortened, the beginning of a node's uuid, or a version."""
-    short = _without_ellipsis(target)
+    short = target.strip().removesuffix("…").removesuffix("...")
     if short.startswith(("vn/", "node/")):
         return _read(catalog.store, _complete(catalog.store, short))
     if _UUID_START.fullmatch(short.lower()):
@@ -150,10 +150,6 @@ def _complete(store: Store, short: str) -> str:
         shown = ", ".join(paths[:_MAX_CANDIDATES]) + (", …" if len(paths) > _MAX_CANDIDATES else "")
         raise InvalidOption(f"{short[:80]!a} is ambiguous: {len(paths)} files begin so", hint=f"choose one of {shown}")
     return paths[0]
-
-
-def _without_ellipsis(text: str) -> str:
-    return text.strip().removesuffix("…").removesuffix("...")
 
 
 def _dashed(digits: str) -> str:

@@ -39,7 +39,9 @@ def _gauges(found: Status) -> Iterable[Gauge]:
     yield from ((name, help, values.get(name)) for name, help in _COUNTS.items())
     yield "tree_depth", "Levels of the tree.", values["depth"]
     yield "needs_attention", "How many things need attention.", len(found.attention)
-    yield "damaged", "Whether fsck found damage that no later fsck has cleared.", _flag(values["damaged"])
+    damaged = values["damaged"]
+    help = "Whether fsck found damage that no later fsck has cleared."
+    yield "damaged", help, None if damaged is None else int(damaged)
     yield "quarantine_versions", "Versions in quarantine.", values["quarantine"]["versions"]
     yield "created_timestamp_seconds", "When the latest version was created.", _seconds(values, "created_at")
     for work in ("fsck", "expire", "export"):
@@ -48,10 +50,6 @@ def _gauges(found: Status) -> Iterable[Gauge]:
         yield f"last_{work}_timestamp_seconds", f"When the last {work} ended.", seconds
     for kind, count in values.get("objects", {}).items():
         yield kind, f"How many {kind} there are.", count
-
-
-def _flag(value: bool | None) -> int | None:
-    return None if value is None else int(value)
 
 
 def _seconds(record: Mapping[str, Any], key: str) -> float | None:

@@ -27,6 +27,8 @@ from olympia_cli.ops.look.transactions import saved_transactions
 from olympia_cli.storage.protocol import FileInfo
 from olympia_cli.tree.search import depth
 
+_ALIVE = (State.OPEN, State.EXPIRED, State.UNREADABLE)
+
 
 class Standing(StrEnum):
     """The one word for it, the worst first."""
@@ -97,6 +99,7 @@ def status(catalog: Catalog, full: bool = False) -> Status:
     definition = snapshot.definition
     saved = list(saved_transactions(catalog, snapshot.file.java))
     states = [one.state(catalog.clock) for one in saved]
+    alive = [one for one, state in zip(saved, states, strict=True) if state in _ALIVE]
     fsck, expire, export = read_notes(store, LAST_FSCK, LAST_EXPIRE, LAST_EXPORT)
     oldest, stored = oldest_version(snapshot), store.stat(snapshot.file.path).modified_at_millis
     # a version that was looked at by its number and is out of history since is nobody's worry
@@ -121,7 +124,7 @@ def status(catalog: Catalog, full: bool = False) -> Status:
         "looked_at": time_text(catalog.clock.now_millis()),
         "last_export": export,
         "fsck_runs": [asdict(run) for run in runs],
-        "transactions": [_transaction(one, catalog) for one, state in zip(saved, states, strict=True) if _alive(state)],
+        "transactions": [_transaction(one, catalog) for one in alive],
         "export_names": [name for name, record in read_exports(definition).items() if record is not None],
         "quarantine": sum_up_marks(snapshot, DAY_MILLIS),
         "growth": growth(snapshot, oldest, stored),
@@ -137,10 +140,6 @@ def status(catalog: Catalog, full: bool = False) -> Status:
     values["verdict"] = str(status.standing)
     values["damaged"] = status.damaged if status.known else None
     return status
-
-
-def _alive(state: State) -> bool:
-    return state in (State.OPEN, State.EXPIRED, State.UNREADABLE)
 
 
 def _transaction(saved: Saved | UnreadableSave, catalog: Catalog) -> dict[str, Any]:

@@ -11,10 +11,9 @@ from olympia_cli.catalog.java_transactions import JavaSaved, find_saved_by_java,
 from olympia_cli.catalog.references import at_version
 from olympia_cli.catalog.saves import Saved, State, UnreadableSave
 from olympia_cli.errors import Damaged, PathOutside, TransactionExpired
-from olympia_cli.format.actions import Action
-from olympia_cli.format.pb.actions_pb2 import ActionType
+from olympia_cli.format.actions import Action, changes
 from olympia_cli.names import time_text
-from olympia_cli.ops.look.describe import describe_action, isolation_word
+from olympia_cli.ops.look.describe import describe_actions, isolation_word
 from olympia_cli.ops.look.told import told_changes
 
 
@@ -37,21 +36,16 @@ def show_transaction(catalog: Catalog, id: str) -> dict[str, Any]:
     if saved.state(catalog.clock) is State.OPEN and isinstance(saved, JavaSaved):
         actions = told_changes(at_version(saved.began_at_version, latest), saved.staged(catalog.store))
     elif saved.state(catalog.clock) is State.OPEN:
-        actions = _staged(catalog, id)
-    return {**describe_saved(saved, catalog), "actions": [describe_action(action) for action in actions]}
+        actions = distributed.load(catalog, id).transaction.actions
+    return {**describe_saved(saved, catalog), "actions": describe_actions(actions)}
 
 
 def count_staged(catalog: Catalog, id: str) -> int | None:
     """How many actions a transaction has staged; None when that cannot be loaded any more."""
     try:
-        return len(_staged(catalog, id))
+        return len(changes(distributed.load(catalog, id).transaction.actions))
     except (Damaged, PathOutside, TransactionExpired):
         return None
-
-
-def _staged(catalog: Catalog, id: str) -> list[Action]:
-    actions = distributed.load(catalog, id).transaction.actions
-    return [action for action in actions if action.type != ActionType.COMMIT_INFO]
 
 
 def describe_saved(saved: Saved | UnreadableSave, catalog: Catalog) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, ObjectName
-from olympia_cli.ops.export.export import check_apart
+from olympia_cli.ops.export.destination import check_apart
 from olympia_cli.ops.fsck.sound import LatestVersion
 from olympia_cli.ops.fsck.strays import stray_findings
 from olympia_cli.ops.progress import SILENT, Progress
@@ -89,7 +89,7 @@ def salvage(
     if dest.uri == store.uri:
         raise InvalidLocation(f"{dest.uri} is the damaged catalog itself", hint="choose a place of its own")
     check_apart(store.uri, dest.uri)
-    check_empty(dest)
+    check_free(dest)
     files = RepairFiles(store, tolerant=True, progress=progress)
     gathered = _gather(files)
     report = _report(files, gathered, dest.uri)
@@ -149,7 +149,7 @@ def _report(files: RepairFiles, gathered: _NewCatalog, destination: str) -> Salv
     )
 
 
-def check_empty(dest: Store) -> None:
+def check_free(dest: Store) -> None:
     """Raise LocationNotEmpty unless the place is free. What an interrupted salvage left there is no obstacle."""
     for file in dest.list():
         kind = file_kind(file.path)

@@ -1,29 +1,55 @@
-"""An expire on Spark: the files that a Planner asks about are followed, listed, named and deleted by the executors."""
+"""An expire on Spark: the files that a Planner asks about are followed, listed, named and deleted by the executors.
+
+What a listing shows, manifests name and trees reach becomes one row a file, and the sweep is asked about it. Nothing is
+decided here.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from olympia_cli.format.paths import file_kind, parse_root_path
 from olympia_cli.ops.expire.files import Going, GoingTotals
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.survey import SHOWN, KeptRoots, Survey, follow_kept, follow_resting
-from olympia_cli.ops.expire.sweep import FileFate, Sweep
+from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
 from olympia_cli.ops.progress import Progress
 from olympia_cli.ops.walk.facts import NodeRules
+from olympia_cli.spark.batches import batches, ddl
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines.expire_files import SparkFiles, files_frame
-from olympia_cli.spark.pipelines.frames import as_planned
+from olympia_cli.spark.pipelines.expire_manifests import read_manifests
+from olympia_cli.spark.pipelines.frames import as_planned, keep, known, together
+from olympia_cli.spark.pipelines.fsck_listing import FILES_A_TASK
+from olympia_cli.spark.pipelines.place import rows_of
 from olympia_cli.spark.pipelines.reach import SparkReach
-from olympia_cli.spark.pipelines.sweep import of_fate, survey_files
 from olympia_cli.storage.protocol import Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+
+_FACTS = {
+    "modified": "cast(null as timestamp)",
+    "bytes": "cast(null as bigint)",
+    "at": "cast(null as int)",
+    "named": "cast(null as bigint)",
+    "resting": "false",
+    "reached": "false",
+    "recallable": "false",
+}
+"""What is known of a file that nothing is known of; `at` is the last manifest that leaves and names it, and `named` the
+bytes that this one says it has."""
+
+_FATES = {"path": "string", "bytes": "long", "kind": "string", "version": "long", "fate": "string", "files": "long"}
+_LEFT_OUT = (FileFate.STAYS, FileFate.RESTS, FileFate.GONE)
 
 
 @contextmanager
@@ -52,10 +78,13 @@ class SparkSurveyor:
             created = follow_kept(planner, roots)
             kept, mark = reach.since(), reach.mark()
             follow_resting(planner, sweep.resting_versions)
-            named = None if files is None else files_frame(engine, files)
-            frame, notes = survey_files(
-                engine, sweep, kept, reach.since(mark), reach.number, self.stack, planner.progress, named
-            )
+            parts = engine.parts(2 * reach.number, FILES_A_TASK)
+            if files is None:
+                named, notes = self._listed(planner, sweep, parts)
+            else:
+                named, notes = [known(files_frame(engine, files), _FACTS, at="0", named="bytes")], ()
+            reached = [known(kept, _FACTS, reached="true"), known(reach.since(mark), _FACTS, recallable="true")]
+            frame = _judged(sweep, [*reached, *named], parts, self.stack)
             with engine.job("expire: the fate of each file"):
                 rows = frame.groupBy("fate", "kind").agg({"files": "sum", "bytes": "sum"}).collect()
             totals = [(FileFate[row["fate"]], row["kind"], row["sum(files)"], row["sum(bytes)"]) for row in rows]
@@ -67,11 +96,80 @@ class SparkSurveyor:
         def going(wanted: FileFate) -> SparkFiles:
             kinds = {kind: number for fate, kind, number, _ in totals if fate is wanted}
             size = sum(size for fate, _, _, size in totals if fate is wanted)
-            return SparkFiles(engine, of_fate(frame, wanted), GoingTotals(kinds, size))
+            return SparkFiles(engine, _of_fate(frame, wanted), GoingTotals(kinds, size))
 
         return Survey(created, counts, going(FileFate.QUARANTINED), going(FileFate.PURGED), unknown, notes)
 
+    def _listed(self, planner: Planner, sweep: Sweep, parts: int) -> tuple[list[DataFrame], tuple[str, ...]]:
+        """What manifests name and a listing shows; and what is wrong with manifests that cannot be read."""
+        engine = self.engine
+        facts: list[DataFrame] = []
+        notes: tuple[str, ...] = ()
+        if sweep.manifests:
+            manifests, notes = read_manifests(engine, sweep, self.stack)
+            facts.append(_named(manifests, sweep))
+        planner.progress.phase("listing files" if sweep.kinds else "listing all files")
+        files = together(engine.catalog.list_files(engine.spark, parts, kind) for kind in sweep.kinds or (None,))
+        return [*facts, known(files, _FACTS, modified="modified_at", bytes="bytes")], notes
+
     def _unknown_paths(self, frame: DataFrame) -> tuple[str, ...]:
-        unknown = of_fate(frame, FileFate.UNKNOWN)
+        unknown = _of_fate(frame, FileFate.UNKNOWN)
         with self.engine.job("expire: files that the format does not know"):
             return tuple(row.path for row in unknown.orderBy("path").limit(SHOWN).collect())
+
+
+def _of_fate(files: DataFrame, fate: FileFate) -> DataFrame:
+    """Path, bytes, kind and, of roots, the version of the judged files that have this fate."""
+    return files.where(f"fate = '{fate.name}'").select("path", "bytes", "kind", "version")
+
+
+def _judged(sweep: Sweep, facts: Iterable[DataFrame], parts: int, stack: ExitStack) -> DataFrame:
+    """The files with their fates, but for those that nothing is done about.
+
+    The facts are DataFrames that know something of some of the files; see `known`. A row is of more than one file
+    where names that are no text look alike.
+    """
+    from pyspark.sql.functions import count, expr, max
+
+    columns: list[Column] = [max(name).alias(name) for name in _FACTS if name not in ("bytes", "named")]
+    columns += [max("bytes").alias("bytes"), expr("max_by(named, at)").alias("named"), count("modified").alias("files")]
+    rows = together(facts).repartition(parts, "path").groupBy("path").agg(*columns)
+    return keep(rows.mapInArrow(partial(_judge, sweep), ddl(_FATES)), stack)
+
+
+def _named(files: DataFrame, sweep: Sweep) -> DataFrame:
+    numbers = [str(at) for at, path in enumerate(sweep.manifests) if path in sweep.leaving]
+    leaving = f"at in ({', '.join(numbers)})" if numbers else "false"
+    return known(files, _FACTS, at=f"if({leaving}, at, null)", named=f"if({leaving}, bytes, null)", resting="true")
+
+
+# On the workers
+
+
+def _judge(sweep: Sweep, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in given:
+        rows = []
+        millis = batch.column("modified").cast(pa.int64()).to_pylist()
+        for row, micros in zip(rows_of([batch.drop_columns(["modified"])]), millis, strict=True):
+            file = FileFacts(
+                path=row["path"],
+                kind=file_kind(row["path"]),
+                modified_at_millis=None if micros is None else micros // 1000,
+                reached=row["reached"],
+                recallable=row["recallable"],
+                resting=row["resting"],
+                leaving=row["at"] is not None,
+            )
+            fate = sweep.fate(file)
+            if fate not in _LEFT_OUT:
+                rows.append(
+                    {
+                        "path": file.path,
+                        "bytes": row["bytes"] if row["named"] is None else row["named"],
+                        "kind": file.kind.value,
+                        "version": parse_root_path(file.path),
+                        "fate": fate.name,
+                        "files": max(1, row["files"]),
+                    }
+                )
+        yield from batches(rows, _FATES)

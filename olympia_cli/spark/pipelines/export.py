@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from olympia_cli.ops.export.files import CopyFiles, ExportFiles
 from olympia_cli.ops.export.note import Scope
-from olympia_cli.ops.fsck.examined import Engine, Examined, FindHolders, Wanted
+from olympia_cli.ops.fsck.examined import Engine, Examined, FindHolders, IsWanted
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
@@ -60,7 +60,7 @@ class _ExportEngine(SparkFsck):
         super().__init__(engine, self._kept, place, "export" if place.copying else "export verify")
 
     def examine(
-        self, into: Examined, versions: Sequence[int], wanted: Wanted | None, holders: FindHolders
+        self, into: Examined, versions: Sequence[int], wanted: IsWanted | None, holders: FindHolders
     ) -> list[int]:
         with explained(), as_planned(self._engine.spark), self._kept:
             return super().examine(into, versions, wanted, holders)

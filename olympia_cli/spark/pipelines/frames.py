@@ -6,7 +6,7 @@ executor is made again by Spark itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -56,3 +56,8 @@ def apart(frame: DataFrame) -> DataFrame:
 def together(frames: Iterable[DataFrame]) -> DataFrame:
     """The rows of all of them."""
     return reduce(lambda one, other: one.union(other), frames)
+
+
+def known(frame: DataFrame, nothing: Mapping[str, str], **facts: str) -> DataFrame:
+    """What a DataFrame with paths knows of these files, as expressions over its columns; of all else, `nothing`."""
+    return frame.selectExpr("path", *(f"{facts.get(name, unknown)} as {name}" for name, unknown in nothing.items()))

@@ -44,7 +44,8 @@ def data_findings(
     """The findings of what is wrong; `tables` has kind, namespace, name and location, once each."""
     hits = keep(_tables_hit(found, tables, partitions), stack)
     findings = DataFindings()
-    _add_files(findings, hits.where(f"code <> '{UNSEEN}'"))
+    for row in _first_files(hits.where(f"code <> '{UNSEEN}'"), (*_NAME, "code"), EACH):
+        _add(findings.files(_name(row), row.code), row)
     _add_stores(findings, hits.where(f"code = '{UNSEEN}'"))
     return list(findings.all())
 
@@ -65,11 +66,6 @@ def _tables_hit(found: dict[Floor, FloorRows], tables: DataFrame, partitions: in
                 hits[above].append(up.withColumnRenamed("above", "at").dropDuplicates(["code", "path", "at"]))
     named = apart(tables.selectExpr(f"{_at('kind')} as at", "kind", "namespace", "name", "location"))
     return together(hits[Floor.METADATA]).repartition(partitions, "at").join(named, "at").drop("at")
-
-
-def _add_files(findings: DataFindings, hits: DataFrame) -> None:
-    for row in _first_files(hits, (*_NAME, "code"), EACH):
-        _add(findings.files(_name(row), row.code), row)
 
 
 def _add_stores(findings: DataFindings, hits: DataFrame) -> None:

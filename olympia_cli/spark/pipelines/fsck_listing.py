@@ -16,7 +16,7 @@ from olympia_cli.ops.walk.files import Files
 from olympia_cli.ops.walk.reach import path_digest
 from olympia_cli.spark.batches import arrow_schema, batches, ddl, text
 from olympia_cli.spark.failures import told
-from olympia_cli.spark.pipelines.frames import together
+from olympia_cli.spark.pipelines.frames import known, together
 from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
 from olympia_cli.spark.pipelines.walk import paths_frame
 
@@ -36,6 +36,9 @@ _KNOWN = {
     "read": "long",
 }
 """A row may be of a manifest that cannot be read, with the problem; or say how many bytes were `read` of manifests."""
+
+_NOTHING = {name: f"cast(null as {word})" for name, word in _KNOWN.items() if name != "path"}
+"""What is known of a file that nothing is known of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +64,13 @@ def list_unreached(
     from pyspark.sql.functions import collect_list, max, sum
 
     parts = engine.parts(2 * number, FILES_A_TASK)
-    known = [
-        engine.catalog.list_files(engine.spark, parts).selectExpr("path", "bytes", *_nothing("path", "bytes")),
-        *(
-            frame.selectExpr("path", "null as bytes", "true as reached", *_nothing("path", "bytes", "reached"))
-            for frame in reached
-        ),
-    ]
+    facts = [known(engine.catalog.list_files(engine.spark, parts), _NOTHING, bytes="bytes")]
+    facts += [known(frame, _NOTHING, reached="true") for frame in reached]
     if quarantine.manifests:
         manifests = paths_frame(engine, quarantine.manifests).repartition(engine.parts(len(quarantine.manifests), 1))
-        known.append(manifests.mapInArrow(partial(_read_manifests, engine.catalog), ddl(_KNOWN)))
+        facts.append(manifests.mapInArrow(partial(_read_manifests, engine.catalog), ddl(_KNOWN)))
     columns = [max(name).alias(name) for name in ("reached", "rests", "problem")]
-    rows = together(known).repartition(parts, "path").groupBy("path")
+    rows = together(facts).repartition(parts, "path").groupBy("path")
     counted = rows.agg(collect_list("bytes").alias("sizes"), sum("read").alias("read"), *columns)
     listing = Listing(sorting, lambda path: False, quarantine)
     problems: list[tuple[str, str]] = []
@@ -87,12 +85,6 @@ def list_unreached(
     for path, reason in sorted(problems):
         quarantine.not_read(path, reason)
     return listing
-
-
-def _nothing(*but: str) -> list[str]:
-    """What is known of a file that nothing more is known of."""
-    nothing = {"boolean": "false", "string": "cast(null as string)", "long": "cast(null as bigint)"}
-    return [f"{nothing[word]} as {name}" for name, word in _KNOWN.items() if name not in but]
 
 
 # On the workers

@@ -30,8 +30,9 @@ from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import AtExport, AtVersion, Latest, Oldest
 from olympia_cli.ops.export import copy as export_copy
 from olympia_cli.ops.export import files as export_files
+from olympia_cli.ops.export.destination import check_apart
 from olympia_cli.ops.export.drop import plan_deletion
-from olympia_cli.ops.export.export import check_apart, create_export, resume_export
+from olympia_cli.ops.export.export import create_export, resume_export
 from olympia_cli.ops.export.note import Mode, read_note, scope
 from olympia_cli.ops.fsck.fsck import Level, fsck
 from olympia_cli.storage.local import LocalStore

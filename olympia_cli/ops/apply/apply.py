@@ -1,0 +1,141 @@
+"""Lines as one transaction, or in steps that can be gone on with after an interruption."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.commit import Author, Committed, commit
+from olympia_cli.catalog.references import oldest_version
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.errors import Damaged
+from olympia_cli.format.actions import commit_info
+from olympia_cli.format.paths import root_path
+from olympia_cli.ops.apply.statements import Line
+from olympia_cli.ops.look.log import log
+
+
+def apply_all(
+    catalog: Catalog, lines: Iterable[Line], author: Author, *, retry_for: float, atomic: bool, dry_run: bool = False
+) -> Committed:
+    """All lines as one transaction: all or nothing."""
+    transaction = catalog.begin()
+    for line in lines:
+        line.run(transaction)
+    if dry_run:
+        return Committed(transaction.base.version, tuple(transaction.actions))
+    return commit(transaction, author, retry_for=retry_for, atomic=atomic)
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyStep:
+    """A commit of some lines; one that an earlier run made already has done nothing now."""
+
+    version: int
+    lines: int
+    done_before: bool
+
+
+def apply_in_steps(
+    catalog: Catalog, lines: Iterable[Line], input: Input, every: int, author: Author, retry_for: float
+) -> Iterator[ApplyStep]:
+    """So many lines a commit. A run that was interrupted is gone on with by running it again on the same input.
+
+    The id of each transaction follows from the input and the step, so what an earlier run committed is in the log. A
+    step that changed nothing is not; it was done when a later one was.
+    """
+    known = _Steps(catalog.snapshot(), f"{input.digest} {every}", -(-input.lines // every))
+    batch: list[Line] = []
+    step = 0
+
+    def flush() -> ApplyStep:
+        while True:
+            if step <= known.last:
+                return ApplyStep(known.version_of(step), len(batch), True)
+            transaction = catalog.begin_as(None, known.ids[step])
+            if transaction.base.version == known.version:
+                break
+            # others were here: another run of the same input, perhaps
+            known.look(transaction.base)
+        for line in batch:
+            line.run(transaction)
+        version = commit(transaction, author, retry_for=retry_for, atomic=True).version
+        if version == known.version + 1:
+            known.take(step, version)
+        return ApplyStep(version, len(batch), False)
+
+    for line in lines:
+        batch.append(line)
+        if len(batch) == every:
+            yield flush()
+            batch, step = [], step + 1
+    if batch:
+        yield flush()
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What tells one input from another, and how many statements it has."""
+
+    digest: str
+    lines: int
+
+
+def digest_of(lines: Iterable[str]) -> Input:
+    hashed, number = hashlib.sha256(), 0
+    for line in lines:
+        hashed.update(line.encode("utf-8", "surrogatepass"))
+        number += bool(line.strip())
+    return Input(hashed.hexdigest(), number)
+
+
+class _Steps:
+    """The steps in the log up to a version: those that count, and those that a rollback passed over.
+
+    `ids` are the transactions' ids, and `last` is the last step that is done.
+    """
+
+    def __init__(self, latest: Snapshot, input: str, steps: int) -> None:
+        self._catalog_id = latest.definition.id
+        self._input = input
+        self._steps = steps
+        self._done: dict[str, int] = {}
+        self._undone: set[str] = set()
+        self.version = oldest_version(latest) - 1
+        self.ids: list[str] = []
+        self.last = -1
+        self.look(latest)
+
+    def look(self, latest: Snapshot) -> None:
+        """Read what is new."""
+        for entry in log(latest, self.version + 1):
+            if entry.unreadable:
+                raise Damaged("F401", root_path(entry.version), "it is not known what this version did")
+            info = commit_info(entry.actions)
+            if info is not None and entry.undone_by is None:
+                self._done[info.transaction_id] = entry.version
+            elif info is not None:
+                self._undone.add(info.transaction_id)
+        self.version = latest.version
+        if not self.ids or not self._undone.isdisjoint(self.ids):
+            self.ids = [self._id(step) for step in range(self._steps)]
+        self.last = max((step for step, id in enumerate(self.ids) if id in self._done), default=-1)
+
+    def take(self, step: int, version: int) -> None:
+        """This run has committed a step."""
+        self._done[self.ids[step]] = self.version = version
+        self.last = step
+
+    def version_of(self, step: int) -> int:
+        """The version of a step that is done; of one that changed nothing, that of the next that did."""
+        return next(self._done[id] for id in self.ids[step:] if id in self._done)
+
+    def _id(self, step: int) -> str:
+        """What a rollback passed over is done anew, under an id of its own."""
+        texts = (f"{self._catalog_id} {self._input} {step} {again}" for again in count())
+        ids = (str(uuid.uuid5(uuid.NAMESPACE_OID, text)) for text in texts)
+        return next(id for id in ids if id not in self._undone)
