@@ -21,6 +21,9 @@ from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewNa
 M = TypeVar("M", bound=Message)
 MessageClass = type[M]
 
+COMMIT_INFO = ActionType.COMMIT_INFO
+"""Looked up once: every action of a log is asked whether it is one, and an enumeration of protobuf's answers slowly."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reapply:
@@ -117,11 +120,12 @@ def decode_action(key: str, value: str, path: str) -> Action:
 
 
 def _name(found: ObjectDef) -> ObjectName | None:
-    if found.type == ObjectType.NAMESPACE:
+    kind: int = found.type
+    if kind == Kind.NAMESPACE:
         return NamespaceName(found.namespaceName)
-    if found.type == ObjectType.TABLE:
+    if kind == Kind.TABLE:
         return TableName(found.namespaceName, found.namespaceObjectName)
-    if found.type == ObjectType.VIEW:
+    if kind == Kind.VIEW:
         return ViewName(found.namespaceName, found.namespaceObjectName)
     return None
 
@@ -129,6 +133,6 @@ def _name(found: ObjectDef) -> ObjectName | None:
 def commit_info(actions: tuple[Action, ...]) -> CommitInfoDef | None:
     """Who committed and why; None in versions of other programs."""
     for action in actions:
-        if action.type == ActionType.COMMIT_INFO:
+        if action.type == COMMIT_INFO:
             return action.parse_payload(CommitInfoDef)
     return None

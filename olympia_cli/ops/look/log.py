@@ -12,10 +12,10 @@ from olympia_cli.catalog.replay import rollback_target
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import Damaged, PathMissing, StoreError, VersionNotFound
-from olympia_cli.format.actions import Action, commit_info
+from olympia_cli.format.actions import COMMIT_INFO, Action, commit_info
 from olympia_cli.format.node_file import decode_commit
 from olympia_cli.format.paths import parse_root_path, root_path
-from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
+from olympia_cli.format.pb.actions_pb2 import CommitInfoDef
 from olympia_cli.names import AtTime, parse_reference, settle
 from olympia_cli.ops.look.told import told_actions
 
@@ -54,7 +54,7 @@ class LogEntry:
     @property
     def changes(self) -> tuple[Action, ...]:
         """The actions without the note of who committed."""
-        return tuple(action for action in self.actions if action.type != ActionType.COMMIT_INFO)
+        return tuple(action for action in self.actions if action.type != COMMIT_INFO)
 
     @property
     def by(self) -> str:
