@@ -103,8 +103,9 @@ def touched(action: Action) -> set[ObjectName]:
 
 def rollback_target(actions: Sequence[Action]) -> int | None:
     """The version that a commit went back to; None when it is no rollback."""
+    rollback = T.CATALOG_ROLLBACK
     for action in actions:
-        if action.type == T.CATALOG_ROLLBACK:
+        if action.type == rollback:
             return action.parse_payload(RollbackDef).to_version
     return None
 

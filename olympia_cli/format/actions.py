@@ -21,6 +21,9 @@ from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewNa
 M = TypeVar("M", bound=Message)
 MessageClass = type[M]
 
+# looked up once: every action of a log is asked whether it is one, and an enumeration of protobuf's answers slowly
+_NOTE = ActionType.COMMIT_INFO
+
 
 @dataclass(frozen=True, slots=True)
 class Reapply:
@@ -117,23 +120,24 @@ def decode_action(key: str, value: str, path: str) -> Action:
 
 
 def _name(found: ObjectDef) -> ObjectName | None:
-    if found.type == ObjectType.NAMESPACE:
+    kind: int = found.type
+    if kind == Kind.NAMESPACE:
         return NamespaceName(found.namespaceName)
-    if found.type == ObjectType.TABLE:
+    if kind == Kind.TABLE:
         return TableName(found.namespaceName, found.namespaceObjectName)
-    if found.type == ObjectType.VIEW:
+    if kind == Kind.VIEW:
         return ViewName(found.namespaceName, found.namespaceObjectName)
     return None
 
 
 def changes(actions: Iterable[Action]) -> tuple[Action, ...]:
     """The actions without the note of who committed."""
-    return tuple(action for action in actions if action.type != ActionType.COMMIT_INFO)
+    return tuple(action for action in actions if action.type != _NOTE)
 
 
 def commit_info(actions: tuple[Action, ...]) -> CommitInfoDef | None:
     """Who committed and why; None in versions of other programs."""
     for action in actions:
-        if action.type == ActionType.COMMIT_INFO:
+        if action.type == _NOTE:
             return action.parse_payload(CommitInfoDef)
     return None
