@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import socket
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -131,13 +132,13 @@ class SparkWalk:
         level = keep(engine.spark.range(0, parts, 1, parts).mapInArrow(look, ddl(_NODE)), self.stack)
         with engine.job(f"{self.what}: nodes, level {places[0].level}"):
             rows = level.select("path", "facts").toArrow().to_pydict()
-        told = {path: pickle.loads(data) for path, data in zip(rows["path"], rows["facts"], strict=True)}
-        settle_missing(files, {path: told[path].host for path, _ in places if told[path].host is not None})
+        told = {path: _unpacked(data) for path, data in zip(rows["path"], rows["facts"], strict=True)}
+        settle_missing(files, {path: host for path, _ in places if (host := told[path].host) is not None})
         self.levels.append(in_fewer_parts(engine, level, sum(node.named for node in told.values())))
         sizes = [node.size for node in told.values() if node.size is not None]
         engine.run.read(len(sizes), sum(sizes))
         for place in places:
-            node: TaskNode = told[place.path]
+            node = told[place.path]
             self.named += node.named
             files.tally(place, node.size is not None, node.size or 0, is_node=True)
             yield place, node.facts
@@ -174,6 +175,16 @@ class TaskNode:
     named: int
     size: int | None
     host: str | None
+
+
+def _packed(told: TaskNode) -> bytes:
+    # the keys of an inner node are mostly padding, and Spark would copy it several times
+    return zlib.compress(pickle.dumps(told), 1)
+
+
+def _unpacked(data: bytes) -> TaskNode:
+    told: TaskNode = pickle.loads(zlib.decompress(data))
+    return told
 
 
 def named_by(level: DataFrame) -> DataFrame:
@@ -284,7 +295,7 @@ def _node_batch(rows: Sequence[tuple[Place, NodeFacts, TaskNode]], texts: bool) 
         "readable": [facts.readable for _, facts, _ in rows],
         "flawed": [bool(facts.marks) for _, facts, _ in rows],
         "names": pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(values, fields=list(struct))),
-        "facts": [pickle.dumps(told) for _, _, told in rows],
+        "facts": [_packed(told) for _, _, told in rows],
     }
     return pa.RecordBatch.from_pydict(columns, schema=_NODE_ARROW)
 
