@@ -88,7 +88,7 @@ def pytest_collection(session: pytest.Session) -> None:
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
     if processes > 1 and [Path(name).resolve() for name in session.config.args] == [TESTS]:
         found = (path for path in TESTS.iterdir() if path.is_dir() or path.name.startswith("test_"))
-        parts = sorted(str(path) for path in found if path.name not in collect_ignore)
+        parts = sorted(str(path) for path in found if path.name not in (*collect_ignore, "__pycache__"))
         first = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw")) * len(parts) // processes
         session.config.args = parts[first:] + parts[:first]
 

@@ -194,7 +194,7 @@ def test_a_store_that_is_closed_leaves_nobody_waiting(open_s3, caplog):
     """The client drops what waits for a connection. A server that takes one and never answers keeps them waiting."""
     with socket.create_server(("127.0.0.1", 0)) as mute:
         options = s3_options(f"http://127.0.0.1:{mute.getsockname()[1]}")
-        store = open_s3(time_allowed=1.0, config_kwargs={"max_pool_connections": 1}, **options)
+        store = open_s3(time_allowed=1.0, **options | {"config_kwargs": {"max_pool_connections": 1}})
         heard = []
         reader = Thread(target=lambda: heard.extend(store.read_many(["a", "b", "c"])), daemon=True)
         reader.start()
