@@ -76,15 +76,22 @@ class _S3Bucket(Bucket):
             raise
 
     def head(self, key: str, seconds: float) -> Entry:
-        found = self._run(lambda fs: fs._call_s3("head_object", Bucket=self._name, Key=key), key, seconds)
-        return Entry(key, found["ContentLength"], _millis(found))
+        async def head(fs: Any) -> Entry:
+            found = await fs._call_s3("head_object", Bucket=self._name, Key=key)
+            return Entry(key, found["ContentLength"], _millis(found))
+
+        return self._run(head, key, seconds)
 
     def page(self, prefix: str, token: str | None, between: Between, seconds: float) -> tuple[list[Entry], str | None]:
         begin = {"ContinuationToken": token} if token else {"StartAfter": between[0]} if between[0] else {}
         wanted = {"Bucket": self._name, "Prefix": prefix, **begin}
-        page = self._run(lambda fs: fs._call_s3("list_objects_v2", **wanted), prefix, seconds)
-        entries = [Entry(found["Key"], found["Size"], _millis(found)) for found in page.get("Contents", ())]
-        return entries, page["NextContinuationToken"] if page.get("IsTruncated") else None
+
+        async def list_page(fs: Any) -> tuple[list[Entry], str | None]:
+            page = await fs._call_s3("list_objects_v2", **wanted)
+            entries = [Entry(found["Key"], found["Size"], _millis(found)) for found in page.get("Contents", ())]
+            return entries, page["NextContinuationToken"] if page.get("IsTruncated") else None
+
+        return self._run(list_page, prefix, seconds)
 
     def delete(self, keys: list[str], seconds: float) -> dict[str, Failure]:
         wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}

@@ -65,6 +65,9 @@ def explain(error: Exception, bucket: str, key: str, endpoint: str, ready: bool)
         return silence(endpoint, where)
     if isinstance(origin, ParamValidationError):
         return Failure(Fate.REFUSED, StorageFailed(f"{where} is not a name that S3 takes", hint=""))
+    if isinstance(origin, KeyError) and ready:
+        said = f"{where}: the answer of {endpoint} does not say {origin}"
+        return Failure(Fate.REFUSED, StorageFailed(said, hint="check that the endpoint is S3's"))
     if not ready:
         said = str(origin) if isinstance(origin, BotoCoreError | TypeError | ValueError) else ""
         return Failure(Fate.REFUSED, InvalidOption(f"cannot open s3://{bucket}: {said or type(origin).__name__}"))

@@ -246,6 +246,25 @@ def test_broken_answers(server, open_s3, mode):
                 work()
 
 
+class Dateless(StrictS3):
+    """A server that does not say when a file was written."""
+
+    async def handle(self, request):
+        answer = await super().handle(request)
+        answer.headers.pop("Last-Modified", None)
+        return answer
+
+
+def test_an_answer_that_lacks_something_is_told_and_not_asked_for_again(open_s3):
+    with Dateless() as server:
+        server.create_bucket(BUCKET)
+        store = open_s3(**s3_options(server.url))
+        store.overwrite("a", b"content")
+        with pytest.raises(StorageFailed, match="does not say 'LastModified'"):
+            store.stat("a")
+        assert server.requests["HEAD"] == 1
+
+
 def test_no_credentials(server, open_s3):
     store = open_s3(endpoint_url=server.url)
     with pytest.raises(StorageDenied, match="AWS_ACCESS_KEY_ID"):
