@@ -12,7 +12,7 @@ OLYMPIA = BIN / "olympia"
 IMPORTS = (BIN / "python", "-c", "import typer, rich.table, pyarrow, google.protobuf.descriptor_pool")
 
 WITHOUT_SYNCS = (
-    "import os; os.fsync = lambda file: None; from olympia_cli.cli.app import main; raise SystemExit(main())"
+    "import os; os.fsync = lambda file: None; from olympia_cli.__main__ import main; raise SystemExit(main())"
 )
 """The command, but for what it waits for a disk."""
 
