@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-import tarfile
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from tests.helpers.archives import unpack_archive
 
 FOLDER = Path(__file__).parent.parent / "deltacat"
 SMALL, LEGACY = "small", "legacy-flat"
@@ -24,8 +25,7 @@ Object = tuple[str, ...]
 
 def unpack(name: str, into: Path) -> tuple[Path, dict[str, Any]]:
     """The catalog in a folder below `into`, and what DeltaCAT says of it."""
-    with tarfile.open(FOLDER / f"{name}.tar.gz") as archive:
-        archive.extractall(into, filter="data")
+    unpack_archive(FOLDER / f"{name}.tar.gz", into)
     expected: dict[str, Any] = json.loads((into / name / "expected.json").read_text(encoding="utf-8"))
     return into / name / "catalog", expected
 

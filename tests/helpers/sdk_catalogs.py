@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from pathlib import Path
 from typing import Any
+
+from tests.helpers.archives import unpack_archive
 
 FOLDER = Path(__file__).parent.parent / "java"
 EMPTY, SMALL, ODD, BULK, CHURN, TXN = NAMES = (
@@ -20,8 +21,7 @@ EMPTY, SMALL, ODD, BULK, CHURN, TXN = NAMES = (
 
 def unpack(name: str, into: Path) -> tuple[Path, dict[str, Any]]:
     """The catalog in a folder below `into`, and what the SDK says of it."""
-    with tarfile.open(FOLDER / f"{name}.tar.gz") as archive:
-        archive.extractall(into, filter="data")
+    unpack_archive(FOLDER / f"{name}.tar.gz", into)
     told = into / name / "expected.json"
     expected: dict[str, Any] = json.loads(told.read_text(encoding="utf-8"))
     told.unlink()

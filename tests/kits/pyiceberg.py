@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tarfile
 from importlib.metadata import version
 from pathlib import Path
+
+from tests.helpers.archives import unpack_archive
 
 PATIENCE = 3600
 CHOSEN = "tests/catalog/test_catalog_behaviors.py"
@@ -119,8 +120,7 @@ def main(folder: str) -> int:
     if not fetched or subprocess.run((*pip, "install", *plugin), timeout=PATIENCE).returncode:
         print("skipped: PyIceberg's source, or a plugin that its tests need, is not reached", file=sys.stderr)
         return 0
-    with tarfile.open(place / f"{name}.tar.gz") as archive:
-        archive.extractall(place, filter="data")
+    unpack_archive(place / f"{name}.tar.gz", place)
     tests = place / name
     # the package itself is the one that is installed
     (tests / "pyproject.toml").unlink()
