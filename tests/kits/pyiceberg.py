@@ -132,7 +132,9 @@ def main(folder: str) -> int:
     for one, reason in (LEFT_OUT | NOT_OVER_REST).items():
         print(f"left out: {one}: {reason}" + (" (over REST)" if one in NOT_OVER_REST else ""))
     path = os.pathsep.join(str(one) for one in (tests, place / "plugins", Path.cwd()))
-    run = (sys.executable, "-m", "pytest", "-n", "0", "-q", "-W", "ignore", "-p", "no:cacheprovider", "--tb=short")
+    # the settings of this project, whose folder this one may be in, are not for them
+    alone = ("-c", os.devnull, "--rootdir", tests, "-p", "no:cacheprovider")
+    run = (sys.executable, "-m", "pytest", *alone, "-n", "0", "-q", "-W", "ignore", "--tb=short")
     command = (*run, "-k", " and ".join(left_out), CHOSEN)
     return subprocess.run(command, cwd=tests, env={**os.environ, "PYTHONPATH": path}, timeout=PATIENCE).returncode
 
