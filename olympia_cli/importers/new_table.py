@@ -4,6 +4,7 @@ thousand tables, this takes the most time."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Transaction
@@ -21,7 +22,8 @@ def new_table(
 ) -> TableState:
     """The table's metadata, its manifests being written; it counts when a definition names it."""
     location = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location()
-    transaction = _Remembering(staged._table(name, TableState(metadata, location)))
+    kind = _Remembering if isinstance(getattr(Transaction, "table_metadata", None), property) else Transaction
+    transaction = kind(staged._table(name, TableState(metadata, location)))
     if files := list(files):
         with transaction.update_snapshot().fast_append() as append:
             for file in files:
@@ -29,8 +31,15 @@ def new_table(
     return TableState(transaction.table_metadata, location)
 
 
+def data_file(**values: Any) -> DataFile:
+    """A file that is there, as its table will name it; PyIceberg 0.9 makes one in another way."""
+    made: DataFile = getattr(DataFile, "from_args", DataFile)(**values)
+    return made
+
+
 class _Remembering(Transaction):
-    """PyIceberg asks for the metadata a dozen times in one append, and would do all updates again each time."""
+    """PyIceberg asks for the metadata a dozen times in one append, and would do all updates again each time; 0.9 has it
+    at hand."""
 
     _done: tuple[tuple[TableUpdate, ...], TableMetadata] | None = None
 

@@ -28,7 +28,7 @@ from olympia_cli.iceberg.catalog_transaction import CatalogTransaction
 from olympia_cli.iceberg.identifiers import identifier_of
 from olympia_cli.iceberg.table_layout import partition_spec
 from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut, Remedy
-from olympia_cli.importers.new_table import new_table
+from olympia_cli.importers.new_table import data_file, new_table
 from olympia_cli.importers.parquet import (
     Conflict,
     Footer,
@@ -281,7 +281,7 @@ def _data_file(table: TableMetadata, footer: Footer, location: str, columns: tup
     )
     arrow = schema_to_pyarrow(schema, include_field_ids=False)
     values = [_stored(partition_value(footer.file.partition[name], arrow.field(name).type)) for name in columns]
-    return DataFile.from_args(
+    return data_file(
         content=DataFileContent.DATA,
         file_path=location,
         file_format=FileFormat.PARQUET,

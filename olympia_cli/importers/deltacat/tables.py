@@ -40,7 +40,7 @@ from olympia_cli.importers.deltacat.schemas import (
     with_default,
 )
 from olympia_cli.importers.iceberg import LeftOut
-from olympia_cli.importers.new_table import new_table
+from olympia_cli.importers.new_table import data_file, new_table
 from olympia_cli.importers.parquet import ParquetFile
 from olympia_cli.importers.parquet_footers import LocalFooters
 from olympia_cli.names import TableName
@@ -227,7 +227,7 @@ def _data_file(table: TableMetadata, path: str, plan: TablePlan) -> DataFile:
             stats_columns=compute_statistics_plan(plan.schema, table.properties),
             parquet_column_mapping=parquet_path_to_id_mapping(plan.schema),
         ).to_serialized_dict()
-    return DataFile.from_args(
+    return data_file(
         content=DataFileContent.DATA,
         file_path=path,
         file_format=FileFormat.PARQUET,
