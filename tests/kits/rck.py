@@ -62,6 +62,7 @@ def kit(jars: Path, url: str, reports: Path) -> list[str]:
         "warehouse": "olympia",
         "rck.local": "false",
         "rck.requires-namespace-create": "true",
+        "rck.supports-names-with-dot": "true",
         "rck.supports-serverside-retry": "true",
         "org.slf4j.simpleLogger.defaultLogLevel": "error",
     }
