@@ -141,7 +141,8 @@ def replace(call: Call) -> Response:
         here = None if allowed is None else [*allowed, *(str(one) for one in present if one)]
         check_properties(metadata["properties"], here)
         location = _metadata_location(metadata)
-        check_location(location, here, "the view's location")
+        for named in (metadata["location"], location):
+            check_location(named, here, "the view's location")
         new = view_definition(location)
         new.iceberg_previous_metadata_location = definition.iceberg_metadata_location
         new.properties.update(definition.properties)

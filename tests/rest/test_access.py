@@ -180,6 +180,22 @@ def test_metadata_of_ones_own_making_leads_nowhere_else(served, tmp_path, kind):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_view_is_moved_nowhere_else(served, tmp_path):
+    """Not in two steps either, of which the first leaves its metadata where it may be."""
+    version = {"version-id": 1, "schema-id": 0, "default-namespace": ["sales"], "representations": [REPRESENTATION]}
+    view = {"name": "moving", "schema": SCHEMA, "view-version": version}
+    made = served.post("/v1/namespaces/sales/views", view, **bearer("sales")).json()["metadata"]
+    before = served.version
+    updates = [
+        {"action": "set-properties", "updates": {"write.metadata.path": f"{made['location']}/here"}},
+        {"action": "set-location", "location": str(tmp_path)},
+    ]
+    body = {"requirements": [], "updates": updates}
+    answer = served.post("/v1/namespaces/sales/views/moving", body, **bearer("sales"))
+    assert (answer.status_code, answer.json()["error"]["type"]) == (403, "ForbiddenException")
+    assert served.version == before
+
+
 def test_a_token_with_no_location_names_none(served):
     location = get(served, "/v1/namespaces/hr/tables/t", "admin").json()["metadata-location"]
     body = {"name": "again", "metadata-location": location}
