@@ -48,6 +48,11 @@ def check_dialects(version: Json) -> None:
         seen.add(dialect)
 
 
+def filled(version: Json, now_millis: int) -> Json:
+    """A version with all that readers want and writers may leave out."""
+    return {"timestamp-ms": now_millis, "summary": {}, **version}
+
+
 class _State:
     def __init__(self, view: Json, now_millis: int) -> None:
         self.view = view
@@ -88,6 +93,7 @@ def _add_version(state: _State, update: Json) -> None:
     if not isinstance(version, dict) or not isinstance(version.get("representations"), list):
         raise bad_request("add-view-version has no version")
     check_dialects(version)
+    version = filled(version, state.now)
     versions: list[Json] = list(state.view["versions"])
     schema = state.last_schema if version.get("schema-id") == LAST else version.get("schema-id")
     if schema is None or not any(one.get("schema-id", 0) == schema for one in state.view["schemas"]):
@@ -97,7 +103,7 @@ def _add_version(state: _State, update: Json) -> None:
         state.last_version = same[0]["version-id"]
         return
     id = version.get("version-id")
-    if not isinstance(id, int) or any(one.get("version-id") == id for one in versions):
+    if type(id) is not int or any(one.get("version-id") == id for one in versions):
         id = max((one["version-id"] for one in versions), default=0) + 1
     state.last_version = id
     state.view["versions"] = [*versions, {**version, "version-id": id, "schema-id": schema}]

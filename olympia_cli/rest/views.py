@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from pydantic import Field
 from pyiceberg.catalog.rest import CreateViewRequest
+from pyiceberg.view.metadata import ViewMetadata
 from starlette.responses import Response
 
 from olympia_cli.catalog.snapshot import Snapshot
@@ -21,7 +23,7 @@ from olympia_cli.rest.failures import Failure, bad_request, parsed
 from olympia_cli.rest.locations import check_location
 from olympia_cli.rest.served import ServedCatalog, check_properties, check_registered
 from olympia_cli.rest.tables import listed
-from olympia_cli.rest.view_updates import check_dialects, check_requirements, update_view
+from olympia_cli.rest.view_updates import check_dialects, check_requirements, filled, update_view
 
 _METADATA_PATH = "write.metadata.path"
 
@@ -52,8 +54,7 @@ def create(call: Call) -> Response:
         {**document["schema"], "schema-id": 0},
         {**document["view-version"], "version-id": 1, "schema-id": 0},
     )
-    version.setdefault("timestamp-ms", call.service.catalog.clock.now_millis())
-    version.setdefault("summary", {})
+    version = filled(version, call.service.catalog.clock.now_millis())
     check_dialects(version)
     metadata = {
         "view-uuid": str(uuid4()),
@@ -65,11 +66,12 @@ def create(call: Call) -> Response:
         "version-log": [{"timestamp-ms": version["timestamp-ms"], "version-id": 1}],
         "properties": request.properties,
     }
+    content = _written(metadata)
     location = _metadata_location(metadata)
 
     def change(changes: TableChanges) -> None:
         check_no_table(changes, name)
-        changes.add_file(location, json.dumps(metadata, separators=(",", ":")).encode(), {})
+        changes.add_file(location, content, {})
         changes.transaction.create_view(name, view_definition(location))
 
     served.change(None, change)
@@ -146,7 +148,7 @@ def replace(call: Call) -> Response:
         new = view_definition(location)
         new.iceberg_previous_metadata_location = definition.iceberg_metadata_location
         new.properties.update(definition.properties)
-        changes.add_file(location, json.dumps(metadata, separators=(",", ":")).encode(), {})
+        changes.add_file(location, _written(metadata), {})
         changes.transaction.replace_view(name, new)
         return location, metadata
 
@@ -156,6 +158,13 @@ def replace(call: Call) -> Response:
 def _metadata_location(metadata: dict[str, Any]) -> str:
     folder = metadata["properties"].get(_METADATA_PATH) or f"{str(metadata['location']).rstrip('/')}/metadata"
     return f"{folder.rstrip('/')}/{uuid4()}.metadata.json"
+
+
+def _written(metadata: dict[str, Any]) -> bytes:
+    """Metadata as its file will have it, which others can load."""
+    content = json.dumps(metadata, separators=(",", ":"))
+    parsed(partial(ViewMetadata.model_validate_json, strict=True), content)
+    return content.encode()
 
 
 def _definition(call: Call, name: ViewName) -> ViewDef:

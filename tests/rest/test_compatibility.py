@@ -233,6 +233,53 @@ def test_the_metadata_of_a_view_is_where_it_says(served):
     assert replaced["metadata-location"].startswith(f"{folder}/")
 
 
+VERSION = {
+    "schema-id": 0,
+    "default-namespace": ["s"],
+    "representations": [{**REPRESENTATION, "sql": "select 2"}],
+    "timestamp-ms": 5,
+}
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        {"representations": [1]}, {"representations": [{"type": "sql", "sql": 5, "dialect": "x"}]},
+        {"summary": {"a": 1}}, {"default-namespace": None}, {"default-namespace": "s"}, {"timestamp-ms": "5"},
+        {"default-catalog": 1},
+    ],
+)  # fmt: skip
+def test_a_view_that_nobody_could_load_is_not_made(served, added):
+    version = {**VERSION, **added}
+    new = {"name": f"unread{len(served.lines())}", "schema": SCHEMA, "view-version": version}
+    assert served.post("/v1/namespaces/s/views", new).status_code == 400
+    view(served, "loaded")
+    current = {"action": "set-current-view-version", "view-version-id": -1}
+    before = served.version
+    for updates in (
+        [{"action": "add-view-version", "view-version": version}, current],
+        [{"action": "add-schema", "schema": {"fields": [1]}}],
+    ):
+        answer = served.post("/v1/namespaces/s/views/loaded", {"requirements": [], "updates": updates})
+        assert (answer.status_code, answer.json()["error"]["type"]) == (400, "BadRequestException"), updates
+    assert served.version == before
+
+
+def test_a_version_of_a_view_is_whole(served):
+    view(served, "whole")
+    short = {key: value for key, value in VERSION.items() if key != "timestamp-ms"} | {"version-id": True}
+    updates = [
+        {"action": "add-view-version", "view-version": short},
+        {"action": "set-current-view-version", "view-version-id": -1},
+    ]
+    answer = served.post("/v1/namespaces/s/views/whole", {"requirements": [], "updates": updates})
+    assert answer.status_code == 200, answer.text
+    added = answer.json()["metadata"]["versions"][1]
+    assert (added["version-id"], type(added["version-id"]), type(added["timestamp-ms"])) == (2, int, int)
+    assert added["summary"] == {}
+    assert served.client().load_view(("s", "whole")).metadata.current_version_id == 2
+
+
 def test_a_table_below_a_table_is_not_found(served):
     """The library in Java asks for the table ns.t.files, and makes it from ns.t when that is not found."""
     for kind, what in (("tables", "Table"), ("views", "View")):
