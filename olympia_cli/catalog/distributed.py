@@ -7,6 +7,8 @@ unknowingly; `saves` reads and writes them.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from olympia_cli.catalog.catalog import Catalog, who
 from olympia_cli.catalog.commit import Author, Committed, commit, rebase
@@ -59,6 +61,20 @@ class DistributedTransaction:
         """The transaction as others see it since this process saved it."""
         assert self._last is not None, "it was loaded, and not saved since"
         return Saved(self.id, self._save, self._last)
+
+    @contextmanager
+    def statements(self) -> Iterator[Transaction]:
+        """Statements that are to be saved, all of them or none. When they fail, what they have read is saved: whoever
+        goes on knows it, and under SERIALIZABLE it decides about conflicts."""
+        transaction = self.transaction
+        before, known = transaction.mark(), len(transaction.actions)
+        try:
+            yield transaction
+        except Exception:
+            transaction.go_back(before, keep_reads=True)
+            if len(transaction.actions) > known:
+                self.save()
+            raise
 
     def save(self) -> None:
         """Store the staged changes as the next save.

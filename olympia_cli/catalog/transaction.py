@@ -7,7 +7,7 @@ statements before them.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 from olympia_cli.catalog.checks import (
@@ -70,7 +70,8 @@ _EXISTS = {Kind.NAMESPACE: T.NAMESPACE_EXISTS, Kind.TABLE: T.TABLE_EXISTS, Kind.
 _DESCRIBES = {Kind.NAMESPACE: T.NAMESPACE_DESCRIBE, Kind.TABLE: T.TABLE_DESCRIBE, Kind.VIEW: T.VIEW_DESCRIBE}
 _RESTORES = {Kind.NAMESPACE: T.NAMESPACE_RESTORE, Kind.TABLE: T.TABLE_RESTORE, Kind.VIEW: T.VIEW_RESTORE}
 
-Mark = tuple[Draft, list[Action], set[tuple[int, ObjectName | None]], int]
+Read = tuple[ActionType, ObjectName | None]
+Mark = tuple[Draft, list[Action], set[Read], int]
 """What a transaction has staged and read up to a moment."""
 
 
@@ -102,7 +103,7 @@ class Transaction:
         self.actions: list[Action] = []
         self.statements = 0
         self.open = True
-        self._reads: set[tuple[int, ObjectName | None]] = set()
+        self._reads: set[Read] = set()
 
     @property
     def base(self) -> Snapshot:
@@ -430,14 +431,30 @@ class Transaction:
         """How far it is; see `go_back`."""
         return self.draft.copy(), list(self.actions), set(self._reads), self.statements
 
-    def go_back(self, mark: Mark) -> None:
-        """Take back what was done since. Nothing is read for that, so it cannot fail."""
+    def go_back(self, mark: Mark, *, keep_reads: bool = False) -> None:
+        """Take back what was done since. Nothing is read for that, so it cannot fail. What was read stays where whoever
+        saw it fail goes on with the transaction."""
+        reads = self.reads
         self.draft, self.actions, self._reads, self.statements = mark
+        if keep_reads:
+            self.take_reads(reads)
+
+    @property
+    def reads(self) -> list[Read]:
+        """What was read, as far as the isolation level asks for it."""
+        return [(action.type, action.name) for action in self.actions if action.type in READS]
+
+    def take_reads(self, reads: Iterable[Read]) -> None:
+        """Read what was read in another process, or before it failed."""
+        for read in reads:
+            if read not in self._reads:
+                self._reads.add(read)
+                self.actions.append(Action(*read))
 
     def take_actions(self, actions: Sequence[Action]) -> None:
         """Go on from actions that were saved."""
         self.actions = [stage(action, self.draft) for action in actions]
-        self._reads = {(action.type, action.name) for action in actions if action.type in READS}
+        self._reads = set(self.reads)
 
     def do(self, action: Action, *, is_merged: bool = False) -> None:
         """Stage an action. One that fails leaves nothing behind but what it has seen.
@@ -466,10 +483,7 @@ class Transaction:
             self.base.keys.encode(name)
         if self.isolation != IsolationLevel.SERIALIZABLE:
             return
-        for read in ((type, name), (type, None if name is None else self.draft.origin(name))):
-            if read not in self._reads:
-                self._reads.add(read)
-                self.actions.append(Action(*read))
+        self.take_reads(((type, name), (type, None if name is None else self.draft.origin(name))))
 
     def check_open(self) -> None:
         """Raise TransactionClosed once it was committed or aborted."""

@@ -276,7 +276,8 @@ class Session:
 
             found = distributed.load(self.catalog, txn)
             before = len(found.transaction.actions)
-            do(found.transaction)
+            with found.statements() as transaction:
+                do(transaction)
             found.save()
             return Changed(None, txn, tuple(found.transaction.actions[before:]))
         for attempt in range(20):

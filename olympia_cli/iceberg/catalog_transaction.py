@@ -91,12 +91,15 @@ class DistributedCatalog(OlympiaCatalog):
     """
 
     _id: str
+    _looked: Transaction
+    """What was looked at last, with all that was read so far."""
 
     @classmethod
     def load(cls, catalog: OlympiaCatalog, id: str) -> DistributedCatalog:
         made = cls.__new__(cls)
         made._begin(catalog.store_catalog, catalog.name, catalog.properties)
-        made._id = distributed.load(catalog.store_catalog, id).id
+        made._looked = distributed.load(catalog.store_catalog, id).transaction
+        made._id = made._looked.id
         return made
 
     @property
@@ -111,7 +114,10 @@ class DistributedCatalog(OlympiaCatalog):
         raise ValueError("A transaction has a version of its own")
 
     def _view(self, *names: ObjectName) -> Transaction:
-        return distributed.load(self.store_catalog, self._id).transaction
+        found = distributed.load(self.store_catalog, self._id).transaction
+        found.take_reads(self._looked.reads)
+        self._looked = found
+        return found
 
     def change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
         for attempt in range(ATTEMPTS):
@@ -119,10 +125,12 @@ class DistributedCatalog(OlympiaCatalog):
                 found = distributed.load(self.store_catalog, self._id)
                 before = len(found.transaction.actions)
                 changes = TableChanges(found.transaction, self._open_io)
-                done = do(changes)
                 try:
+                    with found.statements() as transaction:
+                        transaction.take_reads(self._looked.reads)
+                        done = do(changes)
                     changes.save(found)
-                    self.last_version, self.last_actions = None, tuple(found.transaction.actions[before:])
+                    self.last_version, self.last_actions = None, tuple(transaction.actions[before:])
                     return done
                 except SavedElsewhere:
                     if attempt == ATTEMPTS - 1:

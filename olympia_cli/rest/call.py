@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import unquote
@@ -19,7 +18,7 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import InvalidName, SavedElsewhere
 from olympia_cli.iceberg.table_changes import TableChanges
-from olympia_cli.names import NamespaceName, TableName, ViewName, parse_reference
+from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName, parse_reference
 from olympia_cli.rest.failures import Failure, bad_request, forbidden
 from olympia_cli.rest.group_commit import Change
 from olympia_cli.rest.prefixes import Prefix
@@ -115,21 +114,18 @@ class Call:
 
     # Reading
 
-    @contextmanager
-    def reading(self) -> Iterator[View]:
-        """What the request looks at: a version, or the inside of a distributed transaction."""
-        if self.prefix.txn is None:
-            yield self._snapshot()
-            return
-        found = distributed.load(self.service.catalog, self.prefix.txn)
-        known = len(found.transaction.actions)
-        yield found.transaction
-        # under SERIALIZABLE what was read decides about conflicts, so it is part of the transaction
-        if len(found.transaction.actions) > known:
-            found.save()
+    def read(self, do: Callable[[View], R]) -> R:
+        """What is found in a version, or inside a distributed transaction. Under SERIALIZABLE what was read there
+        decides about conflicts, so it is saved, unless it is read by somebody who may change nothing."""
+        if self.prefix.txn is None or not self.caller.writes or self.service.settings.read_only:
+            return do(self.look())
+        return self._inside(self.prefix.txn, lambda changes: do(changes.transaction))
+
+    def exists(self, name: ObjectName) -> bool:
+        return self.read(lambda view: view.find(name) is not None if isinstance(view, Snapshot) else view.exists(name))
 
     def look(self) -> View:
-        """As `reading`, for what decides nothing by being read."""
+        """As `read`, for what decides nothing by being read."""
         if self.prefix.txn is None:
             return self._snapshot()
         return distributed.load(self.service.catalog, self.prefix.txn).transaction
@@ -147,17 +143,20 @@ class Call:
             raise forbidden("an older version of a catalog cannot be changed")
         if self.prefix.txn is None:
             return self.service.commits.commit(do, self.caller.name, what)
-        return self._change_inside(self.prefix.txn, do)
+        return self._inside(self.prefix.txn, do)
 
-    def _change_inside(self, txn: str, do: Change[R]) -> R:
+    def _inside(self, txn: str, do: Change[R]) -> R:
         for attempt in range(SAVES):
             try:
                 # requests of this process take turns, so that only other processes can be in the way
                 with _turns(txn):
                     found = distributed.load(self.service.catalog, txn)
+                    known = len(found.transaction.actions)
                     changes = TableChanges(found.transaction, self.service.open_io)
-                    result = do(changes)
-                    changes.save(found)
+                    with found.statements() as transaction:
+                        result = do(changes)
+                    if len(transaction.actions) > known:
+                        changes.save(found)
                     return result
             except SavedElsewhere:
                 if attempt == SAVES - 1:

@@ -18,12 +18,11 @@ from olympia_cli.rest.served import ServedCatalog, check_properties
 
 def list_all(call: Call) -> Response:
     parent = call.query.get("parent")
-    with call.reading() as view:
-        if parent:
-            # there is one level, so nothing is below a namespace that exists
-            _exists(view, NamespaceName(call.check_namespace(parent.split(SEPARATOR), "NoSuchNamespaceException")))
-            return answer({"namespaces": []})
-        found, token = page(call.query, lambda after: _names(call, view, after), lambda name: name)
+    if parent:
+        # there is one level, so nothing is below a namespace that exists
+        _check_exists(call, call.check_namespace(parent.split(SEPARATOR), "NoSuchNamespaceException"))
+        return answer({"namespaces": []})
+    found, token = call.read(lambda view: page(call.query, lambda after: _names(call, view, after), lambda name: name))
     return answer({"namespaces": [[name] for name in found], "next-page-token": token})
 
 
@@ -46,14 +45,13 @@ def create(call: Call) -> Response:
 
 
 def load(call: Call) -> Response:
-    with call.reading() as view:
-        found = view.namespace(NamespaceName(call.namespace))
+    name = NamespaceName(call.namespace)
+    found = call.read(lambda view: view.namespace(name))
     return answer({"namespace": [found.name.namespace], "properties": found.properties})
 
 
 def exists(call: Call) -> Response:
-    with call.reading() as view:
-        _exists(view, NamespaceName(call.namespace))
+    _check_exists(call, call.namespace)
     return nothing()
 
 
@@ -96,7 +94,6 @@ def texts(value: object, what: str) -> dict[str, str]:
     return value
 
 
-def _exists(view: View, name: NamespaceName) -> None:
-    there = view.find(name) is not None if isinstance(view, Snapshot) else view.exists(name)
-    if not there:
+def _check_exists(call: Call, name: str) -> None:
+    if not call.exists(NamespaceName(name)):
         raise NamespaceNotFound(f"there is no namespace {name}", hint="")

@@ -45,8 +45,9 @@ def list_all(call: Call) -> Response:
 def listed(call: Call, kind: Kind) -> Response:
     """The tables or views of a namespace."""
     namespace = call.namespace
-    with call.reading() as view:
-        found, token = page(call.query, lambda after: _names(view, kind, namespace, after), lambda name: name)
+    found, token = call.read(
+        lambda view: page(call.query, lambda after: _names(view, kind, namespace, after), lambda name: name)
+    )
     identifiers = [{"namespace": [namespace], "name": name} for name in found]
     return answer({"identifiers": identifiers, "next-page-token": token})
 
@@ -104,11 +105,13 @@ def load_known(call: Call) -> Response | None:
 
 def load(call: Call) -> Response:
     only_refs, name = _only_refs(call), call.table
-    with call.reading() as view:
+
+    def locate(view: View) -> str:
         if isinstance(view, Snapshot):
-            location = call.service.locate(view, name)
-        else:
-            location = view.table(name).definition.iceberg_metadata_location
+            return call.service.locate(view, name)
+        return view.table(name).definition.iceberg_metadata_location
+
+    location = call.read(locate)
     if _is_known(call, etag_of(location, only_refs)):
         return Response(None, 304, {"ETag": etag_of(location, only_refs)})
     return _loaded(location, only_refs, call.service.table_body(location, only_refs))
@@ -128,9 +131,7 @@ def _is_known(call: Call, etag: str) -> bool:
 
 def exists(call: Call) -> Response:
     name = call.table
-    with call.reading() as view:
-        there = view.find(name) is not None if isinstance(view, Snapshot) else view.exists(name)
-    if not there:
+    if not call.exists(name):
         raise TableNotFound(f"there is no table {name}", hint="")
     return nothing()
 

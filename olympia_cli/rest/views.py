@@ -12,7 +12,6 @@ from pyiceberg.catalog.rest import CreateViewRequest
 from pyiceberg.view.metadata import ViewMetadata
 from starlette.responses import Response
 
-from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import ViewNotFound
 from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
 from olympia_cli.iceberg.table_changes import TableChanges
@@ -85,9 +84,7 @@ def load(call: Call) -> Response:
 
 def exists(call: Call) -> Response:
     name = call.view
-    with call.reading() as view:
-        there = view.find(name) is not None if isinstance(view, Snapshot) else view.exists(name)
-    if not there:
+    if not call.exists(name):
         raise ViewNotFound(f"there is no view {name}", hint="")
     return nothing()
 
@@ -168,8 +165,7 @@ def _written(metadata: dict[str, Any]) -> bytes:
 
 
 def _definition(call: Call, name: ViewName) -> ViewDef:
-    with call.reading() as view:
-        return _iceberg(view.view(name).definition, name)
+    return _iceberg(call.read(lambda view: view.view(name)).definition, name)
 
 
 def _iceberg(definition: ViewDef, name: ViewName) -> ViewDef:

@@ -175,3 +175,12 @@ def test_a_read_inside_a_serializable_one_is_kept(olympia):
     olympia("ns", "create", "because-k-is-v", "--txn", id).ok()
     olympia("table", "alter", "sales.lines", "--set", "k=w").ok()
     olympia("txn", "commit", id).failed(20)
+
+
+def test_a_statement_that_failed_inside_a_serializable_one_is_kept(olympia):
+    """Others take the cause away; that it failed is no longer true then."""
+    id = olympia("txn", "begin", "--isolation", "serializable", "-o", "name").ok().stdout.strip()
+    olympia("table", "drop", "sales.none", "--txn", id).failed(10)
+    olympia("ns", "create", "because-there-is-none", "--txn", id).ok()
+    olympia("table", "register", "sales.none", "--metadata-location", "s3://t").ok()
+    olympia("txn", "commit", id).failed(20)

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.table import Table, Transaction
 
 from olympia_cli import Catalog, CommitConflict, StorageFailed, TableName, open_store
@@ -18,7 +23,7 @@ from olympia_cli.catalog.commit import Author
 from olympia_cli.errors import PathTaken
 from olympia_cli.format.definitions import decode
 from olympia_cli.format.paths import parse_root_path
-from olympia_cli.format.pb.objects_pb2 import TableDef
+from olympia_cli.format.pb.objects_pb2 import IsolationLevel, TableDef
 from olympia_cli.iceberg import OlympiaCatalog
 from olympia_cli.iceberg.table_changes import TableChanges
 from olympia_cli.storage.protocol import Store
@@ -324,6 +329,40 @@ def test_a_distributed_transaction_conflicts_with_who_was_first(catalog: Olympia
     assert rows_in(catalog) == 3
     with pytest.raises(ValueError, match="no transactions inside"):
         catalog.inside(running.id).transaction()
+
+
+def reads_table(inside: OlympiaCatalog) -> None:
+    inside.load_table("ns.t")
+
+
+def reads_none(inside: OlympiaCatalog) -> None:
+    with pytest.raises(NoSuchTableError):
+        inside.load_table("ns.u")
+    # what is looked at later does not make this forgotten
+    inside.list_namespaces()
+
+
+def reads_list(inside: OlympiaCatalog) -> None:
+    inside.list_tables("ns")
+
+
+def fails(inside: OlympiaCatalog) -> None:
+    with pytest.raises(NoSuchTableError):
+        inside.drop_table("ns.u")
+
+
+@pytest.mark.parametrize("read", [reads_table, reads_none, reads_list, fails])
+def test_what_is_read_in_a_distributed_transaction_decides_about_conflicts(
+    catalog: OlympiaCatalog, table: Table, read: Callable[[OlympiaCatalog], None]
+) -> None:
+    running = distributed.begin(catalog.store_catalog, IsolationLevel.SERIALIZABLE)
+    inside = catalog.inside(running.id)
+    read(inside)
+    inside.create_namespace("new")
+    table.append(ROWS)
+    catalog.create_table("ns.u", ROWS.schema)
+    with pytest.raises(CommitConflict):
+        distributed.load(catalog.store_catalog, running.id).commit()
 
 
 class FailsAfterTheSave(WrappedStore):
