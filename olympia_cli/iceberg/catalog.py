@@ -72,8 +72,12 @@ class OlympiaCatalog(IcebergViews):
 
         self._check_writable()
         made = CatalogTransaction.begin(self)
-        yield made
-        made.commit(message)
+        try:
+            yield made
+            made.commit(message)
+        finally:
+            # what comes later is refused: it would be lost
+            made.staged.open = False
 
     def inside(self, transaction_id: str) -> DistributedCatalog:
         """The catalog inside a distributed transaction, which other processes work in too."""

@@ -79,7 +79,8 @@ class CatalogTransaction(OlympiaCatalog):
         return self._changes.staged_file(location)
 
     def change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
-        with translated(about):
+        # who goes on after one that failed commits what the others did, and nothing of this one
+        with translated(about), self._changes.whole(keep_reads=True):
             return do(self._changes)
 
 

@@ -161,13 +161,13 @@ class TableChanges:
         return self._files.get(location)[0] if location in self._files.places else None
 
     @contextmanager
-    def whole(self) -> Iterator[None]:
+    def whole(self, *, keep_reads: bool = False) -> Iterator[None]:
         """Statements that are all done or not at all: what a block that fails has staged is taken back."""
         before, staged, files = self.transaction.mark(), dict(self._staged), dict(self._files.places)
         try:
             yield
         except Exception:
-            self.transaction.go_back(before)
+            self.transaction.go_back(before, keep_reads=keep_reads)
             self._staged, self._files.places = staged, files
             raise
 

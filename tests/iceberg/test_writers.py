@@ -20,7 +20,7 @@ from pyiceberg.table import Table, Transaction
 from olympia_cli import Catalog, CommitConflict, StorageFailed, TableName, open_store
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.commit import Author
-from olympia_cli.errors import PathTaken
+from olympia_cli.errors import PathTaken, TransactionClosed
 from olympia_cli.format.definitions import decode
 from olympia_cli.format.paths import parse_root_path
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel, TableDef
@@ -178,6 +178,22 @@ def test_a_transaction_that_fails_changes_nothing(catalog: OlympiaCatalog, table
         together.create_table("ns.u", ROWS.schema)
         raise ZeroDivisionError
     assert (catalog.version, metadata_files(catalog)) == (before, files)
+
+
+def test_after_a_transaction_has_failed_nothing_is_taken(catalog: OlympiaCatalog, table: Table) -> None:
+    with pytest.raises(ZeroDivisionError), catalog.transaction() as together:
+        raise ZeroDivisionError
+    with pytest.raises(TransactionClosed):
+        together.create_namespace("late")
+
+
+def test_a_call_that_fails_in_a_transaction_leaves_nothing_of_itself(catalog: OlympiaCatalog, table: Table) -> None:
+    there = {("ns", "u"): table.metadata_location, ("ns", "t"): table.metadata_location}
+    with catalog.transaction() as together:
+        with pytest.raises(TableAlreadyExistsError):
+            together.register_tables(there)
+        together.create_namespace("new")
+    assert (catalog.table_exists("ns.u"), catalog.namespace_exists("new")) == (False, True)
 
 
 def test_a_transaction_conflicts_as_a_whole(catalog: OlympiaCatalog, table: Table) -> None:
