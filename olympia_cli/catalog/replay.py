@@ -49,6 +49,8 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef, TableDef
 from olympia_cli.names import NamespaceName, ObjectName, as_found
 
 T = ActionType
+# looked up once: a log asks every version for it, and an enumeration of protobuf's answers slowly
+_ROLLBACK = T.CATALOG_ROLLBACK
 D = TypeVar("D", CatalogDef, NamespaceDef, TableDef, ViewDef)
 
 PUTS = CREATES | RESTORES | ALTERS
@@ -103,9 +105,8 @@ def touched(action: Action) -> set[ObjectName]:
 
 def rollback_target(actions: Sequence[Action]) -> int | None:
     """The version that a commit went back to; None when it is no rollback."""
-    rollback = T.CATALOG_ROLLBACK
     for action in actions:
-        if action.type == rollback:
+        if action.type == _ROLLBACK:
             return action.parse_payload(RollbackDef).to_version
     return None
 
