@@ -7,7 +7,6 @@ jobs itself, so there the text is a tag of theirs, and how many tasks there were
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from olympia_cli.errors import ExecutorUnprepared
 from olympia_cli.spark.failures import explain
+from olympia_cli.uuids import new_uuid
 
 if TYPE_CHECKING:
     from pyspark import SparkStageInfo
@@ -45,7 +45,7 @@ class Step:
     began: float
     context: Any = None
     """Spark's, which counts tasks; a Connect server's is not to be had."""
-    group: str = field(default_factory=lambda: str(uuid.uuid4()))
+    group: str = field(default_factory=new_uuid)
     ended: float | None = None
     counts: dict[str, int | None] = field(default_factory=dict)
     files: int = 0

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import uuid
 
 from olympia_cli.errors import ExclusiveCreateUnsupported, OlympiaError, PathMissing, PathTaken
 from olympia_cli.storage.protocol import TEMPORARY_PREFIX, Store
+from olympia_cli.uuids import new_uuid
 
 
 def check_exclusive_create(store: Store) -> None:
     """Ask the store once, with a file of a random name that is gone afterwards: the second creation must lose
     and the first content stand. Raises ExclusiveCreateUnsupported otherwise.
     """
-    path = f"{TEMPORARY_PREFIX}{uuid.uuid4()}"
+    path = f"{TEMPORARY_PREFIX}{new_uuid()}"
     first, second = b"first", b"second"
     try:
         store.create(path, first)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from olympia_cli.errors import ExclusiveCreateUnsupported, OlympiaError, PathMissing, PathTaken
 from olympia_cli.storage.protocol import TEMPORARY_PREFIX, Store
+from olympia_cli.uuids import new_uuid
 
 READS = ("list", "read")
 WRITES = ("create", "create exclusively", "delete")
@@ -38,7 +38,7 @@ def probe(store: Store, *, write: bool) -> Probes:
     """Try what the program needs: 1 list; 2 read; 3 create; 4 create the same again, which must fail and change
     nothing; 5 delete. Without `write` only the first two."""
     probes = Probes()
-    path = f"{TEMPORARY_PREFIX}{uuid.uuid4()}"
+    path = f"{TEMPORARY_PREFIX}{new_uuid()}"
     probes.attempt("list", lambda: _first(store.list("vn/")))
     probes.attempt("read", lambda: _read_nothing(store, path))
     if not write or not probes.attempt("create", lambda: store.create(path, b"first")):

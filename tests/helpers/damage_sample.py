@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import random
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -30,6 +29,7 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef, DistributedTransaction
 from olympia_cli.names import ObjectName
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import Store
+from olympia_cli.uuids import new_uuid
 from tests.helpers.check import plain
 from tests.helpers.clock import HOUR, START, FakeClock
 from tests.helpers.names import location, ns, select, table, view
@@ -255,7 +255,7 @@ def _make(expired: bool) -> Sample:
     finished.commit("distributed", by=BY)  # version 8
     given_up = distributed.begin(catalog)
     given_up.abort()
-    pin = f"node/{uuid.uuid4()}.arrow"
+    pin = f"node/{new_uuid()}.arrow"
     store.create(pin, store.read(root_path(EXPORTED)))
     with commit("export") as t:
         t.do(_export(pin))
@@ -317,7 +317,7 @@ def _mark(catalog: Catalog, store: MemoryStore, pin: str, clock: FakeClock) -> s
         for path in tree.files - kept:
             kind = "root" if parse_root_path(path) is not None else "node" if path in tree.nodes else "definition"
             gone[path] = kind
-    manifest = f"ops/expire/{clock.now_millis()}-{uuid.uuid4()}.json"
+    manifest = f"ops/expire/{clock.now_millis()}-{new_uuid()}.json"
     document = {
         "format": 1,
         "catalog": catalog.snapshot().definition.id,
@@ -354,10 +354,5 @@ def older_names() -> Iterator[None]:
 @contextlib.contextmanager
 def seeded_uuids(seed: int) -> Iterator[None]:
     """The same random names in every run."""
-    numbers = random.Random(seed)
-
-    def urandom(size: int) -> bytes:
-        return numbers.getrandbits(8 * size).to_bytes(size)
-
-    with mock.patch("os.urandom", urandom):
+    with mock.patch("olympia_cli.uuids.urandom", random.Random(seed).randbytes):
         yield

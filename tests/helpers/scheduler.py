@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import random
 import threading
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -24,6 +23,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from olympia_cli import uuids
 from olympia_cli.errors import OutcomeUnknown, PathTaken, StoreError
 from olympia_cli.storage.protocol import FileInfo, Store
 from tests.helpers.clock import FakeClock
@@ -206,20 +206,19 @@ def without_fault(chosen: str) -> str:
 @contextmanager
 def repeatable(seed: str) -> Iterator[None]:
     """Whatever is drawn at random is the same in each run: new names by the actor that draws them, delays in order."""
-    real, state = uuid.uuid4, random.getstate()
+    real, state = uuids.urandom, random.getstate()
     drawn: dict[str, random.Random] = {}
     random.seed(seed)
 
-    def draw() -> uuid.UUID:
+    def draw(size: int) -> bytes:
         name = threading.current_thread().name
-        names = drawn.setdefault(name, random.Random(f"{seed}/{name}"))
-        return uuid.UUID(int=names.getrandbits(128), version=4)
+        return drawn.setdefault(name, random.Random(f"{seed}/{name}")).randbytes(size)
 
-    uuid.uuid4 = draw
+    uuids.urandom = draw
     try:
         yield
     finally:
-        uuid.uuid4 = real
+        uuids.urandom = real
         random.setstate(state)
 
 

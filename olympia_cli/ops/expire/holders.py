@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, OlympiaError, command_words
 from olympia_cli.format.paths import MAX_VERSION, check_pointer
 from olympia_cli.storage.protocol import TEMPORARY_PREFIX, Store
+from olympia_cli.uuids import new_uuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _pinned(holder: str, pin: PinnedRoot) -> PinnedRoot:
 def store_now_millis(store: Store) -> int:
     """The time by the store's own clock, which the ages of its files are measured by: when a file was written that was
     written just now."""
-    path = f"{TEMPORARY_PREFIX}{uuid.uuid4()}"
+    path = f"{TEMPORARY_PREFIX}{new_uuid()}"
     try:
         store.create(path, b"")
         return store.stat(path).modified_at_millis

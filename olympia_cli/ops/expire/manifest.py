@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from olympia_cli.errors import Damaged, PathMissing, StoreError
 from olympia_cli.format.paths import WIDTH, FileKind, file_kind, parse_root_path
 from olympia_cli.storage.protocol import FileInfo, Store
+from olympia_cli.uuids import new_uuid
 
 FOLDER = "ops/expire/"
 FORMAT = 1
@@ -57,12 +57,12 @@ class Manifest:
 
 
 def new_manifest_path(now_millis: int) -> str:
-    return f"{FOLDER}{now_millis}-{uuid.uuid4()}.json"
+    return f"{FOLDER}{now_millis}-{new_uuid()}.json"
 
 
 def new_part_path(manifest: str) -> str:
     """A fresh name. It begins like that of its manifest, so that it is known whose it is when the manifest is gone."""
-    return f"{manifest.removesuffix('.json')}.{uuid.uuid4()}.part.json"
+    return f"{manifest.removesuffix('.json')}.{new_uuid()}.part.json"
 
 
 def manifest_of(path: str) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import uuid
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from olympia_cli.errors import Damaged, InvalidOption, PathMissing
 from olympia_cli.format.paths import EXPORT_NOTE, MAX_VERSION, check_pointer
 from olympia_cli.storage.protocol import Store
+from olympia_cli.uuids import new_uuid
 
 
 class Mode(StrEnum):
@@ -71,7 +71,7 @@ class Note:
     scope: Scope
     expires_at_millis: int | None
     definition: str | None
-    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    id: str = field(default_factory=new_uuid)
     """Tells two processes apart that want the same export at the same place."""
 
     def encode(self) -> bytes:

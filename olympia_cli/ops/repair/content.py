@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +15,7 @@ from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.history import History, HoleContent, Value
 from olympia_cli.ops.repair.tree import Hole, take_apart
 from olympia_cli.ops.walk.flaws import Flaw
+from olympia_cli.uuids import new_uuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ def missing_namespaces(names: Iterable[ObjectName]) -> list[tuple[NamespaceName,
     """The namespaces that objects are in and that are not there, with new definitions."""
     names = set(names)
     needed = {name.namespace for name in names} - {name.namespace for name in names if name.kind is Kind.NAMESPACE}
-    return [(NamespaceName(name), definitions.body(NamespaceDef(id=str(uuid.uuid4())))) for name in sorted(needed)]
+    return [(NamespaceName(name), definitions.body(NamespaceDef(id=new_uuid()))) for name in sorted(needed)]
 
 
 def _keys(number: int) -> str:

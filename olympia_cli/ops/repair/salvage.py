@@ -7,7 +7,6 @@ names.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -49,6 +48,7 @@ from olympia_cli.ops.repair.repair import existing_versions, missing_versions
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.storage.exclusive import check_exclusive_create
 from olympia_cli.storage.protocol import Store
+from olympia_cli.uuids import new_uuid
 
 AT_ONCE = 256
 
@@ -193,7 +193,7 @@ def _catalog(files: RepairFiles, versions: Sequence[int], latest: LatestVersion 
     if definition is None:
         sizes = next((root.sizes for root in map(files.root, reversed(versions)) if root.sizes is not None), None)
         definition = CatalogDef(
-            id=str(uuid.uuid4()),
+            id=new_uuid(),
             major_version=MAJOR_VERSION,
             order=sizes.order if sizes else 128,
             namespace_name_max_size_bytes=sizes.namespace if sizes else 100,
