@@ -79,9 +79,9 @@ def two_objects_with_one_id(s: Sample, store: Store) -> Wanted:
 def one_id_in_versions_before_other_damage(s: Sample, store: Store) -> Wanted:
     """The newest versions are damaged otherwise; in those before, two objects still have one id."""
     tree = s.tree()
-    one, other = (tree.entries[s.keys.encode(name)][0] for name in (TableName("b", "t03"), ViewName("a", "v0")))
+    one, newer = next((value, holder) for value, holder in tree.entries.values() if holder in tree.inner)
+    other, _ = tree.entries[s.keys.encode(ViewName("a", "v0"))]
     rewrite_definition(store, one, lambda found: setattr(found, "id", _id(store, other)))
-    newer = next(path for path in tree.inner if one in tree.nodes[path].values)
     rewrite_node(store, newer, reversed_keys)
     both = s.hit(one) & s.hit(other)
     assert both - s.hit(newer)
@@ -115,18 +115,18 @@ def two_objects_with_one_definition(s: Sample, store: Store) -> Wanted:
 
 @case
 def definition_of_a_table_under_the_key_of_a_view(s: Sample, store: Store) -> Wanted:
-    """Only version 3 misuses it; all others rightly take it for a table's."""
-    tree = s.tree(3)
-    [(path, at)] = [
+    """Only version 7 misuses it; all others rightly take it for a table's."""
+    tree = s.tree(7)
+    path, at = next(
         (path, at)
         for path, node in tree.nodes.items()
-        if s.hit(path) == {3}
+        if s.hit(path) == {7}
         for at, key in enumerate(node.keys)
         if key.startswith("D===")
-    ]
+    )
     table = tree.entries[s.keys.encode(TableName("b", "t05"))][0]
     rewrite_node(store, path, with_value(at, table))
-    return wanted("F303|F305", table, versions={3})
+    return wanted("F303|F305", table, versions={7})
 
 
 @case
