@@ -71,8 +71,12 @@ class Definitions:
     def __len__(self) -> int:
         return len(self.id_of)
 
-    def number(self, path: str) -> int | None:
-        return self._numbers.get(path_digest(path))
+    def number(self, path: str, kind: Kind | None = None) -> int | None:
+        """The number of a definition, as it was met first, or as keys of a kind name it."""
+        number = self._numbers.get(path_digest(path))
+        if kind is None or number is None or self._kinds[number] == kind:
+            return number
+        return self._numbers.get(_digest_as(kind, path))
 
     @property
     def ids(self) -> int:
@@ -141,15 +145,10 @@ class Definitions:
         return number
 
     def _numbered(self, path: str, kind: Kind, level: int) -> tuple[int, bool]:
-        digest = path_digest(path)
-        number = self._numbers.get(digest)
-        if number is not None and self._kinds[number] != kind:
-            # keys of two kinds name one file, so at least one of them is wrong: it is judged as either
-            digest = path_digest(f"{kind.word} {path}")
-            number = self._numbers.get(digest)
+        number = self.number(path, kind)
         if number is not None:
             return number, False
-        number = self._numbers.add(digest)
+        number = self._numbers.add(_digest_as(kind, path) if path in self else path_digest(path))
         self._append(kind, level)
         return number, True
 
@@ -255,6 +254,11 @@ class Definitions:
     def at_locations(self, locations: Iterable[str]) -> Iterator[int]:
         """The definitions of tables and views whose metadata is there."""
         return (number for location in locations for number in self.by_location.get(_id_digest(location), ()))
+
+
+def _digest_as(kind: Kind, path: str) -> bytes:
+    """For a file that keys of two kinds name, so that at least one of them is wrong: it is judged as either."""
+    return path_digest(f"{kind.word} {path}")
 
 
 def _id_digest(id: str) -> bytes:

@@ -284,15 +284,15 @@ class Verdict:
         nodes = self._objects.reached(self._examined.roots[version])
         nodes = [node for node in nodes if not numbers.isdisjoint(self._graph.names[node])]
         total = sum(number in numbers for node in nodes for number in self._graph.names[node])
-        owners: dict[ObjectName, str] = {}
+        owners: dict[str, tuple[ObjectName, str]] = {}
         for _, key, value in self._objects.entries(nodes):
             name = self._objects.name(key)
-            if name is not None and definitions.number(value) in numbers:
-                owners.setdefault(name, value)
+            if name is not None and definitions.number(value, name.kind) in numbers:
+                owners.setdefault(key, (name, value))
         if len(nodes) <= MOST_NAMING:
             # one object can be there twice, but not have the catalog's id and be there twice
             total = len(owners) if total > 1 else 2
-        return total, owners
+        return total, dict(owners[key] for key in sorted(owners))
 
     def _id(self, path: str, name: ObjectName) -> str:
         data = self._examined.files.read(path)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.format.paths import root_path
+from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.definitions import Definitions
+from olympia_cli.ops.fsck.fsck import Level, fsck
 from olympia_cli.ops.walk.facts import INNER_NODES, NodeFacts
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.damage import rewrite_definition, rewrite_node
+from tests.helpers.names import location, ns, select, table, view
 
 TABLE, OTHER, VIEW = "def/table/a", "def/table/b", "def/view/c"
 
@@ -35,15 +43,15 @@ def test_a_path_has_one_number_for_each_kind_that_names_it():
 
 def test_what_a_sound_node_names_is_not_doubtful_any_more():
     definitions = new_definitions()
-    table, other = (TABLE, Kind.TABLE, "k1"), (OTHER, Kind.TABLE, "k2")
-    assert list(definitions.note(node(table, other, readable=False, children=("node/a",)))) == [0, 1]
+    one, other = (TABLE, Kind.TABLE, "k1"), (OTHER, Kind.TABLE, "k2")
+    assert list(definitions.note(node(one, other, readable=False, children=("node/a",)))) == [0, 1]
     assert definitions.doubtful == {0, 1}
-    definitions.note(node(table, (VIEW, Kind.VIEW, "k3")))
+    definitions.note(node(one, (VIEW, Kind.VIEW, "k3")))
     assert definitions.doubtful == {1}
     definitions.note(node(other, readable=False))
     assert definitions.doubtful == {1}
     # an inner node of another version, whose names are the damaged one's
-    assert list(definitions.note(node(table, other, children=("node/b",)))) == [0, 1]
+    assert list(definitions.note(node(one, other, children=("node/b",)))) == [0, 1]
     assert definitions.doubtful == set()
 
 
@@ -53,3 +61,22 @@ def test_inner_nodes_are_remembered_while_they_are_few():
     for _ in range(2):
         assert [list(definitions.note(one)) for one in nodes] == [[at] for at in range(len(nodes))]
     assert definitions.waiting == len(definitions) == len(nodes)
+
+
+def test_one_id_is_found_where_another_version_takes_the_definition_for_another_kind_s():
+    """In version 1, which is read first, the keys of a table and of a view name each other's definitions."""
+    store = MemoryStore()
+    catalog = Catalog.create(store)
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(ns("a"))
+        transaction.create_table(table("a.t"), location(1))
+        transaction.create_view(view("a.v"), select())
+    with catalog.transaction() as transaction:
+        transaction.create_table(table("a.u"), location(2))
+    one, other = (str(catalog.snapshot().find(table(name))) for name in ("a.t", "a.u"))
+    taken = TableDef.FromString(store.read(one)).id
+    rewrite_definition(store, other, lambda found: setattr(found, "id", taken))
+    rewrite_node(store, root_path(1), lambda node: replace(node, values=(node.values[0], *node.values[:0:-1])))
+    findings = fsck(store, level=Level.FULL, all_versions=True).findings
+    [found] = [found for found in findings if found.code == "F305"]
+    assert (found.versions, [str(name) for name in found.objects]) == (((2, 2),), ["a.t", "a.u"])
