@@ -114,9 +114,10 @@ class TableChanges:
         requirements: Sequence[TableRequirement],
         updates: Sequence[TableUpdate],
         fit: Fit | None = None,
+        may_read: Callable[[str], bool] | None = None,
     ) -> TableState:
         """Make updates of a table, or the table, where the requirements are met: CommitFailedException where not. `fit`
-        has the last word on the updates, on what the table is then."""
+        has the last word on the updates, on what the table is then; `may_read` says which manifests are opened."""
         current = self.state(name)
         if current is None:
             if not any(isinstance(one, AssertCreate) for one in requirements):
@@ -136,7 +137,7 @@ class TableChanges:
         provider = load_location_provider(metadata.location, metadata.properties)
         location = provider.new_table_metadata_file_location(number + 1)
         io = self._open_io(metadata.properties, location)
-        actions = actions_of(None if current is None else current.metadata, metadata, updates, _reader(io))
+        actions = actions_of(None if current is None else current.metadata, metadata, updates, _reader(io, may_read))
         if current is None:
             self.transaction.create_table(name, location)
         expected = None if current is None else current.location
@@ -328,8 +329,10 @@ def _updated(current: TableState | None, updates: Sequence[TableUpdate]) -> Tabl
     return with_row_ids(made, base)
 
 
-def _reader(io: FileIO) -> Callable[[str], bytes]:
+def _reader(io: FileIO, may_read: Callable[[str], bool] | None) -> Callable[[str], bytes]:
     def read(location: str) -> bytes:
+        if may_read is not None and not may_read(location):
+            raise PermissionError(f"{location} is not opened for whoever commits")
         with io.new_input(location).open() as stream:
             return stream.read()
 
