@@ -56,10 +56,16 @@ class Service:
         self._lock = threading.Lock()
         self._located: tuple[Snapshot | None, dict[TableName, str]] = (None, {})
 
-    def close(self) -> None:
-        self.executor.shutdown(wait=True, cancel_futures=True)
+    def close(self, seconds: float) -> bool:
+        """Let what is under way finish, for so long; whether it has."""
+        ending = threading.Thread(target=self.executor.shutdown, kwargs={"cancel_futures": True}, daemon=True)
+        ending.start()
+        ending.join(seconds)
+        if ending.is_alive():
+            return False
         self.files.close()
         self.catalog.store.close()
+        return True
 
     def open_io(self, properties: Mapping[str, str], location: str) -> FileIO:
         """PyIceberg's files there. What a table's own properties say does not matter here."""
