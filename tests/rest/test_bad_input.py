@@ -463,7 +463,7 @@ def test_a_body_that_is_no_document(served, body):
 def test_what_a_page_of_another_site_could_send_is_refused(served):
     before = contents(served)
     body = json.dumps({"namespace": ["planted"]})
-    for sent in ("text/plain", "application/x-www-form-urlencoded"):
+    for sent in ("text/plain", "application/x-www-form-urlencoded", "text/plain; application/json"):
         answer = served.http.post("/v1/namespaces", content=body, headers={"Content-Type": sent})
         assert answer.status_code == 400
     assert served.http.post("/v1/transactions").status_code == 400
@@ -473,6 +473,12 @@ def test_what_a_page_of_another_site_could_send_is_refused(served):
     for host in ("localhost", "localhost:80", "127.0.0.1:1", "[::1]:5"):
         assert served.http.get("/v1/namespaces", headers={"Host": host}).status_code == 200
     assert contents(served) == before
+
+
+def test_json_is_json_however_it_is_written(served):
+    for number, sent in enumerate(("Application/JSON", "application/json ; charset=utf-8")):
+        body = json.dumps({"namespace": [f"json{number}"]})
+        assert served.http.post("/v1/namespaces", content=body, headers={"Content-Type": sent}).status_code == 200
 
 
 def test_a_body_without_a_length_is_measured_as_it_comes(served):
