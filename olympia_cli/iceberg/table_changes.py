@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -157,6 +157,11 @@ class TableChanges:
         """A file that is to be written before the commit, and removed again when that fails."""
         self._files.put(location, content, properties)
 
+    @property
+    def places(self) -> list[str]:
+        """Where files are to be written."""
+        return list(self._files.places)
+
     def staged_file(self, location: str) -> bytes | None:
         """What will be at a location, if this transaction writes it."""
         return self._files.get(location)[0] if location in self._files.places else None
@@ -197,13 +202,13 @@ class TableChanges:
         try:
             return publish()
         except (CommitUnknown, OutcomeUnknown) as error:
-            raise CommitStateUnknownException(f"{error}{self._kept()}") from error
+            raise unknown(error, self._written) from error
         except OlympiaError as error:
             self._discard_after(error)
             raise
         except BaseException:
             # whoever interrupts may have done so after it counted
-            _log.warning("interrupted%s", self._kept())
+            _log.warning("interrupted%s", _kept(self._written))
             raise
 
     def discard(self) -> list[str]:
@@ -257,9 +262,15 @@ class TableChanges:
         self.add_file(location, encode_metadata(metadata, location), metadata.properties)
         return TableState(metadata, location)
 
-    def _kept(self) -> str:
-        shown = ", ".join(self._written)
-        return f"; if the log does not have it, nothing needs these files: {shown}" if shown else ""
+
+def unknown(error: BaseException | None, written: Iterable[str]) -> CommitStateUnknownException:
+    """That nobody knows whether it was committed, and which files were written for it."""
+    return CommitStateUnknownException(f"{error}{_kept(written)}")
+
+
+def _kept(written: Iterable[str]) -> str:
+    shown = ", ".join(written)
+    return f"; if the log does not have it, nothing needs these files: {shown}" if shown else ""
 
 
 def check_no_view(transaction: Transaction, name: TableName) -> None:
