@@ -336,6 +336,8 @@ class StorageFailed(OlympiaError):
 
     exit_code = 30
     default_hint = "try again; if it persists, look at the store"
+    is_no_file = False
+    """Whether something other than a file stands at the path: the store is well."""
 
 
 class StorageFull(StorageFailed):

@@ -14,7 +14,7 @@ from olympia_cli.iceberg.locations import place_of
 from olympia_cli.iceberg.manifests import Content, decode_manifest, decode_manifest_list
 from olympia_cli.iceberg.metadata import referenced_snapshots
 from olympia_cli.names import Kind
-from olympia_cli.ops.verify_metadata import check_view_metadata, parse_metadata
+from olympia_cli.ops.verify_metadata import parse_metadata, parse_view_metadata
 
 
 class Floor(StrEnum):
@@ -71,7 +71,7 @@ def look_into(
     try:
         match floor:
             case Floor.METADATA if kind is Kind.VIEW:
-                check_view_metadata(data, location)
+                parse_view_metadata(data, location)
             case Floor.METADATA:
                 yield from _of_metadata(data, location)
             case Floor.MANIFEST_LISTS:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -114,9 +114,10 @@ class TableChanges:
         requirements: Sequence[TableRequirement],
         updates: Sequence[TableUpdate],
         fit: Fit | None = None,
+        may_read: Callable[[str], bool] | None = None,
     ) -> TableState:
         """Make updates of a table, or the table, where the requirements are met: CommitFailedException where not. `fit`
-        has the last word on the updates, on what the table is then."""
+        has the last word on the updates, on what the table is then; `may_read` says which manifests are opened."""
         current = self.state(name)
         if current is None:
             if not any(isinstance(one, AssertCreate) for one in requirements):
@@ -136,7 +137,7 @@ class TableChanges:
         provider = load_location_provider(metadata.location, metadata.properties)
         location = provider.new_table_metadata_file_location(number + 1)
         io = self._open_io(metadata.properties, location)
-        actions = actions_of(None if current is None else current.metadata, metadata, updates, _reader(io))
+        actions = actions_of(None if current is None else current.metadata, metadata, updates, _reader(io, may_read))
         if current is None:
             self.transaction.create_table(name, location)
         expected = None if current is None else current.location
@@ -155,6 +156,11 @@ class TableChanges:
     def add_file(self, location: str, content: bytes, properties: Properties) -> None:
         """A file that is to be written before the commit, and removed again when that fails."""
         self._files.put(location, content, properties)
+
+    @property
+    def places(self) -> list[str]:
+        """Where files are to be written."""
+        return list(self._files.places)
 
     def staged_file(self, location: str) -> bytes | None:
         """What will be at a location, if this transaction writes it."""
@@ -196,13 +202,13 @@ class TableChanges:
         try:
             return publish()
         except (CommitUnknown, OutcomeUnknown) as error:
-            raise CommitStateUnknownException(f"{error}{self._kept()}") from error
+            raise unknown(error, self._written) from error
         except OlympiaError as error:
             self._discard_after(error)
             raise
         except BaseException:
             # whoever interrupts may have done so after it counted
-            _log.warning("interrupted%s", self._kept())
+            _log.warning("interrupted%s", _kept(self._written))
             raise
 
     def discard(self) -> list[str]:
@@ -256,9 +262,15 @@ class TableChanges:
         self.add_file(location, encode_metadata(metadata, location), metadata.properties)
         return TableState(metadata, location)
 
-    def _kept(self) -> str:
-        shown = ", ".join(self._written)
-        return f"; if the log does not have it, nothing needs these files: {shown}" if shown else ""
+
+def unknown(error: BaseException | None, written: Iterable[str]) -> CommitStateUnknownException:
+    """That nobody knows whether it was committed, and which files were written for it."""
+    return CommitStateUnknownException(f"{error}{_kept(written)}")
+
+
+def _kept(written: Iterable[str]) -> str:
+    shown = ", ".join(written)
+    return f"; if the log does not have it, nothing needs these files: {shown}" if shown else ""
 
 
 def check_no_view(transaction: Transaction, name: TableName) -> None:
@@ -328,8 +340,10 @@ def _updated(current: TableState | None, updates: Sequence[TableUpdate]) -> Tabl
     return with_row_ids(made, base)
 
 
-def _reader(io: FileIO) -> Callable[[str], bytes]:
+def _reader(io: FileIO, may_read: Callable[[str], bool] | None) -> Callable[[str], bytes]:
     def read(location: str) -> bytes:
+        if may_read is not None and not may_read(location):
+            raise PermissionError(f"{location} is not opened for whoever commits")
         with io.new_input(location).open() as stream:
             return stream.read()
 

@@ -37,13 +37,14 @@ def parse_metadata(data: bytes, location: str) -> dict[str, Any]:
     return _parsed(data, location, "table", FORMAT_VERSIONS, ("location", "last-column-id"))
 
 
-def check_view_metadata(data: bytes, location: str) -> None:
-    """Raise unless this is the metadata file of an Iceberg view, and says what the view is now."""
+def parse_view_metadata(data: bytes, location: str) -> dict[str, Any]:
+    """The same of a view, which says what the view is now."""
     metadata = _parsed(data, location, "view", VIEW_FORMAT_VERSIONS, ("view-uuid", "current-version-id", "versions"))
     versions, current = metadata["versions"], metadata["current-version-id"]
     listed = [one.get("version-id") for one in versions if isinstance(one, dict)] if isinstance(versions, list) else []
     if current not in listed:
         raise Damaged("F602", location, "its current version is not in it", hint=_HINT)
+    return metadata
 
 
 def _parsed(data: bytes, location: str, what: str, known: tuple[int, ...], wanted: tuple[str, ...]) -> dict[str, Any]:

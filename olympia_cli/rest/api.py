@@ -123,7 +123,8 @@ class Api:
         if self.record.under_way > self._settings.max_requests:
             raise Failure(503, "SlowDownException", "too many requests at once", RETRY_AFTER)
         body = await self._body(asked, receive)
-        if asked.method == "POST" and (asked.header("content-type") or "").partition(";")[0] != "application/json":
+        content = (asked.header("content-type") or "").partition(";")[0].strip().lower()
+        if asked.method == "POST" and content != "application/json":
             # a page of another site may have a browser send anything else, and nothing at all
             raise bad_request("a POST must be sent as application/json")
         work = partial(self._work, operation, asked, caller, body)

@@ -13,12 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from pyiceberg.exceptions import CommitStateUnknownException
+
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.clock import moment
 from olympia_cli.catalog.commit import Author, check_writable
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import CommitConflict, InvalidOption, StorageFailed, TransactionTooLarge
-from olympia_cli.iceberg.table_changes import OpenIO, TableChanges
+from olympia_cli.iceberg.table_changes import OpenIO, TableChanges, unknown
 
 LARGEST_GROUP = 64
 ATTEMPTS = 5
@@ -35,6 +37,8 @@ class _Job:
     what: str
     turn: threading.Event = field(default_factory=threading.Event)
     finished: bool = False
+    files: list[str] = field(default_factory=list)
+    """Those that are written for it."""
     result: Any = None
     error: Exception | None = None
 
@@ -111,6 +115,11 @@ class GroupCommit:
                 if alone and attempt == ATTEMPTS - 1:
                     staged[0].end(error)
                 continue
+            except CommitStateUnknownException as error:
+                for job in staged:
+                    # whose files the others' are is not this one's business
+                    job.end(unknown(error.__cause__, job.files))
+                break
             except Exception as error:
                 # what one of them cannot have written, or is too large together, the others need not bear
                 if changes.unwritten or isinstance(error, InvalidOption | TransactionTooLarge):
@@ -143,8 +152,10 @@ class GroupCommit:
 def _stage(job: _Job, changes: TableChanges) -> Exception | None:
     """Do the statements of a change. One that fails takes back those before it in the same change."""
     try:
+        before = len(changes.places)
         with changes.whole():
             job.result = job.change(changes)
+        job.files = changes.places[before:]
     except Exception as error:
         return error
     return None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from olympia_cli.errors import InvalidLocation
 from olympia_cli.iceberg.locations import Place, place_of
-from olympia_cli.rest.failures import bad_request, forbidden
+from olympia_cli.rest.failures import Failure, bad_request, forbidden
 
 
 def check_location(location: str, allowed: Sequence[str] | None, what: str) -> None:
@@ -21,6 +21,15 @@ def check_location(location: str, allowed: Sequence[str] | None, what: str) -> N
         return
     if ".." in place.path.split("/") or not any(_is_below(place, root) for root in allowed):
         raise forbidden(f"{what} is outside of what you may use here")
+
+
+def is_allowed(location: str, allowed: Sequence[str] | None) -> bool:
+    """Whether `check_location` has nothing against it."""
+    try:
+        check_location(location, allowed, "it")
+    except Failure:
+        return False
+    return True
 
 
 def _is_below(place: Place, root: str) -> bool:

@@ -28,7 +28,7 @@ from olympia_cli.iceberg.table_changes import TableChanges, TableState
 from olympia_cli.names import ObjectName, TableName
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.failures import Failure, bad_request, forbidden, parsed
-from olympia_cli.rest.locations import check_location
+from olympia_cli.rest.locations import check_location, is_allowed
 from olympia_cli.rest.table_updates import check_added, fitted
 
 LOADS_CODE = ("py-io-impl", "py-catalog-impl", TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL)
@@ -102,7 +102,8 @@ class ServedCatalog(OlympiaCatalog):
             elif isinstance(update, AddSnapshotUpdate) and update.snapshot.manifest_list:
                 # the server opens it, to say in the log which files came and went
                 check_location(update.snapshot.manifest_list, allowed, "the manifest list")
-        state = changes.update(name, requirements, updates, fitted)
+        # a manifest that the list names is opened for the same purpose
+        state = changes.update(name, requirements, updates, fitted, lambda location: is_allowed(location, allowed))
         check_added(state.metadata, updates)
         check_location(state.location, allowed, "the metadata's location")
         return state

@@ -9,6 +9,7 @@ import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
@@ -57,14 +58,22 @@ class Running:
         scheme = "https" if self.settings.tls_cert else "http"
         return f"{scheme}://{host}:{self._socket.getsockname()[1]}"
 
-    def run(self) -> None:
+    def run(self) -> bool:
+        """Whether all has finished at the end. What has not still has a thread, which a process would wait for."""
         self.record.event("listening", url=self.url, catalog=self.service.catalog.store.uri)
+        finished = False
         try:
             asyncio.run(self._server.serve([self._socket]))
         finally:
             self._socket.close()
-            self.service.close()
-            self.record.event("stopped")
+            finished = self.service.close(self._server.time_left())
+            self.record.event("stopped", **({} if finished else {"unfinished": True}))
+        return finished
+
+    def tell_all(self) -> None:
+        """Have all warnings of this process told as lines of the log, whoever has them."""
+        logging.getLogger().addHandler(_Lines(self.record))
+        logging.captureWarnings(True)
 
     def stop(self) -> None:
         """Answer what is under way, and end. For other threads."""
@@ -119,10 +128,19 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.ready = threading.Event()
+        self._stop_by: float | None = None
+
+    def time_left(self) -> float:
+        """How many seconds what is under way may go on."""
+        return 0.0 if self.force_exit else max(0.0, (self._stop_by or 0.0) - time.monotonic())
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._stop_by = time.monotonic() + (self.config.timeout_graceful_shutdown or 0)
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
@@ -15,15 +15,15 @@ from pyiceberg.table.metadata import TableMetadata
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.errors import OlympiaError, PathMissing, StorageFailed
+from olympia_cli.errors import Damaged, OlympiaError, PathMissing, StorageFailed, Unsupported
 from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.iceberg.format_v3 import to_json
 from olympia_cli.iceberg.locations import LOCAL, place_of
 from olympia_cli.iceberg.settings import io_properties, same_sdk
 from olympia_cli.names import TableName
-from olympia_cli.ops.verify_metadata import parse_metadata
+from olympia_cli.ops.verify_metadata import parse_metadata, parse_view_metadata
 from olympia_cli.rest.cache import ByteCache
-from olympia_cli.rest.failures import Failure
+from olympia_cli.rest.failures import Failure, bad_request
 from olympia_cli.rest.files import Files
 from olympia_cli.rest.group_commit import GroupCommit
 from olympia_cli.rest.latest import Latest
@@ -32,6 +32,7 @@ from olympia_cli.storage.open import open_store
 
 NAMES_KEPT = 10_000
 GC_ENABLED = "gc.enabled"
+Parse = Callable[[bytes, str], dict[str, Any]]
 
 
 class Service:
@@ -55,10 +56,16 @@ class Service:
         self._lock = threading.Lock()
         self._located: tuple[Snapshot | None, dict[TableName, str]] = (None, {})
 
-    def close(self) -> None:
-        self.executor.shutdown(wait=True, cancel_futures=True)
+    def close(self, seconds: float) -> bool:
+        """Let what is under way finish, for so long; whether it has."""
+        ending = threading.Thread(target=self.executor.shutdown, kwargs={"cancel_futures": True}, daemon=True)
+        ending.start()
+        ending.join(seconds)
+        if ending.is_alive():
+            return False
         self.files.close()
         self.catalog.store.close()
+        return True
 
     def open_io(self, properties: Mapping[str, str], location: str) -> FileIO:
         """PyIceberg's files there. What a table's own properties say does not matter here."""
@@ -121,17 +128,33 @@ class Service:
             return metadata
         return {**metadata, "properties": {GC_ENABLED: "false", **(metadata.get("properties") or {})}}
 
-    def read_metadata(self, location: str) -> dict[str, Any]:
+    def read_metadata(self, location: str, parse: Parse = parse_metadata) -> dict[str, Any]:
         """What a metadata file says. One that is missing or damaged is nobody's mistake who asks for the table."""
         data = next(self.files.read([location]))[1]
-        if isinstance(data, StorageFailed):
+        if isinstance(data, StorageFailed) and not data.is_no_file:
             raise data
         if isinstance(data, PathMissing):
             # so the library in Java says it, and tells it from a table that is not there
             raise Failure(404, "NotFoundException", f"Failed to open input stream for file: {location}")
         if isinstance(data, OlympiaError):
-            raise Failure(500, "InternalServerError", f"the table's metadata file cannot be read: {data.message}")
-        return parse_metadata(data, location)
+            raise Failure(500, "InternalServerError", f"the metadata file cannot be read: {data.message}")
+        return parse(data, location)
+
+    def read_named(self, location: str, parse: Parse) -> dict[str, Any]:
+        """As `read_metadata`, for a file that the client names: what is wrong with it is his mistake."""
+        try:
+            return self.read_metadata(location, parse)
+        except (Failure, Damaged, Unsupported) as error:
+            raise bad_request(error.message) from None
+
+    def read_view(self, location: str) -> dict[str, Any]:
+        """As `read_metadata`, for a view; what was read lately is kept."""
+        kept = self.bodies.get((location, None))
+        if kept is not None:
+            return dict(json.loads(kept))
+        metadata = self.read_metadata(location, parse_view_metadata)
+        self.bodies.put((location, None), json.dumps(metadata).encode())
+        return metadata
 
 
 def table_answer(location: str | None, metadata: str) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field, TypeAdapter
 from pyiceberg.catalog.rest import CreateTableRequest
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import RemoveSnapshotsUpdate, TableRequirement, TableUpdate
 from starlette.responses import Response
@@ -16,6 +17,7 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import TableExists, TableNotFound
 from olympia_cli.iceberg.table_changes import TableChanges, TableState, check_no_view
 from olympia_cli.names import Kind, TableName, ViewName
+from olympia_cli.ops.verify_metadata import parse_metadata
 from olympia_cli.rest.call import Call, View, answer, nothing
 from olympia_cli.rest.failures import Failure, bad_request, parsed
 from olympia_cli.rest.locations import check_location
@@ -218,10 +220,8 @@ def register(call: Call) -> Response:
     allowed = served.allowed_locations(name.namespace)
     check_location(location, allowed, "the metadata's location")
     served.load_namespace_properties((name.namespace,))
-    try:
-        metadata = call.service.read_metadata(location)
-    except Failure as failure:
-        raise bad_request(failure.message) from None
+    metadata = call.service.read_named(location, parse_metadata)
+    parsed(TableMetadataUtil.parse_obj, metadata)
     check_registered(metadata, allowed, "the table's location")
     served.register_table((name.namespace, name.name), location, overwrite or False)
     # as the file has it: PyIceberg leaves out what it does not know

@@ -17,8 +17,9 @@ from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
 from olympia_cli.iceberg.table_changes import TableChanges
 from olympia_cli.iceberg.views import check_no_table, view_definition
 from olympia_cli.names import Kind, ViewName
+from olympia_cli.ops.verify_metadata import parse_view_metadata
 from olympia_cli.rest.call import Call, answer, nothing
-from olympia_cli.rest.failures import Failure, bad_request, parsed
+from olympia_cli.rest.failures import bad_request, parsed
 from olympia_cli.rest.locations import check_location
 from olympia_cli.rest.served import ServedCatalog, check_properties, check_registered
 from olympia_cli.rest.tables import listed
@@ -79,7 +80,7 @@ def create(call: Call) -> Response:
 
 def load(call: Call) -> Response:
     location = _definition(call, call.view).iceberg_metadata_location
-    return _view(location, _read(call, location))
+    return _view(location, call.service.read_view(location))
 
 
 def exists(call: Call) -> Response:
@@ -113,10 +114,8 @@ def register(call: Call) -> Response:
     allowed = served.allowed_locations(name.namespace)
     check_location(location, allowed, "the metadata's location")
     served.load_namespace_properties((name.namespace,))
-    try:
-        metadata = _read(call, location)
-    except Failure as failure:
-        raise bad_request(failure.message) from None
+    metadata = call.service.read_named(location, parse_view_metadata)
+    parsed(ViewMetadata.model_validate, metadata)
     check_registered(metadata, allowed, "the view's location")
     served.register_view((name.namespace, name.name), location)
     return _view(location, metadata)
@@ -131,8 +130,9 @@ def replace(call: Call) -> Response:
 
     def change(changes: TableChanges) -> tuple[str, dict[str, Any]]:
         definition = _iceberg(changes.transaction.view(name).definition, name)
-        staged = changes.staged_file(definition.iceberg_metadata_location)
-        current = json.loads(staged) if staged is not None else _read(call, definition.iceberg_metadata_location)
+        former = definition.iceberg_metadata_location
+        staged = changes.staged_file(former)
+        current = json.loads(staged) if staged is not None else call.service.read_view(former)
         check_requirements(current, requirements)
         metadata = update_view(current, updates, call.service.catalog.clock.now_millis())
         # what the view has already is not up to this caller
@@ -143,7 +143,7 @@ def replace(call: Call) -> Response:
         for named in (metadata["location"], location):
             check_location(named, here, "the view's location")
         new = view_definition(location)
-        new.iceberg_previous_metadata_location = definition.iceberg_metadata_location
+        new.iceberg_previous_metadata_location = former
         new.properties.update(definition.properties)
         changes.add_file(location, _written(metadata), {})
         changes.transaction.replace_view(name, new)
@@ -172,21 +172,6 @@ def _iceberg(definition: ViewDef, name: ViewName) -> ViewDef:
     if definition.view_format != ViewFormat.ICEBERG_VIEW:
         raise ViewNotFound(f"the view {name} is a Substrait plan, and no view of Iceberg", hint="")
     return definition
-
-
-def _read(call: Call, location: str) -> dict[str, Any]:
-    """The metadata of a view. Such files never change, so they come from what was read before."""
-    try:
-        with call.service.open_io({}, location).new_input(location).open() as stream:
-            metadata = json.loads(stream.read())
-    except (OSError, ValueError) as error:
-        reason = f"the view's metadata cannot be read: {type(error).__name__}: {location}"
-        raise Failure(500, "InternalServerError", reason) from None
-    if not isinstance(metadata, dict) or not all(
-        isinstance(metadata.get(key), list) for key in ("versions", "schemas")
-    ):
-        raise Failure(500, "InternalServerError", f"the view's metadata is none: {location}")
-    return metadata
 
 
 def _objects(value: object, what: str) -> list[dict[str, Any]]:

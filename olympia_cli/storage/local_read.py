@@ -214,7 +214,9 @@ class LocalReader:
     def _no_file(self, path: str, mode: int) -> StorageFailed:
         # not PathMissing: the name is not free, so whoever found it missing could never create it
         what = "a folder" if stat.S_ISDIR(mode) else "something that is no regular file"
-        return StorageFailed(f"{what} stands at {path} in {self.uri}", hint="move it away")
+        error = StorageFailed(f"{what} stands at {path} in {self.uri}", hint="move it away")
+        error.is_no_file = True
+        return error
 
     def _unknown(self, path: str, error: OSError) -> OutcomeUnknown:
         unknown = OutcomeUnknown(f"writing {path} in {self.uri} may not have lasted: {error.strerror}")

@@ -10,15 +10,19 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 
 import olympia_cli
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.cli.lazy import LazyCommand
+from olympia_cli.iceberg import OlympiaCatalog
 from olympia_cli.rest.tokens import Caller, Tokens
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import MAIN
@@ -71,6 +75,45 @@ def test_it_answers_and_ends_after_what_is_under_way(tmp_path):
         finally:
             program.kill()
     assert [name.namespace for name in Catalog(LocalStore(tmp_path / "c")).snapshot().namespaces()] == ["last"]
+
+
+def test_what_does_not_end_does_not_keep_it_from_ending(tmp_path):
+    """A file that never answers holds a thread. Whatever is said meanwhile is a line of JSON, too."""
+    catalog = OlympiaCatalog.of(Catalog.create(LocalStore(tmp_path / "c")))
+    catalog.create_namespace("s")
+    catalog.create_table("s.t", pa.schema([("id", pa.int64())]))
+    os.mkfifo(tmp_path / "pipe")
+    command = [sys.executable, "-c", MAIN, "-c", str(tmp_path / "c"), "serve", "--port", "0", "--stop-timeout", "1s"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        try:
+            assert program.stdout is not None
+            url = program.stdout.readline().strip()
+
+            def commit(number: int, name: str) -> int:
+                about = {"snapshot-id": number, "sequence-number": number, "timestamp-ms": number}
+                snapshot = {**about, "summary": {"operation": "append"}, "manifest-list": str(tmp_path / name)}
+                updates = [
+                    {"action": "add-snapshot", "snapshot": snapshot},
+                    {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": number},
+                ]
+                body = {"requirements": [], "updates": updates}
+                return httpx.post(f"{url}/v1/namespaces/s/tables/t", json=body, timeout=60).status_code
+
+            assert commit(1, "none") == 200
+            with ThreadPoolExecutor(1) as pool:
+                waiting = pool.submit(commit, 2, "pipe")
+                while "olympia_requests_under_way 2" not in httpx.get(f"{url}/metrics", timeout=60).text:
+                    time.sleep(0.01)
+                os.kill(program.pid, signal.SIGTERM)
+                said = program.communicate(timeout=60)[1]
+                assert program.returncode == 0
+                assert waiting.exception() is not None or waiting.result() == 500
+        finally:
+            program.kill()
+    lines = [json.loads(line) for line in said.splitlines()]
+    assert lines[-1]["event"] == "stopped"
+    assert lines[-1]["unfinished"] is True
+    assert any("the log does not name the files of snapshot 1" in line.get("message", "") for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import pyarrow as pa
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from pyiceberg.exceptions import ForbiddenError, UnauthorizedError
+from pyiceberg.manifest import ManifestFile, write_manifest_list
 
 from olympia_cli.errors import InvalidOption
 from olympia_cli.format.actions import commit_info
@@ -43,6 +45,14 @@ TOKENS = "\n".join(
         entry("nowhere", 'scopes = ["write"]', "locations = []"),
     ]
 )
+
+
+NAMES = (
+    "manifest_length", "partition_spec_id", "content", "sequence_number", "min_sequence_number", "added_files_count",
+    "existing_files_count", "deleted_files_count", "added_rows_count", "existing_rows_count", "deleted_rows_count",
+    "partitions", "key_metadata",
+)  # fmt: skip
+"""What a manifest list says of a manifest."""
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +188,45 @@ def test_metadata_of_ones_own_making_leads_nowhere_else(served, tmp_path, kind):
         assert (answer.status_code, answer.json()["error"]["type"]) == (403, "ForbiddenException"), wrong
     assert served.version == before
     assert not list(tmp_path.iterdir())
+
+
+def test_a_manifest_of_others_is_not_opened(served):
+    """What a manifest list names is the client's word, as the list itself is: the server would put it in the log."""
+    whole, mine = (served.client(token=f"secret-{name}") for name in ("admin", "sales"))
+    rows = pa.table({"id": pa.array([1], pa.int64())})
+    theirs, table = whole.load_table("hr.t"), mine.load_table("sales.t")
+    theirs.append(rows)
+    table.append(rows)
+    listed = table.current_snapshot()
+    their_manifest = theirs.current_snapshot().manifests(theirs.io)[0].manifest_path
+    path = Path(listed.manifest_list)
+    (own,) = listed.manifests(table.io)
+    # a list with the manifest of the other table in place of its own, as if the same snapshot had written it
+    listing = f"{path.parent}/of-others.avro"
+    forged = ManifestFile.from_args(
+        2,
+        **{name: getattr(own, name) for name in NAMES},
+        manifest_path=their_manifest,
+        added_snapshot_id=7,
+    )
+    with write_manifest_list(2, table.io.new_output(listing), 7, listed.snapshot_id, 9, "null") as writer:
+        writer.add_manifests([forged])
+    snapshot = {
+        "snapshot-id": 7,
+        "parent-snapshot-id": listed.snapshot_id,
+        "sequence-number": 9,
+        "timestamp-ms": listed.timestamp_ms + 1,
+        "manifest-list": listing,
+        "summary": {"operation": "append", "added-data-files": "1"},
+        "schema-id": 0,
+    }
+    updates = [
+        {"action": "add-snapshot", "snapshot": snapshot},
+        {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 7},
+    ]
+    answer = served.post("/v1/namespaces/sales/tables/t", {"requirements": [], "updates": updates}, **bearer("sales"))
+    assert answer.status_code == 200, answer.text
+    assert not any(b"/hr/" in action.payload for action in served.catalog.snapshot().actions())
 
 
 def test_a_view_is_moved_nowhere_else(served, tmp_path):

@@ -4,6 +4,7 @@ catalog that is as it was."""
 from __future__ import annotations
 
 import json
+import os
 import socket
 import time
 import uuid
@@ -15,6 +16,7 @@ import pytest
 
 from olympia_cli.names import NamespaceName, TableName
 from olympia_cli.storage.local import LocalStore
+from tests.helpers.places import quiet_environment
 from tests.helpers.serving import Served, serving
 from tests.rest.test_protocol import SCHEMA
 
@@ -25,10 +27,18 @@ KNOWN = f"{T}/t"
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served")
-    with serving(LocalStore(folder), max_body_bytes=20_000, locations=(f"{folder}/data",)) as found:
+    locations = (f"{folder}/data", "s3://olympia-none")
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        serving(LocalStore(folder), max_body_bytes=20_000, locations=locations) as found,
+    ):
+        quiet_environment(patch)
         found.post("/v1/namespaces", {"namespace": ["s"], "properties": {"a": "b"}})
         found.post(T, {"name": "t", "schema": SCHEMA})
         found.post(T, {"name": "u", "schema": SCHEMA})
+        (folder / "data/no.json").write_text("no")
+        (folder / "data/object.json").write_text(json.dumps({"location": f"{folder}/data/x", "format-version": 2}))
+        os.mkfifo(folder / "data/pipe")
         yield found
 
 
@@ -171,6 +181,62 @@ CASES: dict[str, tuple[str, str, object, int, str]] = {
         "POST",
         "/v1/namespaces/s/register",
         {"name": "n", "metadata-location": "{data}/s/none.json"},
+        400,
+        "BadRequestException",
+    ),
+    "to register what is no JSON": (
+        "POST",
+        "/v1/namespaces/s/register",
+        {"name": "n", "metadata-location": "{data}/no.json"},
+        400,
+        "BadRequestException",
+    ),
+    "to register what is no table": (
+        "POST",
+        "/v1/namespaces/s/register",
+        {"name": "n", "metadata-location": "{data}/object.json"},
+        400,
+        "BadRequestException",
+    ),
+    "to register a folder": (
+        "POST",
+        "/v1/namespaces/s/register",
+        {"name": "n", "metadata-location": "{data}/s"},
+        400,
+        "BadRequestException",
+    ),
+    "to register a pipe": (
+        "POST",
+        "/v1/namespaces/s/register",
+        {"name": "n", "metadata-location": "{data}/pipe"},
+        400,
+        "BadRequestException",
+    ),
+    "a view that is no JSON": (
+        "POST",
+        "/v1/namespaces/s/register-view",
+        {"name": "n", "metadata-location": "{data}/no.json"},
+        400,
+        "BadRequestException",
+    ),
+    "a view that is none": (
+        "POST",
+        "/v1/namespaces/s/register-view",
+        {"name": "n", "metadata-location": "{data}/object.json"},
+        400,
+        "BadRequestException",
+    ),
+    "a view that is a pipe": (
+        "POST",
+        "/v1/namespaces/s/register-view",
+        {"name": "n", "metadata-location": "{data}/pipe"},
+        400,
+        "BadRequestException",
+    ),
+    "a view in a bucket that nobody opens": (
+        "POST",
+        "/v1/namespaces/s/register-view",
+        {"name": "n", "metadata-location": "s3://olympia-none/view.json"},
         400,
         "BadRequestException",
     ),
@@ -397,7 +463,7 @@ def test_a_body_that_is_no_document(served, body):
 def test_what_a_page_of_another_site_could_send_is_refused(served):
     before = contents(served)
     body = json.dumps({"namespace": ["planted"]})
-    for sent in ("text/plain", "application/x-www-form-urlencoded"):
+    for sent in ("text/plain", "application/x-www-form-urlencoded", "text/plain; application/json"):
         answer = served.http.post("/v1/namespaces", content=body, headers={"Content-Type": sent})
         assert answer.status_code == 400
     assert served.http.post("/v1/transactions").status_code == 400
@@ -407,6 +473,12 @@ def test_what_a_page_of_another_site_could_send_is_refused(served):
     for host in ("localhost", "localhost:80", "127.0.0.1:1", "[::1]:5"):
         assert served.http.get("/v1/namespaces", headers={"Host": host}).status_code == 200
     assert contents(served) == before
+
+
+def test_json_is_json_however_it_is_written(served):
+    for number, sent in enumerate(("Application/JSON", "application/json ; charset=utf-8")):
+        body = json.dumps({"namespace": [f"json{number}"]})
+        assert served.http.post("/v1/namespaces", content=body, headers={"Content-Type": sent}).status_code == 200
 
 
 def test_a_body_without_a_length_is_measured_as_it_comes(served):

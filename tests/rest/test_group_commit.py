@@ -21,6 +21,7 @@ from olympia_cli.errors import (
     Damaged,
     NamespaceExists,
     OlympiaError,
+    OutcomeUnknown,
     StorageFailed,
     StoreError,
     TableExists,
@@ -33,7 +34,7 @@ from olympia_cli.names import NamespaceName, TableName, ViewName
 from olympia_cli.rest.group_commit import GroupCommit
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog
-from tests.helpers.stores import AmbiguousStore, CountingStore
+from tests.helpers.stores import AmbiguousStore, CountingStore, WrappedStore
 
 
 @dataclass
@@ -197,6 +198,37 @@ def test_an_outcome_that_nobody_knows_is_told_as_such(store):
         with pytest.raises(Exception, match="not known") as raised:
             group.commits.commit(create("a"), "ann", "a")
     assert type(raised.value).__name__ in (CommitUnknown.__name__, "CommitStateUnknownException")
+
+
+def test_of_an_outcome_that_nobody_knows_each_hears_of_its_own_files(tmp_path):
+    class Silent(WrappedStore):
+        """Does not say what became of the second root."""
+
+        def create(self, path: str, data: bytes) -> None:
+            if path == root_path(2):
+                raise OutcomeUnknown(f"no answer for {path}")
+            super().create(path, data)
+
+        def read(self, path: str) -> bytes:
+            if path == root_path(2):
+                raise StorageFailed(f"no answer for {path}")
+            return super().read(path)
+
+    store = Silent(MemoryStore())
+    Catalog.create(store)
+
+    def writes(name: str) -> Callable[[TableChanges], None]:
+        def change(changes: TableChanges) -> None:
+            changes.transaction.create_namespace(NamespaceName(name))
+            changes.add_file(f"{tmp_path}/{name}.json", b"{}", {})
+
+        return change
+
+    with ThreadPoolExecutor(16) as pool:
+        told = make(Catalog(store), pool).together(writes("mine"), writes("theirs"))
+    for error, own, other in zip(told, ("mine", "theirs"), ("theirs", "mine"), strict=True):
+        assert type(error).__name__ == "CommitStateUnknownException"
+        assert (f"{own}.json" in str(error), f"{other}.json" in str(error)) == (True, False)
 
 
 def test_a_store_that_fails_in_the_middle_of_a_change_leaves_nothing_of_it(store):

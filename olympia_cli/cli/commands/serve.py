@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -93,4 +94,7 @@ def run(
         render.document(session, {"url": running.url, "catalog": session.store.uri, "version": version})
     else:
         render.line(session, running.url)
-    running.run()
+    running.tell_all()
+    if not running.run():
+        # its threads would be waited for
+        os._exit(0)
