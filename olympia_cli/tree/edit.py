@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TypeVar
 
 from olympia_cli.errors import Damaged
@@ -25,9 +26,11 @@ def min_keys(order: int) -> int:
 def edit(reader: NodeReader, root: Node, changes: Mapping[str, str | None], order: int) -> Node:
     """The tree with the keys set to their new values, or removed where the value is None."""
     editor = _Editor(_load_paths(reader, root, changes), reader, order)
-    for key in sorted(changes):
-        value = changes[key]
-        root = editor.remove(root, key) if value is None else editor.put(root, key, value)
+    keys = sorted(changes)
+    root = editor.put(root, [key for key in keys if changes[key] is not None], changes)
+    for key in keys:
+        if changes[key] is None:
+            root = editor.remove(root, key)
     return root
 
 
@@ -41,11 +44,10 @@ def _load_paths(reader: NodeReader, root: Node, changes: Mapping[str, str | None
         for node, keys, low, high in level:
             if node.is_leaf:
                 continue
-            for key in keys:
-                at, found = node.find(key)
-                if not found or changes[key] is None:
+            for at, some, found in _by_child(node, keys):
+                if not found or changes[some[0]] is None:
                     # a removed key of an inner node is replaced by its predecessor, which lies to its left
-                    wanted.setdefault((id(node), at), (node, at, [], low, high))[2].append(key)
+                    wanted.setdefault((id(node), at), (node, at, [], low, high))[2].extend(some)
         ways = list(wanted.values())
         children = [node.children[at] for node, at, *_ in ways]
         level = []
@@ -60,12 +62,17 @@ def _load_paths(reader: NodeReader, root: Node, changes: Mapping[str, str | None
     return loaded
 
 
-@dataclass(frozen=True, slots=True)
-class _Split:
-    left: Node
-    key: str
-    value: str | None
-    right: Node
+def _by_child(node: Node, keys: Sequence[str]) -> Iterator[tuple[int, Sequence[str], bool]]:
+    """Keys in order, those together that lie in one child, with its index; one that the node holds itself comes alone,
+    with its own."""
+    start = 0
+    while start < len(keys):
+        at, found = node.find(keys[start])
+        end = start + 1
+        if not found:
+            end = bisect_left(keys, node.keys[at], end) if at < len(node.keys) else len(keys)
+        yield at, keys[start:end], found
+        start = end
 
 
 class _Editor:
@@ -75,11 +82,13 @@ class _Editor:
         self._max = max_keys(order)
         self._min = min_keys(order)
 
-    def put(self, root: Node, key: str, value: str) -> Node:
-        result = self._put(root, key, value)
-        if isinstance(result, _Split):
-            return Node((result.key,), (result.value,), (result.left, result.right))
-        return result
+    def put(self, root: Node, keys: Sequence[str], values: Mapping[str, str | None]) -> Node:
+        """The tree with the keys, which are in order. Each node on their way is copied once, however many there are."""
+        if keys:
+            root = self._put(root, keys, values)
+        while len(root.keys) > self._max:
+            root = self._split(root)
+        return root
 
     def remove(self, root: Node, key: str) -> Node:
         root = self._remove(root, key)
@@ -96,32 +105,48 @@ class _Editor:
             node = self._loaded[child] = self._reader.node(child)
         return node
 
-    def _put(self, node: Node, key: str, value: str) -> Node | _Split:
-        at, found = node.find(key)
-        if found:
-            if node.values[at] == value:
-                return node
-            return Node(node.keys, _replace(node.values, at, value), node.children)
+    def _put(self, node: Node, keys: Sequence[str], new: Mapping[str, str | None]) -> Node:
+        """The node with the keys; it may have too many then, and whoever asked splits it."""
         if node.is_leaf:
-            return self._split_if_full(Node(_insert(node.keys, at, key), _insert(node.values, at, value)))
-        child = self._node(node.children[at])
-        result = self._put(child, key, value)
-        if result is child:
+            return _put_in_leaf(node, keys, new)
+        values: Sequence[str | None] = node.values
+        changed: list[tuple[int, Node]] = []
+        for at, some, found in _by_child(node, keys):
+            if not found:
+                child = self._node(node.children[at])
+                result = self._put(child, some, new)
+                if result is not child:
+                    changed.append((at, result))
+            elif values[at] != new[some[0]]:
+                values = list(values)
+                values[at] = new[some[0]]
+        if not changed and values is node.values:
             return node
-        if isinstance(result, Node):
-            return Node(node.keys, node.values, _replace(node.children, at, result))
-        children = (*node.children[:at], result.left, result.right, *node.children[at + 1 :])
-        return self._split_if_full(
-            Node(_insert(node.keys, at, result.key), _insert(node.values, at, result.value), children)
-        )
+        children = list(node.children)
+        if all(len(child.keys) <= self._max for _, child in changed):
+            for at, child in changed:
+                children[at] = child
+            return Node(node.keys, tuple(values), tuple(children))
+        all_keys, values = list(node.keys), list(values)
+        # from the right, so that what is further left stays where it is
+        for at, child in reversed(changed):
+            row = self._split(child)
+            all_keys[at:at], values[at:at], children[at : at + 1] = row.keys, row.values, row.children
+        return Node(tuple(all_keys), tuple(values), tuple(children))
 
-    def _split_if_full(self, node: Node) -> Node | _Split:
-        if len(node.keys) <= self._max:
-            return node
-        at = len(node.keys) // 2
-        left = Node(node.keys[:at], node.values[:at], node.children[: at + 1])
-        right = Node(node.keys[at + 1 :], node.values[at + 1 :], node.children[at + 1 :])
-        return _Split(left, node.keys[at], node.values[at], right)
+    def _split(self, node: Node) -> Node:
+        """A node above as few nodes as can hold these keys, which are dealt out evenly; its keys are those between
+        them. Above a node that is not too large there is no key."""
+        # a node of the row has so many pointers at most, and a key stands behind each of them but the last
+        pointers, most = len(node.keys) + 1, self._max + 1
+        number = -(-pointers // most)
+        ends = [-(-pointers * at // number) for at in range(number + 1)]
+        row = tuple(
+            Node(node.keys[start : end - 1], node.values[start : end - 1], node.children[start:end])
+            for start, end in pairwise(ends)
+        )
+        between = [end - 1 for end in ends[1:-1]]
+        return Node(tuple(node.keys[at] for at in between), tuple(node.values[at] for at in between), row)
 
     def _remove(self, node: Node, key: str) -> Node:
         """The node without the key; it may have one key too few, which its parent mends."""
@@ -214,8 +239,20 @@ class _Editor:
         return Node(_without(node.keys, at), _without(node.values, at), children)
 
 
-def _insert(items: tuple[T, ...], at: int, item: T) -> tuple[T, ...]:
-    return (*items[:at], item, *items[at:])
+def _put_in_leaf(leaf: Node, new_keys: Sequence[str], new: Mapping[str, str | None]) -> Node:
+    keys, values = list(leaf.keys), list(leaf.values)
+    at = 0
+    for key in new_keys:
+        at = bisect_left(keys, key, at)
+        if at == len(keys) or keys[at] != key:
+            keys.insert(at, key)
+            values.insert(at, new[key])
+        else:
+            values[at] = new[key]
+    if len(keys) > len(leaf.keys):
+        return Node(tuple(keys), tuple(values))
+    made = tuple(values)
+    return leaf if made == leaf.values else Node(leaf.keys, made)
 
 
 def _replace(items: tuple[T, ...], at: int, item: T) -> tuple[T, ...]:

@@ -86,6 +86,21 @@ def test_ten_thousand_keys_in_one_edit_write_each_node_once(store):
     check_tree(NodeReader(store), tree, 128)
 
 
+@pytest.mark.parametrize("order", [3, 4, 7, 8])
+def test_many_keys_in_one_edit_make_as_few_nodes_as_can_hold_them(store, order):
+    """They all go between two keys of a leaf, so what stands in its place are leaves that are dealt out evenly."""
+    reader = NodeReader(store)
+    tree = edit(reader, EMPTY, {key(0): "def/table/x", key(900): "def/table/x"}, order)
+    for number in range(1, 200):
+        full = edit(reader, tree, {key(at): "def/table/y" for at in range(1, number)}, order)
+        check_tree(reader, full, order)
+        lowest = [full]
+        while not lowest[0].is_leaf:
+            lowest = [child for node in lowest for child in node.children]
+        # each but the last has a key behind it, in a node above
+        assert len(lowest) == -(-(number + 2) // order)
+
+
 def test_an_edit_reads_each_node_once_and_only_on_the_way_to_its_keys(store):
     tree = load(store, 4000)
     store.reset()
