@@ -109,31 +109,34 @@ class _Editor:
         """The node with the keys; it may have too many then, and whoever asked splits it."""
         if node.is_leaf:
             return _put_in_leaf(node, keys, new)
-        values, children = list(node.values), list(node.children)
+        values: Sequence[str | None] = node.values
         changed: list[tuple[int, Node]] = []
         for at, some, found in _by_child(node, keys):
-            if found:
+            if not found:
+                child = self._node(node.children[at])
+                result = self._put(child, some, new)
+                if result is not child:
+                    changed.append((at, result))
+            elif values[at] != new[some[0]]:
+                values = list(values)
                 values[at] = new[some[0]]
-                continue
-            child = self._node(node.children[at])
-            result = self._put(child, some, new)
-            if result is not child:
-                changed.append((at, result))
-        if not changed and tuple(values) == node.values:
+        if not changed and values is node.values:
             return node
-        all_keys = list(node.keys)
+        children = list(node.children)
+        if all(len(child.keys) <= self._max for _, child in changed):
+            for at, child in changed:
+                children[at] = child
+            return Node(node.keys, tuple(values), tuple(children))
+        all_keys, values = list(node.keys), list(values)
         # from the right, so that what is further left stays where it is
         for at, child in reversed(changed):
-            if len(child.keys) <= self._max:
-                children[at] = child
-                continue
             row = self._split(child)
             all_keys[at:at], values[at:at], children[at : at + 1] = row.keys, row.values, row.children
         return Node(tuple(all_keys), tuple(values), tuple(children))
 
     def _split(self, node: Node) -> Node:
         """A node above as few nodes as can hold these keys, which are dealt out evenly; its keys are those between
-        them."""
+        them. Above a node that is not too large there is no key."""
         # a node of the row has so many pointers at most, and a key stands behind each of them but the last
         pointers, most = len(node.keys) + 1, self._max + 1
         number = -(-pointers // most)
@@ -238,18 +241,18 @@ class _Editor:
 
 def _put_in_leaf(leaf: Node, new_keys: Sequence[str], new: Mapping[str, str | None]) -> Node:
     keys, values = list(leaf.keys), list(leaf.values)
-    is_changed, at = False, 0
+    at = 0
     for key in new_keys:
         at = bisect_left(keys, key, at)
         if at == len(keys) or keys[at] != key:
             keys.insert(at, key)
             values.insert(at, new[key])
-        elif values[at] == new[key]:
-            continue
         else:
             values[at] = new[key]
-        is_changed = True
-    return Node(tuple(keys), tuple(values)) if is_changed else leaf
+    if len(keys) > len(leaf.keys):
+        return Node(tuple(keys), tuple(values))
+    made = tuple(values)
+    return leaf if made == leaf.values else Node(leaf.keys, made)
 
 
 def _replace(items: tuple[T, ...], at: int, item: T) -> tuple[T, ...]:
