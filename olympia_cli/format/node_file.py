@@ -331,9 +331,9 @@ def _decode(rows: NodeRows, path: str) -> NodeFile:
 
 
 def _digest_of(rows: NodeRows, start: int, end: int) -> str:
-    digest = rows.digest_of(start, end)
-    if digest is not None:
-        return digest
+    packed = rows.packed(start, end)
+    if packed is not None:
+        return hash_columns(end - start, packed)
     return hash_columns(end - start, [_pack(_column(column[start:end])) for column in rows.columns])
 
 

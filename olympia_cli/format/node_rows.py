@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any
 
 import pyarrow as pa
 
@@ -27,7 +27,6 @@ ACTIONS_DIGEST_KEY = b"olympia.actions-sha256"
 SIZES_KEY = b"olympia.sizes"
 READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
-_MOST_KNOWN = 2**20
 _MAGIC = b"ARROW1"
 _SHORTEST = 16
 """No Arrow file is shorter: it begins and ends with those letters, and says in between how long its footer is."""
@@ -37,19 +36,8 @@ Packed = tuple[bytes | bytearray, bytes | memoryview]
 """The lengths of a column's values as 32-bit numbers, NULL as -1, and their UTF-8 bytes one after the other."""
 
 
-class _Keys(NamedTuple):
-    """The keys of a batch: in Arrow's buffers, as strings, and as a digest that begins with them."""
-
-    array: Any
-    values: list[Any]
-    hashed: Any
-
-
 class NodeRows:
     """The rows of a file in `columns`, as many as were asked for; `reach` asks for more."""
-
-    _known: ClassVar[_Keys | None] = None
-    """Of the last root: a commit changes paths, and seldom the keys above them, and a log reads a root for each."""
 
     def __init__(self, data: bytes, path: str, bounds: Bounds | None = None) -> None:
         """`bounds` are those of a node; without them the file is a root, which says what its catalog's sizes are."""
@@ -68,7 +56,6 @@ class NodeRows:
         self.digest = metadata_text(metadata.get(DIGEST_KEY))
         self.actions_digest = metadata_text(metadata.get(ACTIONS_DIGEST_KEY))
         self.sizes = decode_sizes(metadata.get(SIZES_KEY), path)
-        self._is_root = bounds is None
         self._bounds = bounds if bounds is not None else root_bounds(self.sizes, len(data))
         self._blocks: list[Block] | None = None
         self._batches = 0
@@ -96,26 +83,16 @@ class NodeRows:
             system[key] = value
         raise Damaged("F207", self._path, "it ends before its pivot table")
 
-    def digest_of(self, start: int, end: int) -> str | None:
-        """As `hash_columns`, of the rows from one up to another, from their buffers; None where the file does not hold
-        them as this program writes them, in one batch."""
-        arrays = self._arrays.get((start, end))
-        if arrays is None:
-            return None
-        known, hashed = NodeRows._known, sha256((end - start).to_bytes(4, "little"))
-        for at, (array, values) in enumerate(zip(arrays, self.columns, strict=True)):
-            if known is not None and array is known.array:
-                hashed = known.hashed.copy()
-                continue
-            values = values[start:end]
-            column = _packed(array, values)
+    def packed(self, start: int, end: int) -> list[Packed] | None:
+        """The columns from one row up to another as their digest has them, where the file does: in one batch, as this
+        program writes them."""
+        packed = []
+        for array, values in zip(self._arrays.get((start, end), ()), self.columns, strict=False):
+            column = _packed(array, values[start:end])
             if column is None:
                 return None
-            for part in column:
-                hashed.update(part)
-            if self._is_root and not at and not start and array.nbytes <= _MOST_KNOWN:
-                NodeRows._known = _Keys(array, values, hashed.copy())
-        return hashed.hexdigest()
+            packed.append(column)
+        return packed or None
 
     def _next_batch(self) -> bool:
         try:
@@ -125,11 +102,8 @@ class NodeRows:
             batch = self._reader.get_batch(self._batches)
             # offsets that lead out of the buffers are found here, before they are followed
             batch.validate(full=True)
-            arrays, rows, known = batch.columns, batch.num_rows, NodeRows._known
-            if self._is_root and not self._batches and known is not None and arrays[0].equals(known.array):
-                arrays[0], values = known.array, [known.values, *map(_values, arrays[1:])]
-            else:
-                values = [*map(_values, arrays)]
+            arrays, rows = batch.columns, batch.num_rows
+            values = [[None] * rows if array.null_count == rows else array.to_pylist() for array in arrays]
         except (pa.ArrowException, OSError, ValueError, Nonsense, TooMuch) as error:
             if isinstance(error, MemoryError):
                 raise  # within the bounds it is this machine that is too small
@@ -151,10 +125,6 @@ class NodeRows:
             self._blocks = batches
         layout = block_layout(self._data, self._blocks[self._batches])
         self._bounds = check_batch(self._data, *layout, self._bounds)
-
-
-def _values(array: Any) -> list[Any]:
-    return [None] * len(array) if array.null_count == len(array) else cast("list[Any]", array.to_pylist())
 
 
 def _check_columns(schema: Any, names: tuple[str, ...], path: str) -> None:

@@ -280,7 +280,7 @@ class TestRowByRow:
 
 def test_the_digest_of_a_batch_is_taken_from_its_buffers():
     """So that the tests above are about what they say they are."""
-    usual = {name for name, (path, data) in FILES.items() if _from_buffers(path, data) is not None}
+    usual = {name for name, (path, data) in FILES.items() if _packed(path, data) is not None}
     assert usual == set(FILES) - {
         "bytes in NULLs",
         "a root with bytes in NULLs",
@@ -291,64 +291,14 @@ def test_the_digest_of_a_batch_is_taken_from_its_buffers():
     }
 
 
-def _from_buffers(path, data):
+def _packed(path, data):
     rows = NodeRows(data, path)
     system = rows.system()
     rows.reach()
-    return rows.digest_of(0, len(system) + 1 + int(system["n_keys"]))
+    return rows.packed(0, len(system) + 1 + int(system["n_keys"]))
 
 
 def test_a_commit_is_its_root_and_its_actions():
     path, data = FILES["a root of ours"]
     root, actions = decode_commit(data, path)
     assert (root, actions()) == (decode_root(data, path), decode_action_rows(data, path))
-
-
-class TestRootsWithTheSameKeys:
-    """A log reads them one after the other, and what was made of their keys once is used again."""
-
-    @staticmethod
-    def root(version, keys=KEYS, actions=1):
-        paths = tuple(f"def/ns/{version}-{key.strip()}" for key in keys)
-        root = Root(Node(tuple(keys), paths), "def/catalog/x", version, root_path(6), None, SIZES)
-        return encode_root(root, [(key, f"action {version}") for key in keys[:actions]])
-
-    def test_the_keys_are_made_once(self):
-        first, second, other = (
-            decode_root(data, ROOT).node for data in (self.root(1), self.root(2), self.root(3, KEYS[:-1]))
-        )
-        assert all(one is two for one, two in zip(first.keys, second.keys, strict=True))
-        assert first.values != second.values
-        assert other.keys == first.keys[:-1]
-
-    def test_action_rows_come_between(self):
-        for version in range(3):
-            data = self.root(version, actions=len(KEYS))
-            root, actions = decode_commit(data, ROOT)
-            assert actions() == [(key, f"action {version}") for key in KEYS]
-            known = NodeRows._known
-            assert known.values[-len(KEYS) :] == list(root.node.keys)
-
-    def test_what_takes_much_room_is_not_kept(self):
-        decode_root(self.root(1), ROOT)
-        known = NodeRows._known
-        large = tree_rows(["B===" + "a" * 2**20, "B===b"], PATHS[:2], catalog_def="x", created_at_millis="5")
-        assert decode_root(file_of(large), ROOT).node.keys[1] == "B===b"
-        assert NodeRows._known is known
-
-    @pytest.mark.parametrize("before", [KEYS, KEYS[:-1], KEYS[1:]])
-    def test_a_damaged_one_is_damaged_alike_whatever_came_before_it(self, before):
-        sound, data = self.root(1, before), self.root(2)
-        for seed in range(300):
-            decode_root(sound, ROOT)
-            assert_same(damaged(data, seed), ROOT)
-
-    def test_other_keys_are_refused_under_the_digest_of_these(self):
-        sound, other = self.root(1), self.root(1, [*KEYS[:-1], KEYS[-1][:-1] + "x"])
-        digests = [NodeRows(data, ROOT).digest.encode() for data in (sound, other)]
-        decode_root(sound, ROOT)
-        assert outcome(decode_root, other.replace(digests[1], digests[0]), ROOT) == (
-            "F206",
-            "its rows are not what its digest says",
-        )
-        assert outcome(decode_root, sound.replace(digests[0], digests[1]), ROOT)[0] == "F206"
