@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import TypeVar
 
 from olympia_cli.errors import Damaged
@@ -25,9 +26,12 @@ def min_keys(order: int) -> int:
 def edit(reader: NodeReader, root: Node, changes: Mapping[str, str | None], order: int) -> Node:
     """The tree with the keys set to their new values, or removed where the value is None."""
     editor = _Editor(_load_paths(reader, root, changes), reader, order)
-    for key in sorted(changes):
-        value = changes[key]
-        root = editor.remove(root, key) if value is None else editor.put(root, key, value)
+    for is_removal, keys in groupby(sorted(changes), lambda key: changes[key] is None):
+        if is_removal:
+            for key in keys:
+                root = editor.remove(root, key)
+        else:
+            root = editor.put(root, list(keys), changes)
     return root
 
 
@@ -41,11 +45,10 @@ def _load_paths(reader: NodeReader, root: Node, changes: Mapping[str, str | None
         for node, keys, low, high in level:
             if node.is_leaf:
                 continue
-            for key in keys:
-                at, found = node.find(key)
-                if not found or changes[key] is None:
+            for at, found, some in _by_child(node, keys):
+                if not found or changes[some[0]] is None:
                     # a removed key of an inner node is replaced by its predecessor, which lies to its left
-                    wanted.setdefault((id(node), at), (node, at, [], low, high))[2].append(key)
+                    wanted.setdefault((id(node), at), (node, at, [], low, high))[2].extend(some)
         ways = list(wanted.values())
         children = [node.children[at] for node, at, *_ in ways]
         level = []
@@ -60,12 +63,41 @@ def _load_paths(reader: NodeReader, root: Node, changes: Mapping[str, str | None
     return loaded
 
 
-@dataclass(frozen=True, slots=True)
-class _Split:
-    left: Node
-    key: str
-    value: str | None
-    right: Node
+def _by_child(node: Node, keys: Sequence[str]) -> Iterator[tuple[int, bool, Sequence[str]]]:
+    """Where keys in order are, as `Node.find` says it: those together that lie in one child."""
+    start = 0
+    while start < len(keys):
+        at, found = node.find(keys[start])
+        end = start + 1
+        if not found:
+            end = bisect_left(keys, node.keys[at], end) if at < len(node.keys) else len(keys)
+        yield at, found, keys[start:end]
+        start = end
+
+
+class _OpenNode:
+    """A node that keys are put into: it is copied once, however many there are."""
+
+    __slots__ = ("children", "found", "is_changed", "keys", "values")
+
+    def __init__(self, found: Child | None, node: Node) -> None:
+        """`found` is what pointed to it; None when it is a new one."""
+        self.found = found
+        self.is_changed = found is None
+        self.keys = list(node.keys)
+        self.values = list(node.values)
+        self.children: list[Child | _OpenNode] = list(node.children)
+
+    def close(self) -> Child:
+        """What is to point to it now."""
+        if not self.is_changed and self.found is not None:
+            return self.found
+        children = [child.close() if isinstance(child, _OpenNode) else child for child in self.children]
+        return Node(tuple(self.keys), tuple(self.values), tuple(children))
+
+
+_Split = tuple[str, str | None, _OpenNode]
+"""What a node that was too large has lost: the key behind it, its value, and the node behind that."""
 
 
 class _Editor:
@@ -75,11 +107,18 @@ class _Editor:
         self._max = max_keys(order)
         self._min = min_keys(order)
 
-    def put(self, root: Node, key: str, value: str) -> Node:
-        result = self._put(root, key, value)
-        if isinstance(result, _Split):
-            return Node((result.key,), (result.value,), (result.left, result.right))
-        return result
+    def put(self, root: Node, keys: Sequence[str], values: Mapping[str, str | None]) -> Node:
+        """The tree with the keys, which are in order."""
+        top, done = _OpenNode(root, root), 0
+        while done < len(keys):
+            done, split = self._put(top, keys, done, None, values)
+            if split is not None:
+                key, value, right = split
+                left, top = top, _OpenNode(None, Node((key,), (value,)))
+                top.children = [left, right]
+        closed = top.close()
+        assert isinstance(closed, Node), "a root is found as a node"
+        return closed
 
     def remove(self, root: Node, key: str) -> Node:
         root = self._remove(root, key)
@@ -96,32 +135,41 @@ class _Editor:
             node = self._loaded[child] = self._reader.node(child)
         return node
 
-    def _put(self, node: Node, key: str, value: str) -> Node | _Split:
-        at, found = node.find(key)
-        if found:
-            if node.values[at] == value:
-                return node
-            return Node(node.keys, _replace(node.values, at, value), node.children)
-        if node.is_leaf:
-            return self._split_if_full(Node(_insert(node.keys, at, key), _insert(node.values, at, value)))
-        child = self._node(node.children[at])
-        result = self._put(child, key, value)
-        if result is child:
-            return node
-        if isinstance(result, Node):
-            return Node(node.keys, node.values, _replace(node.children, at, result))
-        children = (*node.children[:at], result.left, result.right, *node.children[at + 1 :])
-        return self._split_if_full(
-            Node(_insert(node.keys, at, result.key), _insert(node.values, at, result.value), children)
-        )
+    def _put(
+        self, node: _OpenNode, keys: Sequence[str], done: int, high: str | None, new: Mapping[str, str | None]
+    ) -> tuple[int, _Split | None]:
+        """Put in the keys below `high`, or those up to where the node must be split; how many of all are done then.
 
-    def _split_if_full(self, node: Node) -> Node | _Split:
-        if len(node.keys) <= self._max:
-            return node
-        at = len(node.keys) // 2
-        left = Node(node.keys[:at], node.values[:at], node.children[: at + 1])
-        right = Node(node.keys[at + 1 :], node.values[at + 1 :], node.children[at + 1 :])
-        return _Split(left, node.keys[at], node.values[at], right)
+        A split is made before the next key is put in, so that the tree is the same as if they came one by one.
+        """
+        while done < len(keys) and (high is None or keys[done] < high):
+            key = keys[done]
+            at = bisect_left(node.keys, key)
+            if at < len(node.keys) and node.keys[at] == key:
+                node.is_changed |= node.values[at] != new[key]
+                node.values[at] = new[key]
+                done += 1
+                continue
+            if not node.children:
+                node.keys.insert(at, key)
+                node.values.insert(at, new[key])
+                node.is_changed = True
+                done += 1
+            else:
+                child = node.children[at]
+                if not isinstance(child, _OpenNode):
+                    child = node.children[at] = _OpenNode(child, self._node(child))
+                end = node.keys[at] if at < len(node.keys) else high
+                done, split = self._put(child, keys, done, end, new)
+                node.is_changed |= child.is_changed
+                if split is not None:
+                    key, value, right = split
+                    node.keys.insert(at, key)
+                    node.values.insert(at, value)
+                    node.children.insert(at + 1, right)
+            if len(node.keys) > self._max:
+                return done, _split(node)
+        return done, None
 
     def _remove(self, node: Node, key: str) -> Node:
         """The node without the key; it may have one key too few, which its parent mends."""
@@ -214,8 +262,14 @@ class _Editor:
         return Node(_without(node.keys, at), _without(node.values, at), children)
 
 
-def _insert(items: tuple[T, ...], at: int, item: T) -> tuple[T, ...]:
-    return (*items[:at], item, *items[at:])
+def _split(node: _OpenNode) -> _Split:
+    """Leave the node its lower half; the rest."""
+    at = len(node.keys) // 2
+    right = _OpenNode(None, Node(tuple(node.keys[at + 1 :]), tuple(node.values[at + 1 :])))
+    right.children = node.children[at + 1 :]
+    key, value = node.keys[at], node.values[at]
+    del node.keys[at:], node.values[at:], node.children[at + 1 :]
+    return key, value, right
 
 
 def _replace(items: tuple[T, ...], at: int, item: T) -> tuple[T, ...]:
