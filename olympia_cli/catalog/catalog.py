@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -40,6 +39,7 @@ from olympia_cli.names import Kind, Latest, ObjectName, Reference
 from olympia_cli.storage.exclusive import check_exclusive_create
 from olympia_cli.storage.open import open_store
 from olympia_cli.storage.protocol import Store
+from olympia_cli.uuids import new_uuid
 
 DAY_MILLIS = 86_400_000
 
@@ -86,7 +86,7 @@ class Catalog:
         check_properties(properties or {})
         check_catalog_settings(properties or {}, (), txn_ttl_millis)
         definition = CatalogDef(
-            id=str(uuid.uuid4()),
+            id=new_uuid(),
             major_version=MAJOR_VERSION,
             order=_in_range("order", order, 3, 2**20),
             namespace_name_max_size_bytes=_in_range("namespace name size", namespace_name_max_bytes, 1, 2**16),
@@ -161,7 +161,7 @@ class Catalog:
         path = new_definition_path(Kind.CATALOG, None)
         sizes = sizes_of(definition)
         keys = KeyCodec.of(sizes)
-        actions = [Action(ActionType.CATALOG_CREATE, None, content), author.sign(str(uuid.uuid4()))]
+        actions = [Action(ActionType.CATALOG_CREATE, None, content), author.sign(new_uuid())]
         root = Root(EMPTY, path, self.clock.now_millis(), sizes=sizes)
         data = encode_root(root, [encode_action(action, keys) for action in actions])
         self.store.create(path, definitions.encode(content, path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +28,7 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, ObjectName
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.bulk import bulk_load
+from olympia_cli.uuids import new_uuid
 
 AT_ONCE = 256
 """Files that are held in memory and written together."""
@@ -161,7 +161,7 @@ def _actions(repair: Repair, author: Author) -> list[Action]:
     lost = list(repair.lost_keys[:MAX_LOST_KEYS])
     payload = RepairDef(description=repair.description, lost_keys=lost)
     mended = Action(ActionType.CATALOG_REPAIR, None, b"", payload.SerializeToString())
-    return [mended, author.sign(str(uuid.uuid4()), max(repair.head, 0))]
+    return [mended, author.sign(new_uuid(), max(repair.head, 0))]
 
 
 def _create_root(store: Store, version: int, root: Root, actions: Sequence[Action], sizes: Sizes) -> None:

@@ -54,6 +54,8 @@ NO_LONGER_FITS = (
 
 _NO_CHANGE = READS | {T.COMMIT_INFO, T.CATALOG_CREATE}
 _CATALOG_CHANGES = EXPIRES | {T.CATALOG_ALTER, T.CATALOG_EXPORT}
+# looked up once, as in `transaction.py`
+_COMPACT, _ROLLBACK = T.CATALOG_COMPACT, T.CATALOG_ROLLBACK
 
 
 def stage(action: Action, draft: Draft, *, is_merged: bool = False) -> Action:
@@ -64,9 +66,9 @@ def stage(action: Action, draft: Draft, *, is_merged: bool = False) -> Action:
     """
     if action.type in _NO_CHANGE or action.merged:
         return action
-    if action.type == T.CATALOG_COMPACT:
+    if action.type == _COMPACT:
         return _compact(action, draft)
-    if action.type == T.CATALOG_ROLLBACK:
+    if action.type == _ROLLBACK:
         return _roll_back(action, draft)
     if action.type in _CATALOG_CHANGES:
         return _change_catalog(action, draft, is_merged)

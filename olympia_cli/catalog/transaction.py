@@ -6,7 +6,6 @@ statements before them.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -50,11 +49,14 @@ from olympia_cli.format.pb.actions_pb2 import (
 )
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, IsolationLevel, NamespaceDef, TableDef, ViewDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.uuids import new_uuid
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 T = ActionType
+# looked up once: a transaction may make thousands of tables, and an enumeration of protobuf's answers slowly
+_TABLE_CREATE = T.TABLE_CREATE
 
 _MAY_CHANGE_NOTHING = RESTORES | {
     T.NAMESPACE_ALTER_SET_PROPERTIES,
@@ -89,7 +91,7 @@ class Transaction:
         opened_at: Moment | None = None,
     ) -> None:
         """`opened_at` is a moment before the base was looked for: from then on an expire may have moved."""
-        self.id = str(uuid.uuid4()) if id is None else id
+        self.id = new_uuid() if id is None else id
         self.clock = clock
         self.draft = Draft(base)
         self.began_at_version = base.version
@@ -146,7 +148,7 @@ class Transaction:
 
     def create_namespace(self, name: NamespaceName, properties: Properties | None = None) -> None:
         check_object_properties(properties or {})
-        definition = NamespaceDef(id=str(uuid.uuid4()), properties=properties)
+        definition = NamespaceDef(id=new_uuid(), properties=properties)
         self.do(_action(T.NAMESPACE_CREATE, name, definition))
 
     def alter_namespace(
@@ -197,8 +199,8 @@ class Transaction:
         """Register an Iceberg table by the location of its metadata, which is stored unread."""
         check_object_properties(properties or {})
         check_text(metadata_location, "metadata location")
-        definition = TableDef(id=str(uuid.uuid4()), properties=properties, iceberg_metadata_location=metadata_location)
-        self.do(_action(T.TABLE_CREATE, name, definition))
+        definition = TableDef(id=new_uuid(), properties=properties, iceberg_metadata_location=metadata_location)
+        self.do(_action(_TABLE_CREATE, name, definition))
 
     def alter_table(
         self,
@@ -257,7 +259,7 @@ class Transaction:
     def create_view(self, name: ViewName, definition: ViewDef) -> None:
         """Create a view; the definition's id is given here."""
         check_object_properties(definition.properties)
-        self.do(_action(T.VIEW_CREATE, name, _with_id(definition, str(uuid.uuid4()))))
+        self.do(_action(T.VIEW_CREATE, name, _with_id(definition, new_uuid())))
 
     def replace_view(self, name: ViewName, definition: ViewDef) -> None:
         """Put another definition in place of a view's; the id stays, and what an import noted. What is as it was is

@@ -8,6 +8,7 @@ from enum import Enum
 
 from olympia_cli.errors import Damaged, InvalidOption
 from olympia_cli.names import Kind, ObjectName
+from olympia_cli.uuids import new_uuid
 
 LATEST = "vn/latest"
 OLDEST = "vn/oldest"
@@ -45,13 +46,13 @@ def parse_root_path(path: str) -> int | None:
 
 
 def new_node_path() -> str:
-    return f"node/{_uuid4()}.arrow"
+    return f"node/{new_uuid()}.arrow"
 
 
 def new_definition_path(kind: Kind, name: ObjectName | None) -> str:
     """A fresh path for a definition that carries a digest, as its uuid says. The names in it are for people who look at
     a listing; nobody parses them."""
-    stem = _uuid4()
+    stem = new_uuid()
     stem = stem[:_UUID_VERSION] + _WITH_DIGEST + stem[_UUID_VERSION + 1 :]
     if name is not None:
         stem += "-" + _quoted(f"{name.namespace}-{name.name}" if name.name else name.namespace)
@@ -85,13 +86,6 @@ def says_digest(path: str) -> bool:
     name = path.rpartition("/")[2]
     # other writers name their files as they like
     return path.startswith("def/") and name[_UUID_VERSION : _UUID_VERSION + 1] == _WITH_DIGEST and bool(_ID.match(name))
-
-
-def _uuid4() -> str:
-    # only writers need it, and readers start faster without
-    import uuid
-
-    return str(uuid.uuid4())
 
 
 def transaction_path(transaction: str) -> str:

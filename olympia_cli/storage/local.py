@@ -38,6 +38,7 @@ from olympia_cli.errors import (
 from olympia_cli.storage.local_read import ABSENT, DENIED, FOLDER, FULL, LocalReader
 from olympia_cli.storage.protocol import TEMPORARY_PREFIX, check_path
 from olympia_cli.storage.together import THREADS, together
+from olympia_cli.uuids import new_uuid
 
 _WRITE_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _WRITE_HINT = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -335,11 +336,7 @@ def _name(path: str) -> str:
 
 
 def _temporary_name() -> str:
-    # a uuid4 without the import of `uuid`, which costs a start more than all of this module
-    digits = os.urandom(16).hex()
-    variant = "89ab"[int(digits[16], 16) & 3]
-    parts = digits[:8], digits[8:12], "4" + digits[13:16], variant + digits[17:20], digits[20:]
-    return TEMPORARY_PREFIX + "-".join(parts)
+    return TEMPORARY_PREFIX + new_uuid()
 
 
 def _remove(write: _Write) -> None:

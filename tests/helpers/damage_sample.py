@@ -356,8 +356,8 @@ def seeded_uuids(seed: int) -> Iterator[None]:
     """The same random names in every run."""
     numbers = random.Random(seed)
 
-    def uuid4() -> uuid.UUID:
-        return uuid.UUID(int=numbers.getrandbits(128), version=4)
+    def urandom(size: int) -> bytes:
+        return numbers.getrandbits(8 * size).to_bytes(size)
 
-    with mock.patch("uuid.uuid4", uuid4):
+    with mock.patch("os.urandom", urandom):
         yield

@@ -14,9 +14,9 @@ out and loses the answer, `("/expire", 1)` loses the request, and `("<expire", 1
 
 from __future__ import annotations
 
+import os
 import random
 import threading
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -206,20 +206,20 @@ def without_fault(chosen: str) -> str:
 @contextmanager
 def repeatable(seed: str) -> Iterator[None]:
     """Whatever is drawn at random is the same in each run: new names by the actor that draws them, delays in order."""
-    real, state = uuid.uuid4, random.getstate()
+    real, state = os.urandom, random.getstate()
     drawn: dict[str, random.Random] = {}
     random.seed(seed)
 
-    def draw() -> uuid.UUID:
+    def draw(size: int) -> bytes:
         name = threading.current_thread().name
         names = drawn.setdefault(name, random.Random(f"{seed}/{name}"))
-        return uuid.UUID(int=names.getrandbits(128), version=4)
+        return names.getrandbits(8 * size).to_bytes(size)
 
-    uuid.uuid4 = draw
+    os.urandom = draw
     try:
         yield
     finally:
-        uuid.uuid4 = real
+        os.urandom = real
         random.setstate(state)
 
 

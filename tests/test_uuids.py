@@ -1,0 +1,18 @@
+"""New ids."""
+
+from __future__ import annotations
+
+import uuid
+
+from olympia_cli.uuids import new_uuid
+
+
+def test_an_id_is_a_random_uuid_as_others_write_it():
+    made = [new_uuid() for _ in range(1000)]
+    assert len(set(made)) == 1000
+    for text in made:
+        found = uuid.UUID(text)
+        assert (str(found), found.version, found.variant) == (text, 4, uuid.RFC_4122)
+    # what is not fixed is any digit
+    assert {text[at] for text in made for at in (0, 13 + 2, 35)} == set("0123456789abcdef")
+    assert {text[19] for text in made} == set("89ab")
