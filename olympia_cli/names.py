@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from olympia_cli.days import OnDay, parse_day
 from olympia_cli.errors import InvalidName, InvalidReference, quoted
@@ -30,14 +30,11 @@ class Kind(IntEnum):
 class NamespaceName:
     """A namespace. Its name is taken literally: dots and quotes are ordinary characters."""
 
+    kind: ClassVar[Kind] = Kind.NAMESPACE
     namespace: str
 
     def __post_init__(self) -> None:
         check_name(self.namespace, "namespace")
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.NAMESPACE
 
     @property
     def name(self) -> str:
@@ -52,6 +49,7 @@ class NamespaceName:
 class TableName:
     """A table in a namespace."""
 
+    kind: ClassVar[Kind] = Kind.TABLE
     namespace: str
     name: str
 
@@ -77,10 +75,6 @@ class TableName:
             tables.append(table)
         return tables
 
-    @property
-    def kind(self) -> Kind:
-        return Kind.TABLE
-
     def __str__(self) -> str:
         return full_name(self.namespace, self.name)
 
@@ -89,16 +83,13 @@ class TableName:
 class ViewName:
     """A view in a namespace."""
 
+    kind: ClassVar[Kind] = Kind.VIEW
     namespace: str
     name: str
 
     def __post_init__(self) -> None:
         check_name(self.namespace, "namespace")
         check_name(self.name, "view")
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.VIEW
 
     def __str__(self) -> str:
         return full_name(self.namespace, self.name)

@@ -53,6 +53,11 @@ class KeyCodec:
 
     def encode(self, name: ObjectName) -> str:
         """The key of an object; InvalidName when a name is too long for this catalog."""
+        if isinstance(name, TableName):
+            key = _TABLE + name.namespace.ljust(self.namespace_size) + name.name.ljust(self.table_size)
+            # padding shortens no name: it is as long as it must be only if both parts are
+            if len(key) == _ID_WIDTH + self.namespace_size + self.table_size and key.isascii():
+                return key
         namespace = self._pad(name.namespace, self.namespace_size, "namespace")
         if isinstance(name, TableName):
             return _TABLE + namespace + self._pad(name.name, self.table_size, "table")
