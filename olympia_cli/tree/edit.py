@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby
 from typing import TypeVar
 
 from olympia_cli.errors import Damaged
@@ -26,11 +26,12 @@ def min_keys(order: int) -> int:
 def edit(reader: NodeReader, root: Node, changes: Mapping[str, str | None], order: int) -> Node:
     """The tree with the keys set to their new values, or removed where the value is None."""
     editor = _Editor(_load_paths(reader, root, changes), reader, order)
-    keys = sorted(changes)
-    root = editor.put(root, [key for key in keys if changes[key] is not None], changes)
-    for key in keys:
-        if changes[key] is None:
-            root = editor.remove(root, key)
+    for is_removal, keys in groupby(sorted(changes), lambda key: changes[key] is None):
+        if is_removal:
+            for key in keys:
+                root = editor.remove(root, key)
+        else:
+            root = editor.put(root, list(keys), changes)
     return root
 
 
@@ -44,7 +45,7 @@ def _load_paths(reader: NodeReader, root: Node, changes: Mapping[str, str | None
         for node, keys, low, high in level:
             if node.is_leaf:
                 continue
-            for at, some, found in _by_child(node, keys):
+            for at, found, some in _by_child(node, keys):
                 if not found or changes[some[0]] is None:
                     # a removed key of an inner node is replaced by its predecessor, which lies to its left
                     wanted.setdefault((id(node), at), (node, at, [], low, high))[2].extend(some)
@@ -62,17 +63,41 @@ def _load_paths(reader: NodeReader, root: Node, changes: Mapping[str, str | None
     return loaded
 
 
-def _by_child(node: Node, keys: Sequence[str]) -> Iterator[tuple[int, Sequence[str], bool]]:
-    """Keys in order, those together that lie in one child, with its index; one that the node holds itself comes alone,
-    with its own."""
+def _by_child(node: Node, keys: Sequence[str]) -> Iterator[tuple[int, bool, Sequence[str]]]:
+    """Where keys in order are, as `Node.find` says it: those together that lie in one child."""
     start = 0
     while start < len(keys):
         at, found = node.find(keys[start])
         end = start + 1
         if not found:
             end = bisect_left(keys, node.keys[at], end) if at < len(node.keys) else len(keys)
-        yield at, keys[start:end], found
+        yield at, found, keys[start:end]
         start = end
+
+
+class _OpenNode:
+    """A node that keys are put into: it is copied once, however many there are."""
+
+    __slots__ = ("children", "found", "is_changed", "keys", "values")
+
+    def __init__(self, found: Child | None, node: Node) -> None:
+        """`found` is what pointed to it; None when it is a new one."""
+        self.found = found
+        self.is_changed = found is None
+        self.keys = list(node.keys)
+        self.values = list(node.values)
+        self.children: list[Child | _OpenNode] = list(node.children)
+
+    def close(self) -> Child:
+        """What is to point to it now."""
+        if not self.is_changed and self.found is not None:
+            return self.found
+        children = [child.close() if isinstance(child, _OpenNode) else child for child in self.children]
+        return Node(tuple(self.keys), tuple(self.values), tuple(children))
+
+
+_Split = tuple[str, str | None, _OpenNode]
+"""What a node that was too large has lost: the key behind it, its value, and the node behind that."""
 
 
 class _Editor:
@@ -83,12 +108,17 @@ class _Editor:
         self._min = min_keys(order)
 
     def put(self, root: Node, keys: Sequence[str], values: Mapping[str, str | None]) -> Node:
-        """The tree with the keys, which are in order. Each node on their way is copied once, however many there are."""
-        if keys:
-            root = self._put(root, keys, values)
-        while len(root.keys) > self._max:
-            root = self._split(root)
-        return root
+        """The tree with the keys, which are in order."""
+        top, done = _OpenNode(root, root), 0
+        while done < len(keys):
+            done, split = self._put(top, keys, done, None, values)
+            if split is not None:
+                key, value, right = split
+                left, top = top, _OpenNode(None, Node((key,), (value,)))
+                top.children = [left, right]
+        closed = top.close()
+        assert isinstance(closed, Node), "a root is found as a node"
+        return closed
 
     def remove(self, root: Node, key: str) -> Node:
         root = self._remove(root, key)
@@ -105,48 +135,41 @@ class _Editor:
             node = self._loaded[child] = self._reader.node(child)
         return node
 
-    def _put(self, node: Node, keys: Sequence[str], new: Mapping[str, str | None]) -> Node:
-        """The node with the keys; it may have too many then, and whoever asked splits it."""
-        if node.is_leaf:
-            return _put_in_leaf(node, keys, new)
-        values: Sequence[str | None] = node.values
-        changed: list[tuple[int, Node]] = []
-        for at, some, found in _by_child(node, keys):
-            if not found:
-                child = self._node(node.children[at])
-                result = self._put(child, some, new)
-                if result is not child:
-                    changed.append((at, result))
-            elif values[at] != new[some[0]]:
-                values = list(values)
-                values[at] = new[some[0]]
-        if not changed and values is node.values:
-            return node
-        children = list(node.children)
-        if all(len(child.keys) <= self._max for _, child in changed):
-            for at, child in changed:
-                children[at] = child
-            return Node(node.keys, tuple(values), tuple(children))
-        all_keys, values = list(node.keys), list(values)
-        # from the right, so that what is further left stays where it is
-        for at, child in reversed(changed):
-            row = self._split(child)
-            all_keys[at:at], values[at:at], children[at : at + 1] = row.keys, row.values, row.children
-        return Node(tuple(all_keys), tuple(values), tuple(children))
+    def _put(
+        self, node: _OpenNode, keys: Sequence[str], done: int, high: str | None, new: Mapping[str, str | None]
+    ) -> tuple[int, _Split | None]:
+        """Put in the keys below `high`, or those up to where the node must be split; how many of all are done then.
 
-    def _split(self, node: Node) -> Node:
-        """A node above as few nodes as can hold these keys, which are dealt out evenly; its keys are those between
-        them. Above a node that is not too large there is no key."""
-        # a node of the row has so many pointers at most, and a key stands behind each of them but the last
-        pointers, most = len(node.keys) + 1, self._max + 1
-        number = -(-pointers // most)
-        ends = [-(-pointers * at // number) for at in range(number + 1)]
-        row = tuple(
-            Node(node.keys[start : end - 1], node.values[start : end - 1], node.children[start:end])
-            for start, end in pairwise(ends)
-        )
-        between = [end - 1 for end in ends[1:-1]]
-        return Node(tuple(node.keys[at] for at in between), tuple(node.values[at] for at in between), row)
+        A split is made before the next key is put in, so that the tree is the same as if they came one by one.
+        """
+        while done < len(keys) and (high is None or keys[done] < high):
+            key = keys[done]
+            at = bisect_left(node.keys, key)
+            if at < len(node.keys) and node.keys[at] == key:
+                node.is_changed |= node.values[at] != new[key]
+                node.values[at] = new[key]
+                done += 1
+                continue
+            if not node.children:
+                node.keys.insert(at, key)
+                node.values.insert(at, new[key])
+                node.is_changed = True
+                done += 1
+            else:
+                child = node.children[at]
+                if not isinstance(child, _OpenNode):
+                    child = node.children[at] = _OpenNode(child, self._node(child))
+                end = node.keys[at] if at < len(node.keys) else high
+                done, split = self._put(child, keys, done, end, new)
+                node.is_changed |= child.is_changed
+                if split is not None:
+                    key, value, right = split
+                    node.keys.insert(at, key)
+                    node.values.insert(at, value)
+                    node.children.insert(at + 1, right)
+            if len(node.keys) > self._max:
+                return done, _split(node)
+        return done, None
 
     def _remove(self, node: Node, key: str) -> Node:
         """The node without the key; it may have one key too few, which its parent mends."""
@@ -239,20 +262,14 @@ class _Editor:
         return Node(_without(node.keys, at), _without(node.values, at), children)
 
 
-def _put_in_leaf(leaf: Node, new_keys: Sequence[str], new: Mapping[str, str | None]) -> Node:
-    keys, values = list(leaf.keys), list(leaf.values)
-    at = 0
-    for key in new_keys:
-        at = bisect_left(keys, key, at)
-        if at == len(keys) or keys[at] != key:
-            keys.insert(at, key)
-            values.insert(at, new[key])
-        else:
-            values[at] = new[key]
-    if len(keys) > len(leaf.keys):
-        return Node(tuple(keys), tuple(values))
-    made = tuple(values)
-    return leaf if made == leaf.values else Node(leaf.keys, made)
+def _split(node: _OpenNode) -> _Split:
+    """Leave the node its lower half; the rest."""
+    at = len(node.keys) // 2
+    right = _OpenNode(None, Node(tuple(node.keys[at + 1 :]), tuple(node.values[at + 1 :])))
+    right.children = node.children[at + 1 :]
+    key, value = node.keys[at], node.values[at]
+    del node.keys[at:], node.values[at:], node.children[at + 1 :]
+    return key, value, right
 
 
 def _replace(items: tuple[T, ...], at: int, item: T) -> tuple[T, ...]:

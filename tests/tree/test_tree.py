@@ -86,19 +86,21 @@ def test_ten_thousand_keys_in_one_edit_write_each_node_once(store):
     check_tree(NodeReader(store), tree, 128)
 
 
-@pytest.mark.parametrize("order", [3, 4, 7, 8])
-def test_many_keys_in_one_edit_make_as_few_nodes_as_can_hold_them(store, order):
-    """They all go between two keys of a leaf, so what stands in its place are leaves that are dealt out evenly."""
+@pytest.mark.parametrize("order", [3, 4, 7, 128])
+@pytest.mark.parametrize("keys", [range(1, 2000), range(700, 3000, 7), [3, 4, 5, 1601, *range(1602, 1700, 2)]])
+def test_many_keys_in_one_edit_make_the_tree_that_they_make_one_by_one(store, order, keys):
+    tree = load(store, 1000, order)
     reader = NodeReader(store)
-    tree = edit(reader, EMPTY, {key(0): "def/table/x", key(900): "def/table/x"}, order)
-    for number in range(1, 200):
-        full = edit(reader, tree, {key(at): "def/table/y" for at in range(1, number)}, order)
-        check_tree(reader, full, order)
-        lowest = [full]
-        while not lowest[0].is_leaf:
-            lowest = [child for node in lowest for child in node.children]
-        # each but the last has a key behind it, in a node above
-        assert len(lowest) == -(-(number + 2) // order)
+    # some are new, some are there with another value or the same one, and some go
+    values = (None, "def/table/y", f"def/table/{keys[0]}")
+    changes = {key(number): values[number % 13 if number % 13 < 2 else 2] for number in keys}
+    one_by_one = tree
+    for changed in sorted(changes):
+        one_by_one = edit(reader, one_by_one, {changed: changes[changed]}, order)
+    assert edit(reader, tree, changes, order) == one_by_one
+    puts = {changed: value for changed, value in changes.items() if value is not None}
+    again = edit(reader, one_by_one, puts, order)
+    assert again is one_by_one, "what is there already changes nothing"
 
 
 def test_an_edit_reads_each_node_once_and_only_on_the_way_to_its_keys(store):
