@@ -14,6 +14,13 @@ from olympia_cli.cli.boundary import guarded, run
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 HIDDEN = {"__complete": "Complete a command line."}
+NEED_NUMPY = {
+    *("table create", "table alter", "table files", "table append", "table head"),
+    *("expire", "export create", "export verify", "export resume", "export drop", "fsck", "doctor", "serve"),
+    *("import olympia", "import deltacat", "import iox", "import parquet", "import iceberg", "rebuild"),
+}
+"""The commands that lead to Spark or PyIceberg, which ask pyarrow for what it has with numpy alone. To all others the
+program looks as if numpy were not installed."""
 
 
 class LazyCommand(TyperCommand):
@@ -30,6 +37,8 @@ class LazyCommand(TyperCommand):
         """The real command, with the options that every command has."""
         from olympia_cli.cli.params import shared_params
 
+        if self.path in NEED_NUMPY and sys.modules.get("numpy", self) is None:
+            del sys.modules["numpy"]
         module = import_module(module_name(self.path))
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
         settings: dict[str, Any] = {**CONTEXT_SETTINGS, **getattr(module, "CONTEXT_SETTINGS", {})}

@@ -12,11 +12,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import grimp
 import pytest
 
 import olympia_cli.cli.commands
 from olympia_cli.cli.app import ALIASES, COMMANDS, GROUPS
-from olympia_cli.cli.lazy import HIDDEN, LazyCommand, module_name
+from olympia_cli.cli.lazy import HIDDEN, NEED_NUMPY, LazyCommand, module_name
 from olympia_cli.cli.params import shared_params
 
 SLOW = {"pyarrow", "fsspec", "s3fs", "gcsfs", "google", "rich", "pydantic", "pyspark", "aiohttp", "botocore"}
@@ -24,10 +25,11 @@ HERE = [path for path in COMMANDS if find_spec(module_name(path)) is not None]
 
 PROGRAM = """
 import sys
-from olympia_cli.cli.app import main
+from olympia_cli.__main__ import main
 sys.argv[0] = "olympia"
 code = main()
-sys.stderr.write("\\n" + " ".join([str(code), *sorted(sys.modules)]))
+there = sorted(name for name, module in sys.modules.items() if module is not None)
+sys.stderr.write("\\n" + " ".join([str(code), *there]))
 """
 
 
@@ -77,13 +79,28 @@ def test_reading_a_local_catalog_imports_no_cloud_and_no_tables(args, sample):
 
 @pytest.mark.parametrize("args", [["table", "show", "sales.lines"], ["ns", "create", "x"]], ids=" ".join)
 def test_neither_reading_nor_writing_imports_what_pyarrow_would_ask(args, sample):
-    """pyarrow looks for pandas when an array is made of Python's own values; numpy it imports in any case."""
+    """pyarrow looks for pandas when an array is made of Python's own values; numpy it imports unless that is hidden."""
     code, modules = imported("-c", sample.uri, *args)
     assert code == 0
-    assert {"pyarrow", "numpy"} <= modules
-    assert not modules & {"pandas", "pyarrow.compute", "pyarrow.parquet", "pyarrow.dataset", "pytz"}
+    assert "pyarrow" in modules
+    assert not modules & {"numpy", "pandas", "pyarrow.compute", "pyarrow.parquet", "pyarrow.dataset", "pytz"}
     # nor what only a rollback, a lost race or a reference to an export asks
     assert not modules & {"olympia_cli.tree.diff", "olympia_cli.catalog.changes", "olympia_cli.catalog.exports"}
+
+
+def test_numpy_is_there_for_those_that_may_ask_spark(sample):
+    code, modules = imported("-c", sample.uri, "fsck")
+    assert code == 0
+    assert {"pyarrow", "numpy"} <= modules
+
+
+def test_those_that_lead_to_spark_or_pyiceberg_are_known():
+    """Whatever is imported on the way, at the top of a module or inside of it."""
+    graph = grimp.build_graph("olympia_cli", include_external_packages=True, cache_dir=None)
+    asking = {"numpy", "pandas", "pyiceberg", "pyspark"} & graph.modules
+    assert asking >= {"pyiceberg", "pyspark"}
+    leading = [path for path in COMMANDS if any(graph.chain_exists(module_name(path), one) for one in asking)]
+    assert set(leading) == NEED_NUMPY
 
 
 def test_one_command_imports_one_command(sample):
