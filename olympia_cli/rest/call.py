@@ -192,6 +192,13 @@ def _name(kind: type[R], namespace: str, name: str, missing: str) -> R:
         raise Failure(404, missing, error.message) from None
 
 
+def check_reachable(name: str) -> None:
+    """Refuse what is to be made under a name that could not be asked for: however `.` and `..` are written, clients
+    fold them out of an address."""
+    if name in (".", ".."):
+        raise bad_request(f"{name!a} cannot be the name of something that is asked for by its address")
+
+
 def answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(json.dumps(value, separators=(",", ":")), status, headers, media_type="application/json")
 

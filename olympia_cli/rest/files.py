@@ -7,11 +7,13 @@ class to load. Metadata and manifests never change, so what was read lately is k
 from __future__ import annotations
 
 import io
+import os
 import threading
 from collections.abc import Callable
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 
+from olympia_cli.iceberg.locations import LOCAL, place_of
 from olympia_cli.rest.cache import ByteCache
 
 
@@ -48,6 +50,10 @@ class _Input(InputFile):
     def open(self, seekable: bool = True) -> InputStream:
         data = self._kept.get(self.location)
         if data is None:
+            place = place_of(self.location)
+            if place.store == LOCAL and not os.path.isfile(f"/{place.path}"):
+                # a pipe would be waited for, and a device may have no end
+                raise FileNotFoundError(f"{self.location} is no file")
             with self._inner.new_input(self.location).open() as stream:
                 data = stream.read()
             self._kept.put(self.location, data)

@@ -10,7 +10,7 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import NamespaceNotFound
 from olympia_cli.iceberg.table_changes import TableChanges
 from olympia_cli.names import Kind, NamespaceName
-from olympia_cli.rest.call import SEPARATOR, Call, View, answer, nothing
+from olympia_cli.rest.call import SEPARATOR, Call, View, answer, check_reachable, nothing
 from olympia_cli.rest.failures import Failure, bad_request
 from olympia_cli.rest.paging import page
 from olympia_cli.rest.served import ServedCatalog, check_properties
@@ -38,6 +38,7 @@ def _names(call: Call, view: View, after: str | None) -> Iterator[str]:
 def create(call: Call) -> Response:
     document = call.document()
     name = call.check_namespace(document.get("namespace"))
+    check_reachable(name)
     properties = texts(document.get("properties"), "properties")
     check_properties(properties, ServedCatalog.of_call(call, "").allowed_locations())
     call.change(lambda changes: changes.transaction.create_namespace(NamespaceName(name), properties), f"create {name}")

@@ -18,7 +18,7 @@ from olympia_cli.errors import TableExists, TableNotFound
 from olympia_cli.iceberg.table_changes import TableChanges, TableState, check_no_view
 from olympia_cli.names import Kind, TableName, ViewName
 from olympia_cli.ops.verify_metadata import parse_metadata
-from olympia_cli.rest.call import Call, View, answer, nothing
+from olympia_cli.rest.call import Call, View, answer, check_reachable, nothing
 from olympia_cli.rest.failures import Failure, bad_request, parsed
 from olympia_cli.rest.locations import check_location
 from olympia_cli.rest.paging import page
@@ -68,6 +68,7 @@ def create(call: Call) -> Response:
         raise bad_request("a table has a schema with fields")
     request = parsed(_CreateTable.model_validate_json, call.body)
     name = TableName(call.namespace, request.name)
+    check_reachable(name.name)
     served = ServedCatalog.of_call(call, f"create table {name}")
     allowed = served.allowed_locations(name.namespace)
     check_properties(request.properties, allowed)
@@ -199,6 +200,7 @@ def drop(call: Call) -> Response:
 def rename(call: Call) -> Response:
     document = call.document()
     old, new = call.table_identifier(document.get("source")), call.table_identifier(document.get("destination"))
+    check_reachable(new.name)
 
     def change(changes: TableChanges) -> None:
         changes.transaction.table(old)
@@ -216,6 +218,7 @@ def register(call: Call) -> Response:
     if not isinstance(location, str) or not isinstance(given, str) or not isinstance(overwrite or False, bool):
         raise bad_request("a register has a name and a metadata-location")
     name = TableName(call.namespace, given)
+    check_reachable(given)
     served = ServedCatalog.of_call(call, f"register table {name}")
     allowed = served.allowed_locations(name.namespace)
     check_location(location, allowed, "the metadata's location")

@@ -18,7 +18,7 @@ from olympia_cli.iceberg.table_changes import TableChanges
 from olympia_cli.iceberg.views import check_no_table, view_definition
 from olympia_cli.names import Kind, ViewName
 from olympia_cli.ops.verify_metadata import parse_view_metadata
-from olympia_cli.rest.call import Call, answer, nothing
+from olympia_cli.rest.call import Call, answer, check_reachable, nothing
 from olympia_cli.rest.failures import bad_request, parsed
 from olympia_cli.rest.locations import check_location
 from olympia_cli.rest.served import ServedCatalog, check_properties, check_registered
@@ -42,6 +42,7 @@ def list_all(call: Call) -> Response:
 def create(call: Call) -> Response:
     request = parsed(_CreateView.model_validate_json, call.body)
     name = ViewName(call.namespace, request.name)
+    check_reachable(name.name)
     served = ServedCatalog.of_call(call, f"create view {name}")
     allowed = served.allowed_locations(name.namespace)
     check_properties(request.properties, allowed)
@@ -99,6 +100,7 @@ def drop(call: Call) -> Response:
 def rename(call: Call) -> Response:
     document = call.document()
     old, new = call.view_identifier(document.get("source")), call.view_identifier(document.get("destination"))
+    check_reachable(new.name)
     served = ServedCatalog.of_call(call, f"rename view {old} to {new}")
     served.rename_view((old.namespace, old.name), (new.namespace, new.name))
     return nothing()
@@ -110,6 +112,7 @@ def register(call: Call) -> Response:
     if not isinstance(location, str) or not isinstance(given, str):
         raise bad_request("a register has a name and a metadata-location")
     name = ViewName(call.namespace, given)
+    check_reachable(given)
     served = ServedCatalog.of_call(call, f"register view {name}")
     allowed = served.allowed_locations(name.namespace)
     check_location(location, allowed, "the metadata's location")

@@ -7,12 +7,14 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import httpx
@@ -33,7 +35,7 @@ from tests.helpers.serving import serving
 def test_it_answers_and_ends_after_what_is_under_way(tmp_path):
     Catalog.create(LocalStore(tmp_path / "c"))
     command = [sys.executable, "-c", MAIN, "-c", str(tmp_path / "c"), "serve", "--port", "0", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+    with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True) as program:
         try:
             assert program.stdout is not None
             assert program.stderr is not None
@@ -78,20 +80,22 @@ def test_it_answers_and_ends_after_what_is_under_way(tmp_path):
 
 
 def test_what_does_not_end_does_not_keep_it_from_ending(tmp_path):
-    """A file that never answers holds a thread. Whatever is said meanwhile is a line of JSON, too."""
+    """A store that never answers holds a thread. Whatever is said meanwhile is a line of JSON, too."""
     catalog = OlympiaCatalog.of(Catalog.create(LocalStore(tmp_path / "c")))
     catalog.create_namespace("s")
     catalog.create_table("s.t", pa.schema([("id", pa.int64())]))
-    os.mkfifo(tmp_path / "pipe")
     command = [sys.executable, "-c", MAIN, "-c", str(tmp_path / "c"), "serve", "--port", "0", "--stop-timeout", "1s"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+    silent = socket.create_server(("127.0.0.1", 0))
+    keys = {"AWS_ACCESS_KEY_ID": "some", "AWS_SECRET_ACCESS_KEY": "key", "AWS_DEFAULT_REGION": "us-east-1"}
+    env = {**os.environ, **keys, "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{silent.getsockname()[1]}"}
+    with silent, subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True, env=env) as program:
         try:
             assert program.stdout is not None
             url = program.stdout.readline().strip()
 
-            def commit(number: int, name: str) -> int:
+            def commit(number: int, location: str) -> int:
                 about = {"snapshot-id": number, "sequence-number": number, "timestamp-ms": number}
-                snapshot = {**about, "summary": {"operation": "append"}, "manifest-list": str(tmp_path / name)}
+                snapshot = {**about, "summary": {"operation": "append"}, "manifest-list": location}
                 updates = [
                     {"action": "add-snapshot", "snapshot": snapshot},
                     {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": number},
@@ -99,9 +103,9 @@ def test_what_does_not_end_does_not_keep_it_from_ending(tmp_path):
                 body = {"requirements": [], "updates": updates}
                 return httpx.post(f"{url}/v1/namespaces/s/tables/t", json=body, timeout=60).status_code
 
-            assert commit(1, "none") == 200
+            assert commit(1, str(tmp_path / "none")) == 200
             with ThreadPoolExecutor(1) as pool:
-                waiting = pool.submit(commit, 2, "pipe")
+                waiting = pool.submit(commit, 2, "s3://bucket/list.avro")
                 while "olympia_requests_under_way 2" not in httpx.get(f"{url}/metrics", timeout=60).text:
                     time.sleep(0.01)
                 os.kill(program.pid, signal.SIGTERM)

@@ -69,6 +69,15 @@ CASES: dict[str, tuple[str, str, object, int, str]] = {
     "a namespace of two levels": ("GET", "/v1/namespaces/a%1Fb", None, 404, "NoSuchNamespaceException"),
     "to make one of two levels": ("POST", "/v1/namespaces", {"namespace": ["a", "b"]}, 400, "BadRequestException"),
     "a name with a space": ("POST", "/v1/namespaces", {"namespace": ["a b"]}, 400, "BadRequestException"),
+    "a namespace that clients fold away": ("POST", "/v1/namespaces", {"namespace": [".."]}, 400, "BadRequestException"),
+    "a table that clients fold away": ("POST", T, {"name": ".", "schema": SCHEMA}, 400, "BadRequestException"),
+    "a table that would be folded away": (
+        "POST",
+        "/v1/tables/rename",
+        {"source": IDENTIFIER, "destination": {**IDENTIFIER, "name": ".."}},
+        400,
+        "BadRequestException",
+    ),
     "a name that is too long": ("POST", "/v1/namespaces", {"namespace": ["x" * 500]}, 400, "BadRequestException"),
     "a table in one that is too long": (
         "POST",
@@ -561,6 +570,16 @@ def test_a_table_that_names_code_is_not_committed_to(served):
     answer = served.post(f"{T}/evil", commit(properties(a="b")))
     assert answer.status_code == 403
     assert contents(served) == before
+
+
+def test_a_pipe_is_not_waited_for(served):
+    """The commit is the table's business: what cannot be read is not named in the log."""
+    served.post(T, {"name": "piped", "schema": SCHEMA})
+    pipe = f"{served.catalog.store.uri}/data/pipe"
+    added = {"action": "add-snapshot", "snapshot": {**SNAPSHOT, "manifest-list": pipe}}
+    current = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 1}
+    answer = served.post(f"{T}/piped", commit(added, current))
+    assert answer.json()["metadata"]["current-snapshot-id"] == 1
 
 
 def test_metadata_that_is_missing_or_damaged_is_told_apart_from_a_table_that_is(served):
