@@ -11,11 +11,12 @@ from olympia_cli.names import Kind
 from olympia_cli.tree.diff import diff
 
 T = ActionType
-_TYPES = {
-    Kind.NAMESPACE: (T.NAMESPACE_CREATE, T.NAMESPACE_ALTER, T.NAMESPACE_DROP),
-    Kind.TABLE: (T.TABLE_CREATE, T.TABLE_ALTER, T.TABLE_DROP),
-    Kind.VIEW: (T.VIEW_CREATE, T.VIEW_REPLACE, T.VIEW_DROP),
+TYPES = {
+    Kind.NAMESPACE: (T.NAMESPACE_CREATE, T.NAMESPACE_ALTER, T.NAMESPACE_DROP, T.NAMESPACE_RENAME),
+    Kind.TABLE: (T.TABLE_CREATE, T.TABLE_ALTER, T.TABLE_DROP, T.TABLE_RENAME),
+    Kind.VIEW: (T.VIEW_CREATE, T.VIEW_REPLACE, T.VIEW_DROP, T.VIEW_RENAME),
 }
+"""How an object of each kind is created, altered, dropped and renamed."""
 
 
 def tree_changes(old: Snapshot, new: Snapshot) -> Iterator[Action]:
@@ -27,7 +28,7 @@ def tree_changes(old: Snapshot, new: Snapshot) -> Iterator[Action]:
         yield Action(T.CATALOG_ALTER)
     for change in diff(old.reader, old.root.node, new.reader, new.root.node):
         name = new.keys.decode(change.key, new.file.path)
-        created, altered, dropped = _TYPES[name.kind]
+        created, altered, dropped, _ = TYPES[name.kind]
         if change.old is None:
             yield Action(created, name)
         else:

@@ -13,12 +13,15 @@ from olympia_cli.names import nearest, parse_duration
 Properties = Mapping[str, str]
 MIN_TTL_MILLIS = 60 * 1000
 MAX_TTL_MILLIS = 366 * 86_400_000
+MAX_AGE, MIN_VERSIONS = "olympia.retention.max-version-age", "olympia.retention.min-versions"
+DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS = "7d", "3"
+MAX_ACTIONS = "olympia.txn.max-actions"
+FSCK_MAX_AGE = "olympia.fsck.max-age"
 TABLE_LOCATION = "olympia.table-location"
 """Where Iceberg tables are made that nobody gave a place."""
 
 RESERVED = "olympia."
 """Properties whose names begin so are for this program, so one that it does not know is a typing error."""
-
 
 IMPORTED = "olympia.import."
 """What an import remembers, of the catalog and of objects, begins so."""
@@ -111,10 +114,10 @@ def _check_location(key: str, value: str) -> None:
 
 
 SETTINGS: dict[str, Callable[[str, str], None]] = {
-    "olympia.retention.max-version-age": _check_duration,
-    "olympia.retention.min-versions": _check_number,
-    "olympia.txn.max-actions": _check_number,
-    "olympia.fsck.max-age": _check_duration,
+    MAX_AGE: _check_duration,
+    MIN_VERSIONS: _check_number,
+    MAX_ACTIONS: _check_number,
+    FSCK_MAX_AGE: _check_duration,
     TABLE_LOCATION: _check_location,
 }
 """What a catalog can be told by its properties, and what the values must be."""

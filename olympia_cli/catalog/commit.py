@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from olympia_cli import __version__
+from olympia_cli.catalog.checks import MAX_ACTIONS
 from olympia_cli.catalog.conflicts import Clash, settle
 from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS, FileWriter
 from olympia_cli.catalog.references import check_no_gap
@@ -30,8 +31,9 @@ from olympia_cli.format.pb.objects_pb2 import IsolationLevel
 from olympia_cli.storage.protocol import Store
 
 _NOTE = ActionType.COMMIT_INFO
-MAX_ACTIONS = 10_000
-MAX_ACTIONS_PROPERTY = "olympia.txn.max-actions"
+MIN_ATTEMPTS = 20
+"""So often a commit is tried, however long it takes."""
+DEFAULT_MAX_ACTIONS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,6 @@ def commit(
     author: Author,
     *,
     retry_for: float = 60.0,
-    min_attempts: int = 20,
     atomic: bool = False,
     files: FileWriter | None = None,
 ) -> Committed:
@@ -105,7 +106,7 @@ def commit(
             break
         if done := rebase(transaction):
             return _close(transaction, done)
-        if attempt >= min_attempts and clock.elapsed_millis() >= deadline:
+        if attempt >= MIN_ATTEMPTS and clock.elapsed_millis() >= deadline:
             raise CommitConflict(
                 f"other writers were first {attempt} times in a row, the last time at version {version}",
                 hint="nothing was committed; try again, or allow more time",
@@ -198,8 +199,8 @@ def _committed_actions(transaction: Transaction, author: Author) -> list[Action]
 
 
 def _check_size(transaction: Transaction, atomic: bool) -> None:
-    text = transaction.base.definition.properties.get(MAX_ACTIONS_PROPERTY, "")
-    most = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else MAX_ACTIONS
+    text = transaction.base.definition.properties.get(MAX_ACTIONS, "")
+    most = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else DEFAULT_MAX_ACTIONS
     if len(transaction.actions) > most and not atomic:
         raise TransactionTooLarge(
             f"the transaction has {len(transaction.actions):,} actions, and a commit holds at most {most:,}"

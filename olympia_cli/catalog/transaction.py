@@ -1,4 +1,4 @@
-"""A transaction: actions staged on a version. It writes nothing; `commit.py` does.
+"""A transaction: what can be said in it, each statement an action that is staged. It writes nothing; `commit.py` does.
 
 Statements check what they need at once, so that a mistake shows where it is made, and they see the effects of the
 statements before them.
@@ -6,7 +6,7 @@ statements before them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from olympia_cli.catalog.checks import (
@@ -17,22 +17,18 @@ from olympia_cli.catalog.checks import (
     check_object_properties,
     check_text,
 )
-from olympia_cli.catalog.clock import Clock, Moment, moment
-from olympia_cli.catalog.draft import Draft
 from olympia_cli.catalog.lineage import living_names
-from olympia_cli.catalog.replay import touched
-from olympia_cli.catalog.snapshot import ACKNOWLEDGED, CatalogObject, ObjectDefinition, Snapshot, not_found
-from olympia_cli.catalog.staging import NO_LONGER_FITS, check_location, exists, not_empty, stage
+from olympia_cli.catalog.snapshot import ACKNOWLEDGED, CatalogObject, ObjectDefinition
+from olympia_cli.catalog.staging import check_location, exists, not_empty
+from olympia_cli.catalog.transaction_reads import DESCRIBES, EXISTS
+from olympia_cli.catalog.transaction_state import TransactionState
 from olympia_cli.errors import (
     CommitConflict,
     Damaged,
     InvalidOption,
     OlympiaError,
-    TransactionClosed,
-    TransactionExpired,
     command_words,
 )
-from olympia_cli.format.action_types import READS, RESTORES
 from olympia_cli.format.actions import Action, Reapply
 from olympia_cli.format.definitions import Definition, body
 from olympia_cli.format.pb.actions_pb2 import (
@@ -58,92 +54,11 @@ T = ActionType
 # looked up once: a transaction may make thousands of tables, and an enumeration of protobuf's answers slowly
 _TABLE_CREATE = T.TABLE_CREATE
 
-_MAY_CHANGE_NOTHING = RESTORES | {
-    T.NAMESPACE_ALTER_SET_PROPERTIES,
-    T.NAMESPACE_ALTER_UNSET_PROPERTIES,
-    T.TABLE_ALTER,
-    T.VIEW_ALTER,
-    T.VIEW_REPLACE,
-    T.CATALOG_ALTER,
-    T.CATALOG_COMPACT,
-}
-_SILENT = READS | {T.COMMIT_INFO}
-_EXISTS = {Kind.NAMESPACE: T.NAMESPACE_EXISTS, Kind.TABLE: T.TABLE_EXISTS, Kind.VIEW: T.VIEW_EXISTS}
-_DESCRIBES = {Kind.NAMESPACE: T.NAMESPACE_DESCRIBE, Kind.TABLE: T.TABLE_DESCRIBE, Kind.VIEW: T.VIEW_DESCRIBE}
 _RESTORES = {Kind.NAMESPACE: T.NAMESPACE_RESTORE, Kind.TABLE: T.TABLE_RESTORE, Kind.VIEW: T.VIEW_RESTORE}
 
-Read = tuple[ActionType, ObjectName | None]
-Mark = tuple[Draft, list[Action], set[Read], int]
-"""What a transaction has staged and read up to a moment."""
 
-
-class Transaction:
+class Transaction(TransactionState):
     """Statements on one version, to be committed together."""
-
-    def __init__(
-        self,
-        base: Snapshot,
-        clock: Clock,
-        *,
-        isolation: IsolationLevel | None = None,
-        id: str | None = None,
-        began_at_millis: int | None = None,
-        expires_at_millis: int | None = None,
-        opened_at: Moment | None = None,
-    ) -> None:
-        """`opened_at` is a moment before the base was looked for: from then on an expire may have moved."""
-        self.id = new_uuid() if id is None else id
-        self.clock = clock
-        self.draft = Draft(base)
-        self.began_at_version = base.version
-        definition = base.definition
-        self.isolation = definition.txn_isolation_level if isolation is None else isolation
-        self._opened_at = moment(clock) if opened_at is None else opened_at
-        self.began_at_millis = self._opened_at.wall if began_at_millis is None else began_at_millis
-        lifetime = definition.txn_ttl_millis
-        self.expires_at_millis = self.began_at_millis + lifetime if expires_at_millis is None else expires_at_millis
-        self.actions: list[Action] = []
-        self.statements = 0
-        self.open = True
-        self._reads: set[Read] = set()
-
-    @property
-    def base(self) -> Snapshot:
-        """The version that the transaction would be committed on."""
-        return self.draft.base
-
-    @property
-    def has_writes(self) -> bool:
-        return next(self._writes(), None) is not None
-
-    @property
-    def changes_nothing(self) -> bool:
-        """Whether all that it writes is there already: alters and restores to what the base has make no version."""
-        return all(type in _MAY_CHANGE_NOTHING for type in self._writes()) and self.draft.is_unchanged()
-
-    def _writes(self) -> Iterator[ActionType]:
-        return (action.type for action in self.actions if action.type not in _SILENT and not action.merged)
-
-    def age_millis(self) -> int:
-        """How long ago the transaction began."""
-        return self._now_millis() - self.began_at_millis
-
-    def late_by_millis(self) -> int:
-        """How long past its lifetime the transaction is; negative while it lives.
-
-        By the clock on the wall and by the one that only goes forward, whichever is later: neither a clock set back
-        nor a suspended machine makes a transaction younger.
-        """
-        return self._now_millis() - self.expires_at_millis
-
-    def check_alive(self) -> None:
-        """Raise TransactionExpired once it is past its lifetime."""
-        if self.late_by_millis() > 0:
-            raise TransactionExpired(f"the transaction {self.id} is past its lifetime")
-
-    def _now_millis(self) -> int:
-        slept = self.clock.elapsed_millis() - self._opened_at.elapsed
-        return max(self.clock.now_millis(), self._opened_at.wall + slept)
 
     # Namespaces
 
@@ -324,47 +239,49 @@ class Transaction:
         change = _apply_properties(definition, {key: value}, ())
         self.do(_action(T.CATALOG_ALTER, None, definition, change), is_merged=True)
 
-    def restore(self, found: CatalogObject[ObjectDefinition], from_version: int) -> None:
+    def restore(self, former: CatalogObject[ObjectDefinition], from_version: int) -> None:
         """Bring back an object as an older version has it, under its own id.
 
         One that lives under another name today is not brought back a second time: ids are unique.
         """
-        for name, now in self._moved([found], from_version).items():
+        for name, now in self._moved([former], from_version).items():
             raise _lives_as(name, now, from_version)
-        self._restore(found, from_version)
+        self._restore(former, from_version)
 
     def restore_all(
-        self, found: Sequence[CatalogObject[ObjectDefinition]], from_version: int
+        self, formers: Sequence[CatalogObject[ObjectDefinition]], from_version: int
     ) -> dict[ObjectName, ObjectName]:
         """Bring back many objects of one version, namespaces before what is in them; those that are as they were stay.
 
         Tables and views that live under other names today stay there: they are returned, with those names.
         """
-        moved = self._moved(found, from_version)
+        moved = self._moved(formers, from_version)
         for name, now in moved.items():
             if isinstance(name, NamespaceName):
                 raise _lives_as(name, now, from_version)
-        for one in found:
-            present = None if one.name in moved else self.draft.get(one.name)
-            if present is not None and body(present) == body(one.definition):
-                self._read(_DESCRIBES[one.name.kind], one.name)
-            elif one.name not in moved:
-                self._restore(one, from_version)
+        for former in formers:
+            if former.name in moved:
+                continue
+            present = self.draft.get(former.name)
+            if present is not None and body(present) == body(former.definition):
+                self._read(DESCRIBES[former.name.kind], former.name)
+            else:
+                self._restore(former, from_version)
         return moved
 
     def _moved(
-        self, found: Sequence[CatalogObject[ObjectDefinition]], from_version: int
+        self, formers: Sequence[CatalogObject[ObjectDefinition]], from_version: int
     ) -> dict[ObjectName, ObjectName]:
         """The names today of those objects of an older version that have others now."""
-        lives = living_names({one.id: one.name for one in found}, from_version, self.base, self.actions)
-        moved = {one.name: now for one in found if (now := lives[one.id]) is not None and now != one.name}
+        lives = living_names({each.id: each.name for each in formers}, from_version, self.base, self.actions)
+        moved = {each.name: now for each in formers if (now := lives[each.id]) is not None and now != each.name}
         for now in moved.values():
-            self._read(_EXISTS[now.kind], now)
+            self._read(EXISTS[now.kind], now)
         return moved
 
-    def _restore(self, found: CatalogObject[ObjectDefinition], from_version: int) -> None:
+    def _restore(self, former: CatalogObject[ObjectDefinition], from_version: int) -> None:
         payload = RestoreDef(from_version=from_version)
-        self.do(_action(_RESTORES[found.name.kind], found.name, found.definition, payload))
+        self.do(_action(_RESTORES[former.name.kind], former.name, former.definition, payload))
 
     def roll_back(self, to_version: int) -> None:
         """Put an older version's tree in place of this one's."""
@@ -378,140 +295,12 @@ class Transaction:
         note = CommitInfoDef(reverts=[VersionRange(first=first, last=last)])
         self.do(Action(T.COMMIT_INFO, None, b"", note.SerializeToString()))
 
-    # Reading inside the transaction
-
-    def exists(self, name: ObjectName) -> bool:
-        self._read(_EXISTS[name.kind], name)
-        return self.draft.find(name)
-
-    def find(self, name: ObjectName) -> CatalogObject[ObjectDefinition] | None:
-        """The object, or None."""
-        self._read(_DESCRIBES[name.kind], name)
-        return self.draft.object(name)
-
-    def namespace(self, name: NamespaceName) -> CatalogObject[NamespaceDef]:
-        self._read(T.NAMESPACE_DESCRIBE, name)
-        return cast("CatalogObject[NamespaceDef]", self._object(name))
-
-    def table(self, name: TableName) -> CatalogObject[TableDef]:
-        self._read(T.TABLE_DESCRIBE, name)
-        return cast("CatalogObject[TableDef]", self._object(name))
-
-    def view(self, name: ViewName) -> CatalogObject[ViewDef]:
-        self._read(T.VIEW_DESCRIBE, name)
-        return cast("CatalogObject[ViewDef]", self._object(name))
-
-    def namespaces(self) -> Iterator[NamespaceName]:
-        self._read(T.CATALOG_SNOW_NAMESPACES, None)
-        return (cast(NamespaceName, name) for name in self.draft.names(Kind.NAMESPACE))
-
-    def tables(self, namespace: str) -> Iterator[TableName]:
-        self._read(T.NAMESPACE_SHOW_TABLES, NamespaceName(namespace))
-        self._need_namespace(namespace)
-        return (cast(TableName, name) for name in self.draft.names(Kind.TABLE, namespace))
-
-    def views(self, namespace: str) -> Iterator[ViewName]:
-        self._read(T.NAMESPACE_SHOW_VIEWS, NamespaceName(namespace))
-        self._need_namespace(namespace)
-        return (cast(ViewName, name) for name in self.draft.names(Kind.VIEW, namespace))
-
-    # For commit and for distributed transactions
-
-    def rebase(self, base: Snapshot, actions: Sequence[Action]) -> None:
-        """Do the actions again on another version. Nothing changes when one of them cannot be done there."""
-        draft = Draft(base)
-        done = []
-        for action in actions:
-            try:
-                done.append(stage(action, draft))
-            except (*NO_LONGER_FITS, CommitConflict) as error:
-                what = f"{action.type_name} {action.name or 'the catalog'}"
-                raise CommitConflict(f"{what} no longer fits version {base.version}: {error.message}") from error
-        self.draft, self.actions = draft, done
-
-    def mark(self) -> Mark:
-        """How far it is; see `go_back`."""
-        return self.draft.copy(), list(self.actions), set(self._reads), self.statements
-
-    def go_back(self, mark: Mark, *, keep_reads: bool = False) -> None:
-        """Take back what was done since. Nothing is read for that, so it cannot fail. What was read stays where whoever
-        saw it fail goes on with the transaction."""
-        reads = self.reads
-        self.draft, self.actions, self._reads, self.statements = mark
-        if keep_reads:
-            self.take_reads(reads)
-
-    @property
-    def reads(self) -> list[Read]:
-        """What was read, as far as the isolation level asks for it."""
-        return [(action.type, action.name) for action in self.actions if action.type in READS]
-
-    def take_reads(self, reads: Iterable[Read]) -> None:
-        """Read what was read in another process, or before it failed."""
-        for read in reads:
-            if read not in self._reads:
-                self._reads.add(read)
-                self.actions.append(Action(*read))
-
-    def take_actions(self, actions: Sequence[Action]) -> None:
-        """Go on from actions that were saved."""
-        self.actions = [stage(action, self.draft) for action in actions]
-        self._reads = set(self.reads)
-
-    def do(self, action: Action, *, is_merged: bool = False) -> None:
-        """Stage an action. One that fails leaves nothing behind but what it has seen.
-
-        `is_merged` is for an alter whose definition was made of what stands here just now.
-        """
-        self.check_open()
-        if self.draft.tree is not self.draft.base:
-            raise InvalidOption("a rollback is a transaction of its own", hint="commit it first")
-        try:
-            self.actions.append(stage(action, self.draft, is_merged=is_merged))
-            self.statements += 1
-        except NO_LONGER_FITS:
-            for name in _looked_at(action):
-                self._read(_EXISTS[name.kind], name)
-            raise
-
-    def _read(self, type: ActionType, name: ObjectName | None) -> None:
-        """Remember a read, once, where the isolation level asks for it.
-
-        Of what the transaction has renamed, others know the old name, so that is read too.
-        """
-        self.check_open()
-        if name is not None:
-            # a name that no object can have is refused here, and not remembered
-            self.base.keys.encode(name)
-        if self.isolation != IsolationLevel.SERIALIZABLE:
-            return
-        self.take_reads(((type, name), (type, None if name is None else self.draft.origin(name))))
-
-    def check_open(self) -> None:
-        """Raise TransactionClosed once it was committed or aborted."""
-        if not self.open:
-            raise TransactionClosed(f"the transaction {self.id} is closed")
-
-    def _need_namespace(self, namespace: str) -> None:
-        if not self.draft.find(NamespaceName(namespace)):
-            raise not_found(NamespaceName(namespace), self.base.version)
-
     def _drop(self, type: ActionType, name: ObjectName, payload: Message | None = None) -> Action:
         """A drop of the object; one whose definition is damaged can be dropped all the same."""
         try:
             return _action(type, name, self._need(name), payload)
         except Damaged:
             return Action(type, name, b"", b"" if payload is None else payload.SerializeToString())
-
-    def _need(self, name: ObjectName) -> ObjectDefinition:
-        return self._object(name).definition
-
-    def _object(self, name: ObjectName) -> CatalogObject[ObjectDefinition]:
-        found = self.draft.object(name)
-        if found is None:
-            self._read(_EXISTS[name.kind], name)
-            raise not_found(name, self.base.version)
-        return found
 
 
 def _lives_as(name: ObjectName, now: ObjectName, version: int) -> OlympiaError:
@@ -521,12 +310,6 @@ def _lives_as(name: ObjectName, now: ObjectName, version: int) -> OlympiaError:
         hint="give it its name back",
         command=command_words(word, "rename", names=[str(now), str(name)]),
     )
-
-
-def _looked_at(action: Action) -> list[ObjectName]:
-    """The names that decide whether an action fits: those that it names, and the namespaces that they are in."""
-    names = touched(action)
-    return sorted(names | {NamespaceName(name.namespace) for name in names}, key=str)
 
 
 def _action(

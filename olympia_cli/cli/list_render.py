@@ -58,7 +58,7 @@ def _names(view: View, kind: Kind, namespace: str | None) -> Iterable[ObjectName
 def _wide_rows(session: Session, view: View, kind: Kind, namespace: str | None) -> Iterator[dict[str, Any]]:
     from olympia_cli.cli.log_text import age
     from olympia_cli.format.pb.objects_pb2 import TableDef
-    from olympia_cli.ops.look.listing import last_changes
+    from olympia_cli.ops.look.last_changes import last_changes
 
     found = list(view.objects(kind, namespace))
     last = last_changes(view.snapshot, [one.name for one in found])

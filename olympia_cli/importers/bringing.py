@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import cast
 
+from olympia_cli.catalog.changes import TYPES
 from olympia_cli.catalog.replay import moved
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
 from olympia_cli.catalog.transaction import Transaction
@@ -21,7 +22,7 @@ from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut
 from olympia_cli.importers.renaming import FORMER_NAME, Renaming
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, as_found
 from olympia_cli.ops.look.diff import ObjectChange, changed_fields
-from olympia_cli.ops.look.told import TYPES, alter_payload
+from olympia_cli.ops.look.told import alter_payload
 
 AT_ONCE = 1024
 KINDS = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW)

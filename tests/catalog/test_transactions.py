@@ -8,7 +8,7 @@ import pytest
 
 from olympia_cli.catalog import distributed, saves
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.commit import MAX_ACTIONS
+from olympia_cli.catalog.commit import DEFAULT_MAX_ACTIONS
 from olympia_cli.catalog.saves import Saved, State, UnreadableSave
 from olympia_cli.errors import (
     CommitConflict,
@@ -784,7 +784,7 @@ class TestCommit:
         with catalog.transaction() as transaction:
             for number in range(3):
                 transaction.drop_namespace(ns(f"n{number}"))
-        assert MAX_ACTIONS == 10_000
+        assert DEFAULT_MAX_ACTIONS == 10_000
 
     @pytest.mark.parametrize("text", ["", "many", "-1", "1.5", "²", "1" * 5000])
     def test_an_action_limit_that_is_no_number_is_the_usual_one(self, catalog, text):

@@ -16,6 +16,7 @@ def run(ctx: typer.Context, at: At = None) -> None:
 
     Order, name sizes and node size are fixed; properties (retention among them), lifetime and isolation can be altered.
     """
+    from olympia_cli.catalog.checks import DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS, MAX_AGE, MIN_VERSIONS
     from olympia_cli.ops.look.describe import isolation_word
 
     session = Session(ctx)
@@ -33,8 +34,8 @@ def run(ctx: typer.Context, at: At = None) -> None:
         "txn_ttl_millis": found.txn_ttl_millis,
         "isolation": isolation_word(found.txn_isolation_level),
         "retention": {
-            "max_version_age": found.properties.get("olympia.retention.max-version-age", "7d"),
-            "min_versions": found.properties.get("olympia.retention.min-versions", "3"),
+            "max_version_age": found.properties.get(MAX_AGE, DEFAULT_MAX_AGE),
+            "min_versions": found.properties.get(MIN_VERSIONS, DEFAULT_MIN_VERSIONS),
         },
         "properties": dict(sorted(found.properties.items())),
         "exports": dict(sorted(found.exported_snapshots.items())),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.io import FileIO
 
+from olympia_cli.catalog.changes import TYPES
 from olympia_cli.catalog.replay import moved
 from olympia_cli.catalog.snapshot import ObjectDefinition, Snapshot
 from olympia_cli.catalog.transaction import Transaction
@@ -27,7 +28,7 @@ from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut, Remedy
 from olympia_cli.importers.renaming import FORMER_NAME, Renaming
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName
 from olympia_cli.ops.look.diff import changed_fields
-from olympia_cli.ops.look.told import TYPES, alter_payload
+from olympia_cli.ops.look.told import alter_payload
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NAMES = (notes.NAMESPACE, notes.TABLE, FORMER_NAME)

@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from olympia_cli.errors import Damaged, PathMissing, StoreError
-from olympia_cli.format.paths import WIDTH, FileKind, file_kind, parse_root_path
+from olympia_cli.format.paths import FileKind, file_kind, parse_root_path
+from olympia_cli.ops.expire.sweep import is_foreign_root
 from olympia_cli.storage.protocol import FileInfo, Store
 from olympia_cli.uuids import new_uuid
 
@@ -173,7 +174,7 @@ def check_deletable(files: Iterable[Doomed], oldest: int, holder: str) -> None:
         version = parse_root_path(file.path)
         kind = file_kind(file.path)
         fits = kind in DELETABLE and kind.value == file.kind and not file.path.startswith("def/dtxn/")
-        if not fits or (version is not None and (version >= oldest or len(file.path) != len("vn/") + WIDTH)):
+        if not fits or is_foreign_root(file.path, version) or (version is not None and version >= oldest):
             raise Damaged("", holder, f"it names a file that an expire never deletes: {file.path[:200]!a}")
 
 

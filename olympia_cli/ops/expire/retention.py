@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from olympia_cli.catalog.checks import DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS, MAX_AGE, MIN_VERSIONS
 from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, InvalidReference, PathMissing, Refused, StoreError
@@ -19,8 +20,6 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import parse_duration, parse_moment
 from olympia_cli.ops.expire.values import KeptVersion
 
-MAX_AGE, MIN_VERSIONS = "olympia.retention.max-version-age", "olympia.retention.min-versions"
-DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS = "7d", 3
 MAX_MILLIS = 2**63 - 1
 
 
@@ -60,7 +59,7 @@ def read_policy(
             hint="choose a greater age, or say --offline when no writer is running",
         )
     if keep_last is None:
-        text = definition.properties.get(MIN_VERSIONS, str(DEFAULT_MIN_VERSIONS))
+        text = definition.properties.get(MIN_VERSIONS, DEFAULT_MIN_VERSIONS)
         if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
             raise _unreadable(MIN_VERSIONS, text, "--keep-last")
         keep_last = int(text)

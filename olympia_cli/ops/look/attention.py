@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from olympia_cli.catalog.catalog import DAY_MILLIS
+from olympia_cli.catalog.checks import DEFAULT_MAX_AGE, FSCK_MAX_AGE, MAX_AGE
 from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.saves import State
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import InvalidReference
 from olympia_cli.names import parse_duration, parse_time
-from olympia_cli.ops.expire.retention import DEFAULT_MAX_AGE, MAX_AGE
 from olympia_cli.ops.fsck.last_fsck import FsckRun, fsck_runs
 
 FAR_BEHIND = 100
 """A hint that lags by more than so many versions costs every reader probes."""
-
-FSCK_MAX_AGE = "olympia.fsck.max-age"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,21 +24,21 @@ _COUNTS = {
 }
 
 
-def prometheus(uri: str, found: Status | None) -> str:
+def prometheus(uri: str, status: Status | None) -> str:
     """The gauges of a catalog; of one that cannot be looked at, that it cannot. What is not known is left out."""
-    gauges: list[Gauge] = [("up", "Whether the catalog can be opened.", int(found is not None))]
-    if found is not None:
-        gauges += _gauges(found)
+    gauges: list[Gauge] = [("up", "Whether the catalog can be opened.", int(status is not None))]
+    if status is not None:
+        gauges += _gauges(status)
     label = uri.encode("utf-8", "backslashreplace").decode()
     label = label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return "".join(_lines(gauges, f'{{catalog="{label}"}}'))
 
 
-def _gauges(found: Status) -> Iterable[Gauge]:
-    values = found.values
+def _gauges(status: Status) -> Iterable[Gauge]:
+    values = status.values
     yield from ((name, help, values.get(name)) for name, help in _COUNTS.items())
     yield "tree_depth", "Levels of the tree.", values["depth"]
-    yield "needs_attention", "How many things need attention.", len(found.attention)
+    yield "needs_attention", "How many things need attention.", len(status.attention)
     damaged = values["damaged"]
     help = "Whether fsck found damage that no later fsck has cleared."
     yield "damaged", help, None if damaged is None else int(damaged)

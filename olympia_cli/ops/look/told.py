@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from olympia_cli.catalog.changes import TYPES
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import read_root
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action
 from olympia_cli.format.paths import parse_root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, AlterDef, RenameDef
-from olympia_cli.names import Kind
 from olympia_cli.ops.look.diff import ObjectChange, changed_fields, diff
 
 T = ActionType
-# how an object of each kind is created, altered, dropped and renamed
-TYPES = {
-    Kind.NAMESPACE: (T.NAMESPACE_CREATE, T.NAMESPACE_ALTER, T.NAMESPACE_DROP, T.NAMESPACE_RENAME),
-    Kind.TABLE: (T.TABLE_CREATE, T.TABLE_ALTER, T.TABLE_DROP, T.TABLE_RENAME),
-    Kind.VIEW: (T.VIEW_CREATE, T.VIEW_REPLACE, T.VIEW_DROP, T.VIEW_RENAME),
-}
 _PROPERTY = "properties."
 
 

@@ -15,20 +15,19 @@ from olympia_cli.ops.look.log import LogEntry, log
 def last_changes(snapshot: Snapshot, names: Iterable[ObjectName]) -> dict[ObjectName, LogEntry]:
     """The version that made each object what it is. The log is read back to the first that is not needed any more; what
     was made before the oldest version, or by a program that does not say what it did, is not in it."""
-    waiting = _Waiting(set(names), {})
-    if waiting.names:
-        for entry in log(snapshot, oldest_version(snapshot)):
-            # what a rollback passed over is no part of what things are
-            if entry.undone_by is not None:
-                continue
-            found = set(waiting.names)
-            for action in reversed(entry.changes):
-                replay(action, waiting)
-            for name in found - waiting.names:
-                waiting.last[name] = entry
-            if not waiting.names:
-                break
-    return waiting.last
+    waiting = _Waiting(set(names))
+    last: dict[ObjectName, LogEntry] = {}
+    for entry in log(snapshot, oldest_version(snapshot)) if waiting.names else ():
+        # what a rollback passed over is no part of what things are
+        if entry.undone_by is not None:
+            continue
+        before = set(waiting.names)
+        for action in reversed(entry.changes):
+            replay(action, waiting)
+        last |= dict.fromkeys(before - waiting.names, entry)
+        if not waiting.names:
+            break
+    return last
 
 
 @dataclass(slots=True)
@@ -36,7 +35,6 @@ class _Waiting:
     """The names whose last change is not found yet; the newest version is looked at first."""
 
     names: set[ObjectName]
-    last: dict[ObjectName, LogEntry]
 
     def put(self, name: ObjectName, definition: bytes) -> None:
         self.names.discard(name)
