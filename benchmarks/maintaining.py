@@ -18,7 +18,7 @@ from olympia_cli.format.paths import FileKind, file_kind, root_path
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.retention import read_policy
 from olympia_cli.ops.expire.values import Floors
-from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck
 from olympia_cli.ops.walk.facts import NodeRules
 from olympia_cli.ops.walk.reach import Reach
 from olympia_cli.storage.local import LocalStore
@@ -101,7 +101,7 @@ def check(bench: Bench) -> Iterator[Figure]:
     yield Figure("… memory above imports, an object", each, most, unit=" bytes")
     few = min(tables, 10_000)
     store = CountingStore(LocalStore(owned(bench, few), durable=False))
-    fsck(store, level=Level.FULL, all_versions=True)
+    fsck(store, FsckRequest(Level.FULL, all_versions=True))
     read = [
         path for path in store.paths("read", "read_many") if file_kind(path) in (FileKind.NODE, FileKind.DEFINITION)
     ]
@@ -154,7 +154,7 @@ def main(what: str, folder: Path) -> None:
         told: dict[str, Any] = {"files": len(files)}
     else:
         start = time.perf_counter()
-        told = {"damaged": fsck(store, level=Level.FULL, all_versions=True).damaged, "imports": imports}
+        told = {"damaged": fsck(store, FsckRequest(Level.FULL, all_versions=True)).damaged, "imports": imports}
     print(json.dumps({"seconds": time.perf_counter() - start, "mib": peak_mib(), **told}))
 
 

@@ -26,7 +26,7 @@ from benchmarks.reading import look
 from benchmarks.writing import SlowStore, alter, naturals
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.iceberg import OlympiaCatalog
-from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck
 from olympia_cli.rest.server import Running
 from olympia_cli.rest.settings import Settings
 from olympia_cli.storage.local import LocalStore
@@ -204,8 +204,8 @@ def s3(bench: Bench) -> Iterator[Figure]:
             ),
             "a warm commit": (commit, lambda to: alter(Catalog.open(to), name, iter([1, 2]))),
             f"fsck of {tables:,} files": (
-                lambda: fsck(store, level=Level.FULL, all_versions=False),
-                lambda to: fsck(to, level=Level.FULL, all_versions=False),
+                lambda: fsck(store, FsckRequest(Level.FULL)),
+                lambda to: fsck(to, FsckRequest(Level.FULL)),
             ),
         }
         for what, (ours, recorded) in works.items():

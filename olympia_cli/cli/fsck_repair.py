@@ -61,7 +61,7 @@ def repair_shown(
     from olympia_cli.cli.fsck_advice import next_commands, say_next, say_standing, with_commands
     from olympia_cli.cli.fsck_render import print_report
     from olympia_cli.errors import OlympiaError
-    from olympia_cli.ops.fsck.fsck import fsck
+    from olympia_cli.ops.fsck.fsck import FsckRequest, fsck
     from olympia_cli.ops.fsck.last_fsck import note_fsck
 
     as_json = session.output is Output.JSON
@@ -78,7 +78,7 @@ def repair_shown(
     if not planned.nothing_to_do and not dry_run:
         clock = SystemClock()
         with session.progress() as progress:
-            after = fsck(session.store, level=found.level, clock=clock, progress=progress)
+            after = fsck(session.store, FsckRequest(found.level, clock=clock, progress=progress))
         standing = note_fsck(session.store, after, clock, False)
         commands = next_commands(session, after, looked)
         after = with_commands(session, after, commands)

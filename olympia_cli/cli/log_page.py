@@ -12,16 +12,13 @@ from olympia_cli.cli.log_render import describe, fate
 from olympia_cli.cli.log_text import action_line, folded, stat
 from olympia_cli.cli.params import Output
 from olympia_cli.errors import InvalidOption, quoted
-from olympia_cli.names import time_text
 from olympia_cli.ops.look.log import LogEntry
-from olympia_cli.ops.page import STYLE, text
+from olympia_cli.ops.page import head, text
 
 NAMED = 200
 """So many actions of a version are told one by one."""
 
-_STYLE = (
-    STYLE
-    + """
+_STYLE = """
 ol.timeline { list-style: none; margin: 1.5rem 0; padding: 0 0 0 1.2rem; border-left: .15rem solid #9aa3b5; }
 ol.timeline li.version { position: relative; margin: 0 0 1.2rem; }
 li.version::before { content: ""; position: absolute; left: -1.65rem; top: .45rem; width: .7rem; height: .7rem;
@@ -38,7 +35,6 @@ ul.actions { margin: .2rem 0; padding-left: 1.2rem; } summary { cursor: pointer;
   li.version h2 span, .where { color: #9aa3b5; }
 }
 """
-)
 
 
 def write_timeline(session: Session, path: str, entries: Iterable[LogEntry], now_millis: int) -> None:
@@ -66,11 +62,7 @@ def write_timeline(session: Session, path: str, entries: Iterable[LogEntry], now
 
 def timeline_page(entries: Iterable[LogEntry], uri: str, now_millis: int) -> Iterator[str]:
     """The page, line by line, so that no log is too long for it."""
-    yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">"""
-    yield f"<title>log of {text(uri)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>"
-    yield f'<h1>log</h1>\n<p class="where">{text(uri)} · {text(time_text(now_millis))}</p>'
+    yield head("log", uri, now_millis, _STYLE)
     yield '<ol class="timeline">'
     for entry in entries:
         yield from _version(entry)

@@ -51,9 +51,9 @@ class LocalWork:
     spark = None
 
     def fsck(self, store: Store, request: FsckRequest) -> Report:
-        from olympia_cli.ops.fsck.fsck import check
+        from olympia_cli.ops.fsck.fsck import fsck
 
-        return check(store, request)
+        return fsck(store, request)
 
     @contextmanager
     def export_engine(self, dest: Store, options: Mapping[str, object]) -> Iterator[ExportEngine]:

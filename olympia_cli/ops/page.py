@@ -5,6 +5,8 @@ from __future__ import annotations
 import unicodedata
 from html import escape
 
+from olympia_cli.names import time_text
+
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: #1d2330; }
 h1 { font-size: 1.4rem; margin-bottom: 0; } .where { color: #5a6275; margin-top: .2rem; overflow-wrap: anywhere; }
@@ -26,6 +28,22 @@ details { margin: .3rem 0; } footer { color: #5a6275; margin-top: 3rem; font-siz
 }
 @media print { details { display: block; } }
 """
+
+
+def head(what: str, uri: str, now_millis: int, more_style: str = "") -> str:
+    """How a page about a catalog begins: what it is, of which catalog, and when it was made."""
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{what} of {text(uri)}</title>
+<style>{STYLE}{more_style}</style>
+</head>
+<body>
+<h1>{what}</h1>
+<p class="where">{text(uri)} · {text(time_text(now_millis))}</p>"""
 
 
 def text(value: str) -> str:

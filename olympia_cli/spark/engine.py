@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from olympia_cli.errors import InvalidLocation, InvalidOption
+from olympia_cli.errors import InvalidOption
 from olympia_cli.spark.accumulators import publish
+from olympia_cli.spark.options import check_shared
 from olympia_cli.spark.pipelines.place import CatalogPlace
 from olympia_cli.spark.run import Run
 from olympia_cli.spark.session import spark_session
@@ -88,8 +89,7 @@ def cores_of(spark: SparkSession) -> int:
 
 def place_for(uri: str, storage: Mapping[str, object] | None = None) -> CatalogPlace:
     """A location as it can be sent to other processes."""
-    if uri.lower().startswith("memory:"):
-        raise InvalidLocation("memory:// is one process's own, and Spark has many", hint="use a folder or a bucket")
+    check_shared(uri)
     return CatalogPlace.at(uri, {name: _text(name, value) for name, value in (storage or {}).items()})
 
 

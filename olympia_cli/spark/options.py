@@ -212,10 +212,15 @@ def _refuse_unknown(options: Mapping[str, str]) -> None:
 def _catalog(uri: str) -> str:
     if not uri.strip():
         raise InvalidOption("the option catalog is missing", hint="set it to the catalog's location")
-    if uri.lower().startswith("memory:"):
-        raise InvalidLocation("memory:// is one process's own, and Spark has many", hint="use a folder or a bucket")
+    check_shared(uri)
     # every process has a folder of its own that it runs in
     return uri if ":" in uri.partition("/")[0] else os.path.abspath(os.path.expanduser(uri))
+
+
+def check_shared(uri: str) -> None:
+    """Raise unless other processes can reach the place."""
+    if uri.lower().startswith("memory:"):
+        raise InvalidLocation("memory:// is one process's own, and Spark has many", hint="use a folder or a bucket")
 
 
 def _reference(name: str, text: str) -> Reference:

@@ -41,7 +41,6 @@ def spark_session(
     master: str | None = None,
     remote: str | None = None,
     settings: Mapping[str, str] | None = None,
-    defaults: Mapping[str, str] | None = None,
     verbose: bool = False,
     wait: float = WAIT,
 ) -> Iterator[SparkSession]:
@@ -49,13 +48,13 @@ def spark_session(
 
     With neither a master nor a remote, it is the session that is active already, or the one that spark-submit runs this
     process for: as it is. Else one is started, where `spark-defaults.conf` says, and locally if it does not; it is
-    stopped at the end. `settings` are Spark's own, and go over all others; `defaults` are for what nobody says. A
-    master or server that does not answer within `wait` seconds is given up.
+    stopped at the end. `settings` are Spark's own, and go over all others. A master or server that does not
+    answer within `wait` seconds is given up.
     """
     if master is not None and remote is not None:
         raise InvalidOption("both a master and a remote server were given", hint="choose one of them")
     need_pyspark()
-    wanted = Wanted(settings or {}, defaults or {}, verbose, wait)
+    wanted = Wanted(settings or {}, verbose, wait)
     with explained():
         taken = _active() if master is None and remote is None else None
         if taken is not None:
@@ -83,7 +82,6 @@ class Wanted:
     """What a session is to be like; see `spark_session`."""
 
     settings: Mapping[str, str]
-    defaults: Mapping[str, str]
     verbose: bool
     wait: float
 
@@ -135,7 +133,7 @@ def _submitted(master: str | None, remote: str | None, wanted: Wanted) -> SparkS
     from pyspark.sql import SparkSession
 
     launched = launch({}, None, wanted.verbose)
-    conf = SparkConf().setAll(list({**unsaid(wanted.defaults), **wanted.settings}.items()))
+    conf = SparkConf().setAll(list(wanted.settings.items()))
     where = conf.get("spark.master") or "local"
     context = _started(launched, lambda: SparkContext(conf=conf), f"the master {where}", max(wanted.wait, START_WAIT))
     if not where.startswith("local"):
@@ -161,7 +159,7 @@ def _start(master: str | None, wanted: Wanted) -> SparkSession:
     local = where.startswith("local")
     if master is None and not local:
         probe(where, wanted.wait)
-    conf.setMaster(where).setAll(list(unsaid({**_ours(where), **wanted.defaults}).items()))
+    conf.setMaster(where).setAll(list(unsaid(_ours(where)).items()))
     conf.setAll(list(wanted.settings.items()))
     context = _started(
         launched,
@@ -257,7 +255,7 @@ def _start_server(master: str, wanted: Wanted) -> SparkSession:
     # PySpark would start one itself, which talks
     launched = launch(wanted.settings, master, wanted.verbose)
     builder = SparkSession.builder.remote(master)
-    for name, value in {**unsaid({**_ours(master), **wanted.defaults}), **wanted.settings}.items():
+    for name, value in {**unsaid(_ours(master)), **wanted.settings}.items():
         builder = builder.config(name, value)
     with warnings.catch_warnings():
         # a server is started with all of them, and then asked once more to take those that cannot change

@@ -17,13 +17,14 @@ from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import Damaged
 from olympia_cli.format.paths import root_path
 from olympia_cli.ops.fsck.findings import Finding, Severity
-from olympia_cli.ops.fsck.fsck import Level, Report, fsck
+from olympia_cli.ops.fsck.fsck import Level, Report
 from olympia_cli.storage.memory import MemoryStore
 from tests.damage.case import Case
 from tests.damage.cases import ALL
 from tests.helpers.clock import DAY, HOUR, START, FakeClock
 from tests.helpers.damage import FILE_DAMAGE, spoil
 from tests.helpers.damage_sample import BY, Sample, make_sample, seeded_uuids
+from tests.helpers.fsck import fsck
 from tests.helpers.lies import lie
 from tests.helpers.names import location, ns, select, table, view
 

@@ -10,10 +10,11 @@ from olympia_cli.names import AtVersion
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.note import Mode, scope
 from olympia_cli.ops.fsck.findings import Finding
-from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.storage.memory import MemoryStore
 from tests.agreement.catalogs import DamagedCatalog, clock, errors_of, shown
 from tests.agreement.disagreements import Disagreement, misnamed, say_the_same
+from tests.helpers.fsck import fsck
 
 DOES_NOT_COUNT = "F102"
 """By this no version is there: the oldest is beyond the latest."""

@@ -18,7 +18,7 @@ from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.note import Mode, Note, Scope, read_note, scope
 from olympia_cli.ops.export.verify import verify_export
 from olympia_cli.ops.fsck.findings import Finding, Severity, finding
-from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.storage.memory import MemoryStore
 from tests.agreement.catalogs import (
     Files,
@@ -37,6 +37,7 @@ from tests.agreement.catalogs import (
 )
 from tests.agreement.disagreements import Disagreement, say_the_same
 from tests.helpers.damage_sample import Sample
+from tests.helpers.fsck import fsck
 
 SCOPES = {
     "full": scope(Mode.FULL),

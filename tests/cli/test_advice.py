@@ -11,7 +11,7 @@ import pytest
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import LATEST, OLDEST, root_path
 from olympia_cli.names import Kind, ObjectName
-from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.storage import memory
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
@@ -19,6 +19,7 @@ from olympia_cli.storage.protocol import Store
 from tests.cli.conftest import Ran, Run
 from tests.helpers.check import check_catalog, plain
 from tests.helpers.damage import rewrite_definition, spoil
+from tests.helpers.fsck import fsck
 from tests.helpers.json_schema import check
 from tests.helpers.names import location, ns, table
 

@@ -6,8 +6,9 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import StorageDenied
-from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.ops.repair.repair import plan_repair
+from tests.helpers.fsck import fsck
 from tests.helpers.names import location, ns, table
 from tests.helpers.servers.proxy import Fault, Mode
 

@@ -20,7 +20,7 @@ from olympia_cli.cli.app import app
 from olympia_cli.errors import CatalogNotFound
 from olympia_cli.format.paths import check_pointer, root_path
 from olympia_cli.ops.fsck.findings import CODES, Finding, Severity
-from olympia_cli.ops.fsck.fsck import Level, Report, fsck
+from olympia_cli.ops.fsck.fsck import Level, Report
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.protocol import Store
 from tests.damage.case import Case, Wanted, catalog_def, definition, inner, leaf_of_tables, names, wanted
@@ -29,6 +29,7 @@ from tests.damage.conftest import Ground
 from tests.helpers import check
 from tests.helpers.damage import FILE_DAMAGE, spoil
 from tests.helpers.damage_sample import Sample, read_content
+from tests.helpers.fsck import fsck
 from tests.helpers.stores import CountingStore
 
 pytestmark = pytest.mark.usefixtures("decoded_once")

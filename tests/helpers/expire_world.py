@@ -41,12 +41,13 @@ from olympia_cli.ops.expire.expire import mark, purge, undo
 from olympia_cli.ops.expire.plan import Floors, Planner
 from olympia_cli.ops.expire.retention import read_policy
 from olympia_cli.ops.fsck.findings import Severity
-from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import FileInfo
 from tests.helpers.check import Unsound, check_versions, orphans
 from tests.helpers.check import replay as replay_log
 from tests.helpers.clock import DAY, HOUR, MINUTE, FakeClock
+from tests.helpers.fsck import fsck
 from tests.helpers.names import location, ns, table
 from tests.helpers.reach import reach_of
 from tests.helpers.scheduler import Choose, Ended, Killed, Play, Run, Scheduler, Stage, Work, repeatable

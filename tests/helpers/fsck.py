@@ -6,8 +6,9 @@ from typing import Any
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.names import AtVersion
+from olympia_cli.ops.fsck import fsck as ops
 from olympia_cli.ops.fsck.findings import Severity
-from olympia_cli.ops.fsck.fsck import Level, Report, fsck
+from olympia_cli.ops.fsck.fsck import FsckRequest, Level, Report
 from tests.helpers.names import location, ns, table
 
 READS = ("read", "read_many", "read_range")
@@ -27,6 +28,10 @@ def make(store: Any, tables: int = 60, order: int = 4, clock: Any = None) -> Cat
     with catalog.transaction("drop") as transaction:
         transaction.drop_table(table("a.t009"))
     return catalog
+
+
+def fsck(store: Any, engine: Any = None, **asked: Any) -> Report:
+    return ops.fsck(store, FsckRequest(**asked), engine)
 
 
 def everything(store: Any, **more: Any) -> Report:

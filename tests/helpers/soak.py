@@ -46,13 +46,14 @@ from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.note import Mode, scope
 from olympia_cli.ops.export.verify import verify_export
 from olympia_cli.ops.fsck.findings import Severity
-from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.open import open_store
 from olympia_cli.storage.protocol import FileInfo, Store
 from tests.helpers import writer
 from tests.helpers.check import check_versions, replay
 from tests.helpers.clock import HOUR, MINUTE
+from tests.helpers.fsck import fsck
 from tests.helpers.stores import WrappedStore
 
 LIFETIME = HOUR

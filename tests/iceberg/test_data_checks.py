@@ -20,10 +20,11 @@ from olympia_cli.iceberg.views import view_definition
 from olympia_cli.names import Kind, NamespaceName, TableName, ViewName
 from olympia_cli.ops.fsck.data import DataFinding, WithData
 from olympia_cli.ops.fsck.findings import Finding, Severity
-from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.ops.progress import SILENT
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.fsck import fsck
 from tests.helpers.iceberg_tables import Files, Lake, files_of, with_deletes
 from tests.helpers.places import BUCKET, quiet_environment, s3_options
 from tests.helpers.servers.s3 import StoredObject, StrictS3

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck
+from olympia_cli.ops.fsck.fsck import FsckRequest, Level
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines.fsck import spark_fsck
 from olympia_cli.spark.pipelines.place import CatalogPlace
@@ -21,6 +21,7 @@ from tests.agreement.catalogs import (
     small_sample,
 )
 from tests.damage.cases import ALL
+from tests.helpers.fsck import fsck
 
 CASES = (
     "definitions_swapped",

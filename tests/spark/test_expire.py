@@ -40,7 +40,7 @@ from olympia_cli.ops.expire.retention import Policy, read_policy
 from olympia_cli.ops.expire.survey import LOCAL
 from olympia_cli.ops.expire.values import ExpirePlan, Floors, PurgePlan
 from olympia_cli.ops.fsck.acknowledged import acknowledge, of_the_past
-from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.ops.progress import SILENT
 from olympia_cli.ops.walk.facts import NodeRules
 from olympia_cli.spark.engine import SparkEngine
@@ -56,6 +56,7 @@ from tests.cli.conftest import run_here
 from tests.helpers.check import check_catalog, orphans
 from tests.helpers.clock import DAY, HOUR, FakeClock
 from tests.helpers.dead_files import FLOORS, make_worn_catalog, policy_of, set_age
+from tests.helpers.fsck import fsck
 from tests.helpers.metrics import measured
 from tests.helpers.names import location, ns, table
 from tests.helpers.places import BUCKET, quiet_environment, s3_options

@@ -16,7 +16,7 @@ from olympia_cli.format.paths import new_definition_path, new_node_path, parse_r
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.iceberg.data_checks import IcebergDataChecks
 from olympia_cli.names import Kind
-from olympia_cli.ops.fsck.fsck import FsckRequest, Level, Report, fsck
+from olympia_cli.ops.fsck.fsck import FsckRequest, Level, Report
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines.fsck import spark_fsck
 from olympia_cli.spark.pipelines.place import CatalogPlace
@@ -34,7 +34,7 @@ from tests.helpers.damage import (
     without_key,
 )
 from tests.helpers.damage_sample import make_sample
-from tests.helpers.fsck import codes
+from tests.helpers.fsck import codes, fsck
 from tests.helpers.names import ns, table
 from tests.helpers.table_versions import make_table_versions
 from tests.spark.conftest import Losing

@@ -19,7 +19,7 @@ from olympia_cli.ops.expire.values import Floors
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.note import Mode, scope
 from olympia_cli.ops.export.verify import note_of, verify_export
-from olympia_cli.ops.fsck.fsck import FsckRequest, Level, check, fsck
+from olympia_cli.ops.fsck.fsck import FsckRequest, Level
 from olympia_cli.ops.walk.facts import NodeRules
 from olympia_cli.ops.walk.files import Files, Place
 from olympia_cli.spark.engine import FEW_PARTS, SparkEngine, place_for
@@ -30,6 +30,7 @@ from olympia_cli.spark.pipelines.fsck import SparkFsck, spark_fsck
 from olympia_cli.spark.pipelines.walk import SparkWalk
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.damage import rewrite_definition
+from tests.helpers.fsck import fsck
 
 TABLES = 1000
 OFFLINE = Floors(0, 0, offline=True)
@@ -168,7 +169,7 @@ def test_a_file_that_only_the_driver_has_is_no_damage(spark, wide, tmp_path, wha
     (elsewhere / lost).unlink()
     engine = SparkEngine(spark, place_for(wide.store.uri), 2, alone=0)
     with pytest.raises(ExecutorUnprepared, match=f"do not see {lost}, which is there") as raised, ExitStack() as stack:
-        check(wide.store, FULL, SparkFsck(engine, stack, place_for(str(elsewhere)).files))
+        fsck(wide.store, SparkFsck(engine, stack, place_for(str(elsewhere)).files), level=Level.FULL, all_versions=True)
     assert raised.value.exit_code == 2
     # and it is damage where nobody has it
     (Path(wide.store.uri) / lost).rename(tmp_path / "away")

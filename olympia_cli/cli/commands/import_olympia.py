@@ -101,10 +101,10 @@ def _check(there: Session) -> NoReturn:
     from olympia_cli.cli.fsck_advice import next_commands, say_next, with_commands
     from olympia_cli.cli.fsck_render import print_report
     from olympia_cli.cli.fsck_repair import exit_code
-    from olympia_cli.ops.fsck.fsck import Level, fsck
+    from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck
 
     with there.progress() as progress:
-        found = fsck(there.store, level=Level.FULL, all_versions=True, progress=progress)
+        found = fsck(there.store, FsckRequest(Level.FULL, all_versions=True, progress=progress))
     commands = next_commands(there, found, ("--level", "full", "--all-versions"))
     print_report(there, with_commands(there, found, commands), commands)
     say_next(there, commands)

@@ -11,6 +11,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.exports import root_uri
 from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.references import at_version
+from olympia_cli.catalog.replay import check_kept
 from olympia_cli.catalog.snapshot import Snapshot, expired_before
 from olympia_cli.errors import (
     CommitConflict,
@@ -24,7 +25,6 @@ from olympia_cli.errors import (
     PathTaken,
     StorageFailed,
     TransactionExpired,
-    VersionNotFound,
     command_words,
 )
 from olympia_cli.format.actions import Action
@@ -111,7 +111,7 @@ def create_export(
         raise InvalidOption("the export would have expired before it is made", hint="choose a time to come")
     check_apart(catalog.store.uri, dest.uri)
     snapshot = latest if at is None else catalog.snapshot(at)
-    _check_kept(snapshot.version, latest)
+    check_kept(snapshot.version, latest.definition)
     check_empty(dest)
     check_exclusive_create(dest)
     own = own_definition(snapshot.definition) if scope.mode is Mode.FULL else None
@@ -170,16 +170,10 @@ def resume_export(
         return Exported(note, dest.uri, verified.copied, latest.version)
     if note.expires_at_millis is not None and note.expires_at_millis <= catalog.clock.now_millis():
         raise InvalidOption("the export has expired before it was complete", hint="begin it anew at another place")
-    _check_kept(note.version, latest)
+    check_kept(note.version, latest.definition)
     snapshot = at_version(note.version, latest)
     copying = _Copying(catalog, latest, snapshot, dest, note, False, progress, engine)
     return copying.finish(message, retry_for)
-
-
-def _check_kept(version: int, latest: Snapshot) -> None:
-    oldest = expired_before(latest.definition)
-    if version < oldest:
-        raise VersionNotFound(f"version {version} does not exist any more: the oldest is {oldest}", hint="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +216,7 @@ class _Copying:
         for error in errors_of(verdict):
             # an expire deletes files of versions that no longer count
             latest = self.catalog.snapshot()
-            _check_kept(note.version, latest)
+            check_kept(note.version, latest.definition)
             if error.path in newer:
                 raise newer[error.path].error(error.path)
             found = Damaged(error.code, error.path, error.message)

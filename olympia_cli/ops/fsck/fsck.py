@@ -100,29 +100,12 @@ class Report:
         return sum(finding.severity is severity for finding in self.findings)
 
 
-def fsck(
-    store: Store,
-    *,
-    level: Level = Level.STRUCTURE,
-    at: Reference | None = None,
-    all_versions: bool = False,
-    clock: Clock | None = None,
-    verified: Verified | None = None,
-    max_duration: float | None = None,
-    data: DataChecks | None = None,
-    progress: Progress = SILENT,
-    engine: Engine | None = None,
-) -> Report:
-    """Check a catalog; see FsckRequest. `engine` reads the many files; this process if none is given.
+def fsck(store: Store, request: FsckRequest, engine: Engine | None = None) -> Report:
+    """Check a catalog. `engine` reads the many files; this process if none is given.
 
     CatalogNotFound when there is nothing of a catalog at all; VersionNotFound when `at` means no version. The store's
     own failure passes when it is not about single files.
     """
-    return check(store, FsckRequest(level, at, all_versions, clock, verified, max_duration, data, progress), engine)
-
-
-def check(store: Store, request: FsckRequest, engine: Engine | None = None) -> Report:
-    """As `fsck`, by a request."""
     clock = request.clock if request.clock is not None else SystemClock()
     files = Files(store, _timer(clock, request.max_duration), request.progress)
     engine = engine if engine is not None else LocalEngine(request.data)

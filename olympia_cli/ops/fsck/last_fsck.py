@@ -100,10 +100,12 @@ def note_fsck(store: Store, report: Report, clock: Clock, all_versions: bool, la
         latest=latest or all_versions,
         skipped=report.checked.get("skipped", 0),
     )
-    earlier = [one for one in fsck_runs(read_note(store, LAST_FSCK)) if _counts(one) and not run.covers(one)]
+    earlier = [other for other in fsck_runs(read_note(store, LAST_FSCK)) if _counts(other) and not run.covers(other)]
     runs = [*earlier[-MAX_RUNS + 1 :], run]
-    leave_note(store, LAST_FSCK, clock, {**asdict(run), "runs": [asdict(one) for one in runs]})
-    return [one for one in earlier if one.damaged and (one.latest or (one.version or 0) >= (report.oldest or 0))]
+    leave_note(store, LAST_FSCK, clock, {**asdict(run), "runs": [asdict(noted) for noted in runs]})
+    return [
+        other for other in earlier if other.damaged and (other.latest or (other.version or 0) >= (report.oldest or 0))
+    ]
 
 
 def fsck_runs(record: Mapping[str, Any] | None) -> list[FsckRun]:
@@ -111,8 +113,8 @@ def fsck_runs(record: Mapping[str, Any] | None) -> list[FsckRun]:
     if record is None:
         return []
     runs = record.get("runs")
-    found = runs if isinstance(runs, list) and runs else [record]
-    return [_parse(one) for one in found if isinstance(one, dict)]
+    records = runs if isinstance(runs, list) and runs else [record]
+    return [_parse(entry) for entry in records if isinstance(entry, dict)]
 
 
 def _counts(run: FsckRun) -> bool:

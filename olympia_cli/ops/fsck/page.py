@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from olympia_cli.names import time_text
 from olympia_cli.ops.fsck.findings import CODES, Finding, Severity
 from olympia_cli.ops.fsck.fsck import Report
-from olympia_cli.ops.page import STYLE as _STYLE
-from olympia_cli.ops.page import text as _text
+from olympia_cli.ops.page import head, text
 
 NAMED = 200
 """So many objects of a finding are named on the page."""
@@ -22,24 +20,20 @@ def report_page(report: Report, uri: str, now_millis: int, commands: Sequence[tu
 
 
 def _lines(report: Report, uri: str, now_millis: int, commands: Sequence[tuple[str, str, str]]) -> Iterator[str]:
-    yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">"""
-    yield f"<title>fsck of {_text(uri)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>"
-    yield f'<h1>fsck</h1>\n<p class="where">{_text(uri)} · {_text(time_text(now_millis))}</p>'
+    yield head("fsck", uri, now_millis)
     yield _verdict(report)
     if commands:
         yield '<ol class="next">'
         for command, loss, why in commands:
-            yield f"<li><code>{_text(command)}</code> {_text(loss)}<br>{_text(why)}</li>"
+            yield f"<li><code>{text(command)}</code> {text(loss)}<br>{text(why)}</li>"
         yield "</ol>"
     yield "<table>"
-    yield f"<tr><th>level</th><td>{_text(report.level)}</td></tr>"
+    yield f"<tr><th>level</th><td>{text(report.level)}</td></tr>"
     if report.version is not None:
         yield f"<tr><th>version</th><td>v{report.version}</td></tr>"
     for what, count in report.checked.items():
         if count:
-            yield f'<tr><th>{_text(what.replace("_", " "))}</th><td class="number">{count:,}</td></tr>'
+            yield f'<tr><th>{text(what.replace("_", " "))}</th><td class="number">{count:,}</td></tr>'
     yield "</table>"
     for finding in report.findings:
         yield from _finding(finding)
@@ -60,22 +54,22 @@ def _verdict(report: Report) -> str:
 
 def _finding(finding: Finding) -> Iterator[str]:
     yield f'<article class="{finding.severity}">'
-    yield f"<h2>{finding.severity} {finding.code}: {_text(CODES.get(finding.code, ''))}</h2>"
-    yield f"<p>{_text(finding.message)}</p>\n<dl>"
+    yield f"<h2>{finding.severity} {finding.code}: {text(CODES.get(finding.code, ''))}</h2>"
+    yield f"<p>{text(finding.message)}</p>\n<dl>"
     if finding.path:
-        yield f"<dt>file</dt><dd><code>{_text(finding.path)}</code></dd>"
+        yield f"<dt>file</dt><dd><code>{text(finding.path)}</code></dd>"
     if finding.versions:
         shown = ", ".join(f"v{a}" if a == b else f"v{a} to v{b}" for a, b in finding.versions[-20:])
         yield f"<dt>versions</dt><dd>{shown} ({finding.versions_total:,})</dd>"
     if finding.acknowledged:
         yield "<dt>known</dt><dd>acknowledged</dd>"
     elif finding.hint:
-        yield f"<dt>next</dt><dd><code>{_text(finding.hint)}</code></dd>"
+        yield f"<dt>next</dt><dd><code>{text(finding.hint)}</code></dd>"
     yield "</dl>"
     if finding.objects:
         total = finding.objects_total
         yield f"<details><summary>{total:,} object{'' if total == 1 else 's'}</summary>"
-        items = (f"<li>{name.kind.word} <code>{_text(str(name))}</code></li>" for name in finding.objects[:NAMED])
+        items = (f"<li>{name.kind.word} <code>{text(str(name))}</code></li>" for name in finding.objects[:NAMED])
         yield f"<ul>{''.join(items)}</ul>"
         if total > NAMED:
             yield f"<p>and {total - min(NAMED, len(finding.objects)):,} more</p>"

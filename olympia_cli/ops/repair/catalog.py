@@ -15,7 +15,7 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.sound import LatestVersion
 from olympia_cli.ops.repair.files import RepairFiles
-from olympia_cli.ops.repair.remains import ReadRoot
+from olympia_cli.ops.repair.nodes import ReadRoot
 
 
 @dataclass(frozen=True, slots=True)

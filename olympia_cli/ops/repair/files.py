@@ -18,7 +18,7 @@ from olympia_cli.format.paths import check_pointer, root_path
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.sound import LatestVersion
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.repair.remains import ReadNode, ReadRoot, read_node, read_root
+from olympia_cli.ops.repair.nodes import ReadNode, ReadRoot, read_node, read_root
 from olympia_cli.ops.walk.descend import AT_ONCE, descend
 from olympia_cli.ops.walk.facts import look_at_definition
 from olympia_cli.ops.walk.files import Files, failures_pass

@@ -21,7 +21,7 @@ from olympia_cli.format.node import Node
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.names import Kind, NamespaceName, ObjectName
 from olympia_cli.ops.repair.files import RepairFiles
-from olympia_cli.ops.repair.remains import ReadRoot
+from olympia_cli.ops.repair.nodes import ReadRoot
 from olympia_cli.ops.repair.tree import Hole, read_range
 
 T = ActionType

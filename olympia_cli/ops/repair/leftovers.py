@@ -17,7 +17,7 @@ from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewNa
 from olympia_cli.ops.look.dump_node import dump_node
 from olympia_cli.ops.look.node_target import NodeBytes
 from olympia_cli.ops.repair.files import RepairFiles, outside
-from olympia_cli.ops.repair.remains import ReadNode, created_at_millis
+from olympia_cli.ops.repair.nodes import ReadNode, created_at_millis
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.ops.walk.reach import path_digest
 

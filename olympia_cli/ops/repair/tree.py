@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.ops.repair.files import RangePlace, RepairFiles
-from olympia_cli.ops.repair.remains import ReadNode
+from olympia_cli.ops.repair.nodes import ReadNode
 from olympia_cli.ops.walk.descend import descend
 from olympia_cli.tree.edit import max_keys, min_keys
 from olympia_cli.tree.load import MAX_DEPTH, bounds

@@ -42,7 +42,6 @@ class NodeFacts:
     path: str
     readable: bool
     verified: bool = True
-    is_root: bool = False
     is_leaf: bool = False
     keys: tuple[str, ...] = ()
     children: tuple[str | None, ...] = ()
@@ -126,7 +125,6 @@ class NodeRules:
             path,
             True,
             verified,
-            is_root,
             node.is_leaf,
             node.keys,
             tuple(children),

@@ -18,7 +18,7 @@ from olympia_cli.format.node import Node
 from olympia_cli.names import TableName, ViewName
 from olympia_cli.ops.fsck.data import DataFinding, WithData
 from olympia_cli.ops.fsck.examined import DATA, Examined
-from olympia_cli.ops.fsck.fsck import FsckRequest, Report, check
+from olympia_cli.ops.fsck.fsck import FsckRequest, Report, fsck
 from olympia_cli.ops.fsck.listing import Listing, Sorting, find_quarantine
 from olympia_cli.ops.fsck.local import LocalEngine
 from olympia_cli.ops.progress import Progress
@@ -42,7 +42,7 @@ _TABLE = dict.fromkeys(("kind", "namespace", "name", "location"), "string")
 def spark_fsck(engine: SparkEngine, request: FsckRequest) -> Report:
     """Check a catalog, as ops/fsck does."""
     with explained(), as_planned(engine.spark), ExitStack() as stack:
-        return check(engine.catalog.store, request, SparkFsck(engine, stack))
+        return fsck(engine.catalog.store, request, SparkFsck(engine, stack))
 
 
 class SparkFsck(LocalEngine):

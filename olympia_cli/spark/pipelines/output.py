@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def write_parquet(frame: DataFrame, path: str, *, overwrite: bool = False) -> None:
-    """Write a DataFrame as a folder of Parquet files; PathTaken when something is there and was not to be replaced.
+def write_parquet(frame: DataFrame, path: str) -> None:
+    """Write a DataFrame as a folder of Parquet files; PathTaken when something is there.
 
     `path` is Spark's: it names a store as the cluster is set up for it.
     """
     taken = PathTaken(f"there is something at {path} already", hint="choose another place")
     with _refused("PATH_ALREADY_EXISTS", taken):
         # "errorifexists" means the same, and Spark Connect does not know it
-        frame.write.mode("overwrite" if overwrite else "error").parquet(path)
+        frame.write.mode("error").parquet(path)
 
 
 def save_table(frame: DataFrame, name: str) -> None:

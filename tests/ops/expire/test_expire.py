@@ -23,10 +23,11 @@ from olympia_cli.ops.expire.expire import mark, purge, undo
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.retention import read_policy
 from olympia_cli.ops.expire.values import Floors
-from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.fsck.fsck import Level
 from tests.helpers.check import check_catalog, orphans, replay
 from tests.helpers.clock import DAY, HOUR, MINUTE
 from tests.helpers.expire_place import FLOORS, Place, filled
+from tests.helpers.fsck import fsck
 from tests.helpers.names import location, table
 from tests.helpers.stores import WrappedStore
 

@@ -15,11 +15,12 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.expire.expire import undo
 from olympia_cli.ops.expire.simulate import simulate
 from olympia_cli.ops.fsck.acknowledged import acknowledge, of_the_past
-from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.fsck.fsck import Level
 from tests.helpers.check import check_catalog
 from tests.helpers.clock import DAY
 from tests.helpers.damage import spoil
 from tests.helpers.expire_place import Place, filled
+from tests.helpers.fsck import fsck
 
 HIT = 9
 

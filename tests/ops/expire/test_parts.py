@@ -29,10 +29,11 @@ from olympia_cli.ops.expire.manifest import (
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.retention import read_policy
 from olympia_cli.ops.expire.values import Floors
-from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog, orphans
 from tests.helpers.clock import DAY, HOUR, MINUTE, FakeClock
+from tests.helpers.fsck import fsck
 from tests.helpers.names import location, ns, table
 from tests.helpers.stores import CuttingStore, PowerCut
 

@@ -34,7 +34,7 @@ from olympia_cli.ops.export.destination import check_apart
 from olympia_cli.ops.export.drop import plan_deletion
 from olympia_cli.ops.export.export import create_export, resume_export
 from olympia_cli.ops.export.note import Mode, read_note, scope
-from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers import java_catalog
@@ -45,7 +45,7 @@ from tests.helpers.damage import rewrite_raw
 from tests.helpers.damage_sample import older_names
 from tests.helpers.expire import mark
 from tests.helpers.exports import EXOTIC, contents, files, make_catalog, own_files
-from tests.helpers.fsck import nodes_of
+from tests.helpers.fsck import fsck, nodes_of
 from tests.helpers.names import ns
 from tests.helpers.reach import reach_of
 from tests.helpers.stores import CountingStore, CuttingStore, PowerCut, WrappedStore
@@ -716,7 +716,7 @@ class TestResume:
 
     def test_of_a_recorded_export_says_where_the_damage_is(self, catalog, dest):
         create_export(catalog, dest, "friday", MINIMAL)
-        path = min(path for path in files(catalog.store) if path.startswith("def/table/"))
+        path = min(path for path in reached(catalog, 3) if path.startswith("def/table/"))
         catalog.store.overwrite(path, b"")
         with pytest.raises(Damaged) as caught:
             resume_export(catalog, dest, "friday")

@@ -8,9 +8,10 @@ from olympia_cli.errors import Damaged, LocationNotEmpty, StorageFailed
 from olympia_cli.importers.olympia import import_catalog
 from olympia_cli.names import AtVersion, Kind, NamespaceName, TableName
 from olympia_cli.ops.export.java_copy import create_java_copy
-from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.fsck import fsck
 from tests.helpers.java_catalog import key, root_name
 from tests.helpers.sdk_catalogs import BULK, SMALL, unpack
 from tests.helpers.stores import CuttingStore, PowerCut

@@ -29,12 +29,13 @@ from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.listing import list_exports
 from olympia_cli.ops.export.note import Mode, scope
 from olympia_cli.ops.export.verify import MAX_FINDINGS, note_of, verify_export
-from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.ops.walk.files import FAILURES_IN_A_ROW
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog, replay
 from tests.helpers.clock import DAY, FakeClock
 from tests.helpers.exports import files, make_catalog, own_files
+from tests.helpers.fsck import fsck
 from tests.helpers.names import ns
 from tests.helpers.reach import reach_of
 from tests.helpers.stores import CountingStore, WrappedStore

@@ -11,11 +11,12 @@ from olympia_cli.errors import InvalidOption
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.ops.fsck.acknowledged import acknowledge, of_the_past
-from olympia_cli.ops.fsck.fsck import Level, Report, fsck
+from olympia_cli.ops.fsck.fsck import Level, Report
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.clock import FakeClock
 from tests.helpers.damage import set_property
 from tests.helpers.expire import mark, purge
+from tests.helpers.fsck import fsck
 from tests.helpers.names import location, ns, table
 
 CLOCK = FakeClock()

@@ -26,7 +26,7 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
 from olympia_cli.names import Ago, AtExport, AtTime, AtVersion, Latest, NamespaceName, Oldest, TableName, parse_table
 from olympia_cli.ops.fsck.data import DataFinding
 from olympia_cli.ops.fsck.findings import CODES, Severity, describe_finding, finding, ranges, severity
-from olympia_cli.ops.fsck.fsck import Level, describe_report, fsck
+from olympia_cli.ops.fsck.fsck import Level, describe_report
 from olympia_cli.ops.fsck.last_fsck import note_fsck
 from olympia_cli.ops.fsck.versions import merge
 from olympia_cli.storage.local import LocalStore
@@ -35,7 +35,7 @@ from tests.helpers import java_catalog
 from tests.helpers.big_catalog import add_versions, make_big_catalog
 from tests.helpers.clock import FakeClock
 from tests.helpers.damage_sample import make_sample, older_names
-from tests.helpers.fsck import READS, codes, everything, leaves_of, make, nodes_of
+from tests.helpers.fsck import READS, codes, everything, fsck, leaves_of, make, nodes_of
 from tests.helpers.names import location, ns, table
 from tests.helpers.stores import CountingStore, WrappedStore
 

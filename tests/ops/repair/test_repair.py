@@ -33,11 +33,11 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
 from olympia_cli.names import AtVersion, Kind, NamespaceName, ObjectName
 from olympia_cli.ops.expire.expire import undo
 from olympia_cli.ops.fsck.findings import Severity
-from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.ops.repair.content import put_together
 from olympia_cli.ops.repair.files import RepairFiles
+from olympia_cli.ops.repair.nodes import ReadNode
 from olympia_cli.ops.repair.plan import RepairPlan, describe_plan
-from olympia_cli.ops.repair.remains import ReadNode
 from olympia_cli.ops.repair.repair import apply_repair, plan_repair
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
@@ -47,6 +47,7 @@ from tests.helpers.check import check_catalog, check_versions, plain
 from tests.helpers.clock import DAY, HOUR, START, FakeClock
 from tests.helpers.damage_sample import Sample, make_sample, older_names, read_tree
 from tests.helpers.expire import mark
+from tests.helpers.fsck import fsck
 from tests.helpers.java_catalog import sample as java_sample
 from tests.helpers.names import location, ns, select, table, view
 from tests.helpers.stores import CountingStore, CuttingStore, PowerCut, WrappedStore

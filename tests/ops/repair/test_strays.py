@@ -13,13 +13,14 @@ from olympia_cli.ops.expire.expire import expire_once
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.retention import read_policy
 from olympia_cli.ops.expire.values import Floors
-from olympia_cli.ops.fsck.fsck import Level, fsck
+from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.ops.repair.repair import apply_repair, plan_repair
 from olympia_cli.ops.repair.salvage import salvage
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import Store
 from tests.helpers.check import check_catalog
 from tests.helpers.clock import FakeClock
+from tests.helpers.fsck import fsck
 from tests.helpers.names import ns
 from tests.helpers.stores import CountingStore, CuttingStore, PowerCut
 
