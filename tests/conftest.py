@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -16,6 +17,9 @@ from xdist.scheduler import LoadScopeScheduling
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+# half a million objects are loaded here and stay: to look through them for garbage would take a twentieth of the time
+gc.set_threshold(20_000, 20, 50)
 
 TESTS = Path(__file__).parent
 
@@ -96,6 +100,10 @@ def pytest_collection(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = {name: number for number, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: (rank.get(group(item.nodeid), len(rank)), item.path))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
