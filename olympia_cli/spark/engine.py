@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from olympia_cli.errors import InvalidOption
 from olympia_cli.spark.accumulators import publish
 from olympia_cli.spark.options import check_shared
+from olympia_cli.spark.pipelines.frames import cores_of
 from olympia_cli.spark.pipelines.place import CatalogPlace
 from olympia_cli.spark.run import Run
 from olympia_cli.spark.session import spark_session
@@ -71,20 +71,6 @@ def spark_engine(
         with place.proven(run.note) as proven, run.step(spark, command):
             yield SparkEngine(spark, proven, partitions, ALONE, run)
         publish(spark, command, run)
-
-
-@lru_cache(maxsize=1)
-def cores_of(spark: SparkSession) -> int:
-    """How many tasks the cluster runs at once, as far as it tells."""
-    from pyspark.sql.utils import is_remote
-
-    if not is_remote():
-        return spark.sparkContext.defaultParallelism
-    from pyspark.sql.functions import max, spark_partition_id
-
-    # a server tells by how it divides what nobody divided
-    [row] = spark.range(100_000).agg(max(spark_partition_id())).collect()
-    return int(row[0]) + 1
 
 
 def place_for(uri: str, storage: Mapping[str, object] | None = None) -> CatalogPlace:

@@ -29,7 +29,7 @@ from olympia_cli.spark.pipelines.expire_files import SparkFiles, files_frame
 from olympia_cli.spark.pipelines.expire_manifests import read_manifests
 from olympia_cli.spark.pipelines.frames import as_planned, keep, known, together
 from olympia_cli.spark.pipelines.fsck_listing import FILES_A_TASK
-from olympia_cli.spark.pipelines.place import rows_of
+from olympia_cli.spark.pipelines.place import values_of
 from olympia_cli.spark.pipelines.reach import SparkReach
 from olympia_cli.storage.protocol import Store
 
@@ -49,6 +49,7 @@ _FACTS = {
 bytes that this one says it has."""
 
 _FATES = {"path": "string", "bytes": "long", "kind": "string", "version": "long", "fate": "string", "files": "long"}
+_JUDGED = ("path", "resting", "reached", "recallable", "at", "bytes", "named", "files")
 _LEFT_OUT = (FileFate.STAYS, FileFate.RESTS, FileFate.GONE)
 
 
@@ -150,26 +151,28 @@ def _judge(sweep: Sweep, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
     for batch in given:
         rows = []
         millis = batch.column("modified").cast(pa.int64()).to_pylist()
-        for row, micros in zip(rows_of([batch.drop_columns(["modified"])]), millis, strict=True):
+        for (path, resting, reached, recallable, at, size, named, files), micros in zip(
+            values_of(batch, *_JUDGED), millis, strict=True
+        ):
             file = FileFacts(
-                path=row["path"],
-                kind=file_kind(row["path"]),
+                path=path,
+                kind=file_kind(path),
                 modified_at_millis=None if micros is None else micros // 1000,
-                reached=row["reached"],
-                recallable=row["recallable"],
-                resting=row["resting"],
-                leaving=row["at"] is not None,
+                reached=reached,
+                recallable=recallable,
+                resting=resting,
+                leaving=at is not None,
             )
             fate = sweep.fate(file)
             if fate not in _LEFT_OUT:
                 rows.append(
                     {
-                        "path": file.path,
-                        "bytes": row["bytes"] if row["named"] is None else row["named"],
+                        "path": path,
+                        "bytes": size if named is None else named,
                         "kind": file.kind.value,
-                        "version": parse_root_path(file.path),
+                        "version": parse_root_path(path),
                         "fate": fate.name,
-                        "files": max(1, row["files"]),
+                        "files": max(1, files),
                     }
                 )
         yield from batches(rows, _FATES)

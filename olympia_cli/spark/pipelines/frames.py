@@ -1,4 +1,4 @@
-"""What pipelines do with DataFrames, whatever is in them.
+"""What pipelines do with DataFrames, whatever is in them, and how many tasks there are for them at once.
 
 What is made of files is kept by the executors with the steps that lead to it, which are few. So what is lost with an
 executor is made again by Spark itself.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -61,3 +61,17 @@ def together(frames: Iterable[DataFrame]) -> DataFrame:
 def known(frame: DataFrame, nothing: Mapping[str, str], **facts: str) -> DataFrame:
     """What a DataFrame with paths knows of these files, as expressions over its columns; of all else, `nothing`."""
     return frame.selectExpr("path", *(f"{facts.get(name, unknown)} as {name}" for name, unknown in nothing.items()))
+
+
+@lru_cache(maxsize=1)
+def cores_of(spark: SparkSession) -> int:
+    """How many tasks the cluster runs at once, as far as it tells."""
+    from pyspark.sql.utils import is_remote
+
+    if not is_remote():
+        return spark.sparkContext.defaultParallelism
+    from pyspark.sql.functions import max, spark_partition_id
+
+    # a server tells by how it divides what nobody divided
+    [row] = spark.range(100_000).agg(max(spark_partition_id())).collect()
+    return int(row[0]) + 1

@@ -17,7 +17,7 @@ from olympia_cli.ops.walk.reach import path_digest
 from olympia_cli.spark.batches import arrow_schema, batches, ddl, text
 from olympia_cli.spark.failures import told
 from olympia_cli.spark.pipelines.frames import known, together
-from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
+from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of, values_of
 from olympia_cli.spark.pipelines.walk import paths_frame
 
 if TYPE_CHECKING:
@@ -105,15 +105,16 @@ def _count(sorting: Sorting, given: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
     reached, quarantine = False, Quarantine()
     listing = Listing(sorting, lambda path: reached, quarantine)
     problems, read = [], 0
-    for row in rows_of(given):
-        reached = bool(row["reached"])
-        if row["rests"]:
-            quarantine.paths.add(path_digest(row["path"]))
-        for size in row["sizes"]:
-            listing.take(row["path"], size)
-        if row["problem"] is not None:
-            problems.append((row["path"], row["problem"]))
-        read += row["read"] or 0
+    rows = (row for batch in given for row in values_of(batch, "path", "reached", "rests", "sizes", "problem", "read"))
+    for path, is_reached, rests, sizes, problem, more in rows:
+        reached = bool(is_reached)
+        if rests:
+            quarantine.paths.add(path_digest(path))
+        for size in sizes:
+            listing.take(path, size)
+        if problem is not None:
+            problems.append((path, problem))
+        read += more or 0
     reached = False
     listing.settle()
     part = ListedPart(listing.tallies, (quarantine.files, quarantine.bytes), problems, read)

@@ -17,6 +17,7 @@ from olympia_cli.spark.failures import told
 from olympia_cli.spark.files import COLUMNS, FilePart, plan_files, read_files
 from olympia_cli.spark.options import STORAGE
 from olympia_cli.spark.pins import proven_store, store_at
+from olympia_cli.spark.pipelines.frames import cores_of
 from olympia_cli.spark.proof import Leaving, Proof, leaving
 from olympia_cli.storage.protocol import Store
 
@@ -72,7 +73,7 @@ class CatalogPlace:
         The data source has the same rows. It takes Spark some new processes to learn that, which this spares.
         """
         conditions = Conditions({} if kind is None else {"kind": kind.value})
-        parts = tuple(plan_files(self.uri, conditions, partitions))
+        parts = tuple(plan_files(self.uri, conditions, partitions, cores_of(spark)))
         numbers = spark.range(0, len(parts), 1, len(parts))
         return numbers.mapInArrow(partial(_list, self, parts, conditions), ddl(COLUMNS))
 
@@ -98,3 +99,9 @@ def rows_of(found: Iterable[RecordBatch]) -> Iterator[dict[str, Any]]:
     """The rows of Arrow batches, one batch in memory at once."""
     for batch in found:
         yield from batch.to_pylist()
+
+
+def values_of(batch: RecordBatch, *columns: str) -> Iterator[tuple[Any, ...]]:
+    """The rows of an Arrow batch as values of these columns: where there are millions, a dict for each takes longer
+    than what is done with it."""
+    return zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
