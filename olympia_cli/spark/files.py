@@ -57,10 +57,10 @@ def plan_files(uri: str, conditions: Conditions, partitions: int | None) -> list
     it.
     """
     strange = any(conditions.accept("kind", kind.value) for kind in (FileKind.UNKNOWN, FileKind.TEMPORARY))
-    wanted = [
+    folders = [
         folder for folder, holds in _FOLDERS.items() if any(conditions.accept("kind", kind.value) for kind in holds)
     ]
-    prefixes = [""] if strange else wanted
+    prefixes = [""] if strange else folders
     if uri.startswith(("s3://", "gs://")):
         number = partitions or PARTITIONS
         ranges = [part for prefix in prefixes for part in _ranges(prefix, 1 if number <= _FEW else 2)]
