@@ -52,7 +52,7 @@ def plan(session: Session, plan: ExpirePlan) -> None:
     purge(session, plan.purge)
     if not mark.is_empty:
         session.say(f"expire  {_versions(mark.expired)}: {_totals(mark.files)}")
-    session.say(f"keep    {_versions([kept.version for kept in mark.kept])}")
+    session.say(f"keep    {_versions([kept.version for kept in mark.kept_versions])}")
     if mark.damaged:
         named = versions_text(ranges(mark.damaged), "…") + (" is" if len(mark.damaged) == 1 else " are")
         session.say(f"leave   all nodes and definitions: {named} known to be damaged, and may need any of them")
@@ -98,7 +98,7 @@ def kept(session: Session, plan: ExpirePlan) -> None:
     if session.output in DOCUMENTS:
         render.document(session, {"dry_run": True, **plan.describe(), "version": plan.head})
     else:
-        values = map(asdict, plan.mark.kept)
+        values = map(asdict, plan.mark.kept_versions)
         render.records(
             session, "kept_versions", KEPT, values, name=lambda value: str(value["version"]), title="kept versions"
         )

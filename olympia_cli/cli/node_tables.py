@@ -194,7 +194,7 @@ def _note(key: str, value: str) -> str:
 
 def draw_way(console: Console, way: Way, *, whole: bool = False) -> None:
     marks = glyphs()
-    rows = [row for step in way.steps for row in (step.taken, step.behind) if row is not None]
+    rows = [row for step in way.steps for row in (step.row, step.behind) if row is not None]
     pointers = [way.value, *(step.dump.path for step in way.steps), *(row.pnode for row in rows)]
     short = ShortPaths(pointers, marks.ellipsis, whole=whole)
     label = f"{way.name.kind.word} {way.name}" if way.name is not None else "key"
@@ -206,7 +206,7 @@ def draw_way(console: Console, way: Way, *, whole: bool = False) -> None:
         _line(console, "     " + _turn(way, number - 1, short, marks))
         for problem in step.dump.problems[:MAX_PROBLEMS]:
             _line(console, f"     {problem}", "red")
-    if way.found:
+    if way.is_there:
         heading(console, "FOUND", way.value or "")
         if way.definition is not None:
             flat = [(key, _flat(value), "") for key, value in way.definition.items() if value not in (None, [], {})]
@@ -222,18 +222,18 @@ def draw_way(console: Console, way: Way, *, whole: bool = False) -> None:
 def _turn(way: Way, at: int, short: ShortPaths, marks: Glyphs) -> str:
     """What the key says at this node."""
     step = way.steps[at]
-    if step.taken is None:
+    if step.row is None:
         return "nothing can be read here"
-    if step.found:
-        deleted = step.taken.value is None and "value" not in step.taken.lost
-        return f"row {step.taken.at} is the key" + (", and it is deleted" if deleted else "")
-    after = f"after {step.taken.object}" if step.taken.at else "before the first key"
-    before = f", before {step.behind.object}" if step.behind is not None and step.taken.at else ""
-    if step.behind is not None and not step.taken.at:
+    if step.is_key:
+        deleted = step.row.value is None and "value" not in step.row.lost
+        return f"row {step.row.at} is the key" + (", and it is deleted" if deleted else "")
+    after = f"after {step.row.object}" if step.row.at else "before the first key"
+    before = f", before {step.behind.object}" if step.behind is not None and step.row.at else ""
+    if step.behind is not None and not step.row.at:
         after, before = f"before {step.behind.object}", ""
-    child = step.taken.pnode
+    child = step.row.pnode
     goes = f"{marks.arrow} {short(child)}" if child is not None else "and there is nothing below"
-    return f"row {step.taken.at}: {after}{before} {goes}"
+    return f"row {step.row.at}: {after}{before} {goes}"
 
 
 # Pieces

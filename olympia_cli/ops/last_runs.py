@@ -44,13 +44,13 @@ def _decoded(data: bytes | StoreError) -> dict[str, Any] | None:
     if isinstance(data, Exception):
         raise data
     try:
-        found = json.loads(data)
+        note = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and _is_flat(found, MAX_DEPTH) else None
+    return note if isinstance(note, dict) and _is_flat(note, MAX_DEPTH) else None
 
 
 def _is_flat(value: object, levels: int) -> bool:
     """Whether it is nested no deeper than a note is: who goes through it is not to come to the end of the stack."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return levels > 0 and all(_is_flat(one, levels - 1) for one in inside)
+    return levels > 0 and all(_is_flat(item, levels - 1) for item in inside)

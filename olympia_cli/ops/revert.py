@@ -85,11 +85,13 @@ def plan_revert(transaction: Transaction, first: int, last: int, at: Callable[[i
 def apply_revert(transaction: Transaction, plan: RevertPlan) -> None:
     """Do it: namespaces get their names back first, and those that go do so last, when they are empty."""
     version = plan.before.version
-    created, dropped = ({one.name for one in plan.changes if one.change == change} for change in ("created", "dropped"))
+    created, dropped = (
+        {change.name for change in plan.changes if change.change == deed} for deed in ("created", "dropped")
+    )
     replaced = created & dropped
-    changes = [part for one in plan.changes for part in _parts(one, replaced)]
-    renamed = [one for one in changes if one.change == "renamed"]
-    moves = [(one.old_name, one.name) for one in renamed if isinstance(one.name, NamespaceName)]
+    changes = [part for change in plan.changes for part in _parts(change, replaced)]
+    renamed = [change for change in changes if change.change == "renamed"]
+    moves = [(change.old_name, change.name) for change in renamed if isinstance(change.name, NamespaceName)]
 
     def today(name: ObjectName) -> ObjectName:
         for old, new in moves:
@@ -97,20 +99,20 @@ def apply_revert(transaction: Transaction, plan: RevertPlan) -> None:
         return name
 
     # views, tables, namespaces: these are dropped when they are empty
-    gone = sorted((one for one in changes if one.change == "dropped"), key=lambda one: -one.name.kind)
-    back = [one.new for one in changes if one.new is not None and _comes_back(one)]
-    namespaces = [one for one in back if isinstance(one.name, NamespaceName)]
-    last = [one.name for one in gone if isinstance(one.name, NamespaceName) and one.name not in replaced]
+    gone = sorted((change for change in changes if change.change == "dropped"), key=lambda change: -change.name.kind)
+    back = [change.new for change in changes if change.new is not None and _comes_back(change)]
+    namespaces = [former for former in back if isinstance(former.name, NamespaceName)]
+    last = [change.name for change in gone if isinstance(change.name, NamespaceName) and change.name not in replaced]
     for old, new in moves:
         transaction.rename_namespace(cast(NamespaceName, old), new)
-    for one in gone:
-        if one.name not in last:
-            _drop(transaction, today(one.name))
+    for change in gone:
+        if change.name not in last:
+            _drop(transaction, today(change.name))
     transaction.restore_all(namespaces, version)
-    for one in renamed:
-        if not isinstance(one.name, NamespaceName) and today(one.old_name) != one.name:
-            _rename(transaction, today(one.old_name), one.name)
-    transaction.restore_all([one for one in back if not isinstance(one.name, NamespaceName)], version)
+    for change in renamed:
+        if not isinstance(change.name, NamespaceName) and today(change.old_name) != change.name:
+            _rename(transaction, today(change.old_name), change.name)
+    transaction.restore_all([former for former in back if not isinstance(former.name, NamespaceName)], version)
     for name in last:
         _drop(transaction, name)
     if plan.changes_catalog:
@@ -124,11 +126,11 @@ def check_revertible(version: int, actions: Sequence[Action]) -> None:
     target = rollback_target(actions)
     for action in actions:
         if action.type == T.CATALOG_ROLLBACK:
-            left = action.parse_payload(RollbackDef).from_version
+            former_version = action.parse_payload(RollbackDef).from_version
             raise NotRevertible(
                 f"v{version} is a rollback to v{target}",
                 hint="go back to what it left",
-                command=("rollback", f"v{left}"),
+                command=("rollback", f"v{former_version}"),
             )
         if action.type == T.CATALOG_EXPORT:
             export = action.parse_payload(ExportDef)
@@ -159,8 +161,8 @@ class _Planner:
         self._plan = plan
         self._after = after
         changes = _apart(list(diff(plan.before, after)))
-        around = [one for one in changes if one.change == "renamed" and isinstance(one.name, NamespaceName)]
-        self._changes = [one for one in changes if not _follows(one, around)]
+        around = [change for change in changes if change.change == "renamed" and isinstance(change.name, NamespaceName)]
+        self._changes = [change for change in changes if not _follows(change, around)]
         self._was: dict[ObjectName, Found | None] = {}
         self._became: dict[ObjectName, Found | None] = {}
         for change in self._changes:
@@ -207,30 +209,33 @@ class _Planner:
     def _misplaced(self) -> Iterator[Conflict]:
         """What has no place to come back to, and namespaces that hold more than what goes."""
         changes, draft = self._plan.changes, self._transaction.draft
-        leaving = {one.old_name for one in changes if one.change in ("dropped", "renamed")}
-        coming = {one.name for one in changes if one.change != "dropped"}
-        back = [one.new for one in changes if one.change == "created" and one.new is not None]
+        leaving = {change.old_name for change in changes if change.change in ("dropped", "renamed")}
+        coming = {change.name for change in changes if change.change != "dropped"}
+        back = [change.new for change in changes if change.change == "created" and change.new is not None]
         lives = living_names(
-            {one.id: one.name for one in back}, self._plan.before.version, draft.base, self._transaction.actions
+            {former.id: former.name for former in back},
+            self._plan.before.version,
+            draft.base,
+            self._transaction.actions,
         )
-        for one in back:
-            now = lives[one.id]
-            if now is not None and now != one.name and now not in leaving:
-                yield Conflict(one.name, f"lives as {now} since")
+        for former in back:
+            now = lives[former.id]
+            if now is not None and now != former.name and now not in leaving:
+                yield Conflict(former.name, f"lives as {now} since")
         for name in sorted(coming, key=str):
             around = NamespaceName(name.namespace)
             if around not in coming and (around in leaving or not draft.find(around)):
                 yield Conflict(name, f"the namespace {around} is gone")
         for change in changes:
             if change.change == "dropped" and isinstance(change.name, NamespaceName):
-                within = (one for kind in (Kind.TABLE, Kind.VIEW) for one in draft.names(kind, change.name.namespace))
-                if more := [one for one in within if one not in leaving]:
+                within = (name for kind in (Kind.TABLE, Kind.VIEW) for name in draft.names(kind, change.name.namespace))
+                if more := [name for name in within if name not in leaving]:
                     yield Conflict(change.name, f"holds {more[0].kind.word} {more[0]}, which came since")
 
     def _compare_catalogs(self, was: CatalogDef, became: CatalogDef, now: CatalogDef) -> None:
         plan = self._plan
         for key in sorted({*was.properties, *became.properties}):
-            old, new, present = (one.properties.get(key) for one in (was, became, now))
+            old, new, present = (definition.properties.get(key) for definition in (was, became, now))
             if old == new or key.startswith(PROTECTING) or present == old:
                 continue
             if present != new:
@@ -240,7 +245,7 @@ class _Planner:
             else:
                 plan.set_properties[key] = old
         for setting, option in (("txn_ttl_millis", "txn_ttl_millis"), ("txn_isolation_level", "isolation")):
-            old, new, present = (getattr(one, setting) for one in (was, became, now))
+            old, new, present = (getattr(definition, setting) for definition in (was, became, now))
             if old != new and present == new:
                 plan.settings[option] = old
             elif old != new and present != old:
@@ -252,10 +257,12 @@ def _conflict(plan: RevertPlan, after: Snapshot, latest: Snapshot) -> RevertConf
     last: dict[ObjectName | None, int] = {}
     for entry in log(latest, after.version + 1):
         names = {name for action in entry.changes for name in touched(action)}
-        for one in plan.conflicts:
-            around = None if one.name is None else NamespaceName(one.name.namespace)
-            if one.name not in last and (one.name in names or around in names or entry.rollback_to is not None):
-                last[one.name] = entry.version
+        for conflict in plan.conflicts:
+            around = None if conflict.name is None else NamespaceName(conflict.name.namespace)
+            if conflict.name not in last and (
+                conflict.name in names or around in names or entry.rollback_to is not None
+            ):
+                last[conflict.name] = entry.version
     versions = f"v{plan.first}" if plan.first == plan.last else f"v{plan.first} to v{plan.last}"
     count = len(plan.conflicts)
     what = "1 object was changed again" if count == 1 else f"{count:,} objects were changed again"
@@ -265,7 +272,8 @@ def _conflict(plan: RevertPlan, after: Snapshot, latest: Snapshot) -> RevertConf
         command=("diff", f"v{plan.last}..latest"),
     )
     error.conflicts = [
-        {**describe_name(one.name), "why": one.why, "version": last.get(one.name)} for one in plan.conflicts
+        {**describe_name(conflict.name), "why": conflict.why, "version": last.get(conflict.name)}
+        for conflict in plan.conflicts
     ]
     return error
 
@@ -273,11 +281,15 @@ def _conflict(plan: RevertPlan, after: Snapshot, latest: Snapshot) -> RevertConf
 def _apart(changes: Sequence[ObjectChange]) -> list[ObjectChange]:
     """The same changes; a rename from or to a name that another object took or left is a drop there and a return here:
     no order of renames takes back an exchange."""
-    moving = [one for one in changes if one.change != "altered"]
-    taken = {one.name for one in moving if one.new is not None} & {
-        one.old_name for one in moving if one.old is not None
+    moving = [change for change in changes if change.change != "altered"]
+    exchanged_names = {change.name for change in moving if change.new is not None} & {
+        change.old_name for change in moving if change.old is not None
     }
-    return [part for one in changes for part in (_halves(one) if {one.name, one.old_name} & taken else [one])]
+    return [
+        part
+        for change in changes
+        for part in (_halves(change) if {change.name, change.old_name} & exchanged_names else [change])
+    ]
 
 
 def _parts(change: ObjectChange, replaced: set[ObjectName]) -> list[ObjectChange]:
@@ -298,13 +310,13 @@ def _follows(change: ObjectChange, around: Sequence[ObjectChange]) -> bool:
     """Whether a rename is that of the namespace around it and nothing else: it is taken back with that one."""
     if change.change != "renamed" or isinstance(change.name, NamespaceName) or change.fields():
         return False
-    return any(moved(change.old_name, one.old_name, one.name) == change.name for one in around)
+    return any(moved(change.old_name, move.old_name, move.name) == change.name for move in around)
 
 
-def _same(one: Found | None, other: Found | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return one.path == other.path != "" or body(one.definition) == body(other.definition)
+def _same(this: Found | None, other: Found | None) -> bool:
+    if this is None or other is None:
+        return this is other
+    return this.path == other.path != "" or body(this.definition) == body(other.definition)
 
 
 def _comes_back(change: ObjectChange) -> bool:

@@ -41,25 +41,31 @@ def parse_view_metadata(data: bytes, location: str) -> dict[str, Any]:
     """The same of a view, which says what the view is now."""
     metadata = _parsed(data, location, "view", VIEW_FORMAT_VERSIONS, ("view-uuid", "current-version-id", "versions"))
     versions, current = metadata["versions"], metadata["current-version-id"]
-    listed = [one.get("version-id") for one in versions if isinstance(one, dict)] if isinstance(versions, list) else []
+    listed = (
+        [version.get("version-id") for version in versions if isinstance(version, dict)]
+        if isinstance(versions, list)
+        else []
+    )
     if current not in listed:
         raise Damaged("F602", location, "its current version is not in it", hint=_HINT)
     return metadata
 
 
-def _parsed(data: bytes, location: str, what: str, known: tuple[int, ...], wanted: tuple[str, ...]) -> dict[str, Any]:
+def _parsed(
+    data: bytes, location: str, what: str, format_versions: tuple[int, ...], keys: tuple[str, ...]
+) -> dict[str, Any]:
     try:
         metadata = json.loads(_unpacked(data, location))
     except (ValueError, OSError, EOFError, zlib.error, RecursionError):
         raise Damaged("F602", location, "it is empty" if not data else "it is not JSON", hint=_HINT) from None
     version = metadata.get("format-version") if isinstance(metadata, dict) else None
     # True equals 1, and is no version
-    if not isinstance(version, int) or isinstance(version, bool) or version < known[0]:
+    if not isinstance(version, int) or isinstance(version, bool) or version < format_versions[0]:
         raise Damaged("F602", location, f"it is not the metadata of an Iceberg {what}", hint=_HINT)
-    missing = [key for key in wanted if key not in metadata]
+    missing = [key for key in keys if key not in metadata]
     if missing:
         raise Damaged("F602", location, f"it is Iceberg metadata without {missing[0]!a}", hint=_HINT)
-    if version not in known:
+    if version not in format_versions:
         raise Unsupported(f"{location}: it is Iceberg metadata of format version {version}")
     return dict(metadata)
 

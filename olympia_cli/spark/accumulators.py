@@ -32,14 +32,14 @@ def publish(spark: SparkSession, command: str, run: Run) -> None:
 def named(metrics: Mapping[str, Any]) -> dict[str, int | float]:
     """Numbers by what people call them: `olympia: files`, `olympia fsck: definitions: failed tasks`. Steps of one name
     count together."""
-    found: dict[str, int | float] = {}
+    numbers: dict[str, int | float] = {}
     for step in ({**metrics, "step": ""}, *metrics["steps"]):
         about = f"olympia {step['step']}".rstrip()
         for name, value in step.items():
             if isinstance(value, int | float):
                 key = f"{about}: {name.replace('_', ' ')}"
-                found[key] = found.get(key, 0) + value
-    return found
+                numbers[key] = numbers.get(key, 0) + value
+    return numbers
 
 
 def _is_looked_at(spark: SparkSession) -> bool:
@@ -61,10 +61,10 @@ def _additions(spark: SparkSession, numbers: Mapping[str, int | float]) -> Itera
         whole = isinstance(number, int)
         accumulator = context.longAccumulator(name) if whole else context.doubleAccumulator(name)
         kind = sql.types.ObjectType(accumulator.getClass())
-        held = sql.catalyst.expressions.Literal.fromObject(accumulator, kind)
+        literal = sql.catalyst.expressions.Literal.fromObject(accumulator, kind)
         # the one expression that calls what gives nothing back
         value = parse(f"{number}L" if whole else f"{number:f}D")
-        added = objects.InitializeJavaBean(held, jvm.PythonUtils.toScalaMap({"add": value}))
+        added = objects.InitializeJavaBean(literal, jvm.PythonUtils.toScalaMap({"add": value}))
         of = sql.types.DataTypes.LongType if whole else sql.types.DataTypes.DoubleType
         total = objects.Invoke(added, "sum", of, nothing, nothing, True, True, True)
         yield Column(sql.classic.ExpressionUtils.column(total)).alias(name)

@@ -57,7 +57,7 @@ def _addresses(url: str) -> list[tuple[str, int]]:
     if scheme == "k8s":
         return [_host_and_port(rest if "://" in rest else f"https://{rest}", 443)]
     each = rest.partition("/")[0].split(",") if rest else ()
-    return [_host_and_port(f"//{one}", CONNECT_PORT) for one in each]
+    return [_host_and_port(f"//{address}", CONNECT_PORT) for address in each]
 
 
 def _host_and_port(url: str, port: int) -> tuple[str, int]:

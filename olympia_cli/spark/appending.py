@@ -63,8 +63,8 @@ def begin(options: WriteOptions, schema: StructType) -> Append | None:
         check_rows(table.schema(), schema)
         if was_done(table.metadata, options.run):
             return None
-        found = destination(table, options.table, options.run, file_properties(options))
-    return Append(found, leave(found.store))
+        target = destination(table, options.table, options.run, file_properties(options))
+    return Append(target, leave(target.store))
 
 
 @contextmanager
@@ -105,10 +105,10 @@ def append(
 
     if not frames:
         raise InvalidOption("there is nothing to append", hint="name tables, and a DataFrame for each")
-    given = {f"{STORAGE}{name}": value for name, value in (storage or {}).items()}
-    given |= {f"{ICEBERG}{name}": value for name, value in (iceberg or {}).items()}
-    given |= {"catalog": catalog, "message": message} | ({} if run is None else {"run": run})
-    options = {name: parse_write_options({**given, "table": name}) for name in frames}
+    common_options = {f"{STORAGE}{name}": value for name, value in (storage or {}).items()}
+    common_options |= {f"{ICEBERG}{name}": value for name, value in (iceberg or {}).items()}
+    common_options |= {"catalog": catalog, "message": message} | ({} if run is None else {"run": run})
+    options = {name: parse_write_options({**common_options, "table": name}) for name in frames}
     register(spark)
     with iceberg_catalog(next(iter(options.values()))) as opened:
         from olympia_cli.iceberg.appends import commit, give_up, partly_done
@@ -116,21 +116,24 @@ def append(
         begun: dict[str, Append] = {}
         try:
             for name, frame in frames.items():
-                if (found := begin(options[name], frame.schema)) is not None:
-                    begun[name] = found
-            if done := [options[name].table for name in frames if name not in begun]:
+                if (new_append := begin(options[name], frame.schema)) is not None:
+                    begun[name] = new_append
+            if done_tables := [options[name].table for name in frames if name not in begun]:
                 # the run before may have had no rows for a table either
                 with explained():
                     lacking = [options[name].table for name in begun if not frames[name].isEmpty()]
                 if lacking:
-                    raise partly_done(run, done, lacking)
-                give_up(opened, (one.destination for one in begun.values()))
+                    raise partly_done(run, done_tables, lacking)
+                give_up(opened, (new_append.destination for new_append in begun.values()))
                 return None
             with explained():
-                written = {one.destination: _written(spark, frames[name], one) for name, one in begun.items()}
+                written = {
+                    new_append.destination: _written(spark, frames[name], new_append)
+                    for name, new_append in begun.items()
+                }
             return commit(opened, written, message)
         except BaseException:
-            give_up(opened, (one.destination for one in begun.values()))
+            give_up(opened, (new_append.destination for new_append in begun.values()))
             raise
 
 

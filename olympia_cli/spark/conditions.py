@@ -45,9 +45,9 @@ class KeyRange:
 
 def key_ranges(conditions: Conditions, keys: KeyCodec) -> tuple[KeyRange, ...]:
     """Where in the tree the objects can be that the conditions ask for; in order, none in another."""
-    wanted = [kind for kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW) if conditions.accept("type", kind.word)]
-    found = (_of_kind(kind, conditions.equals, keys) for kind in wanted)
-    return tuple(one for one in found if one is not None)
+    kinds = [kind for kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW) if conditions.accept("type", kind.word)]
+    ranges = (_of_kind(kind, conditions.equals, keys) for kind in kinds)
+    return tuple(key_range for key_range in ranges if key_range is not None)
 
 
 def _of_kind(kind: Kind, equals: Mapping[str, str], keys: KeyCodec) -> KeyRange | None:
@@ -61,8 +61,8 @@ def _of_kind(kind: Kind, equals: Mapping[str, str], keys: KeyCodec) -> KeyRange 
             return _below(keys.prefix(kind)) if own is None else _one(keys.encode(NamespaceName(own)))
         if namespace is None or name is None:
             return _below(keys.prefix(kind, namespace))
-        made = TableName(namespace, name) if kind is Kind.TABLE else ViewName(namespace, name)
-        return _one(keys.encode(made))
+        object_name = TableName(namespace, name) if kind is Kind.TABLE else ViewName(namespace, name)
+        return _one(keys.encode(object_name))
     except InvalidName:
         # no object has such a name
         return None

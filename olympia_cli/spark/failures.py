@@ -43,19 +43,19 @@ def explain(error: BaseException) -> OlympiaError:
     if isinstance(error, OlympiaError):
         return error
     text = str(error)
-    if found := list(_CARRIED.finditer(text)):
-        return _unpacked(json.loads(found[-1][1]))
-    if found := list(_OURS.finditer(text)):
-        return _ours(found[-1][1], found[-1][2].strip())
-    if found := list(_MISSING.finditer(text)):
-        name = found[-1][1].partition(".")[0]
+    if matches := list(_CARRIED.finditer(text)):
+        return _unpacked(json.loads(matches[-1][1]))
+    if matches := list(_OURS.finditer(text)):
+        return _ours(matches[-1][1], matches[-1][2].strip())
+    if matches := list(_MISSING.finditer(text)):
+        name = matches[-1][1].partition(".")[0]
         name = _PACKAGES.get(name, name)
         return ExecutorUnprepared(
             f"Spark's Python workers lack the package {name}",
             hint=f"install {name} for the Python that the executors run, or name another with spark.pyspark.python",
         )
-    if found := list(_TOO_OLD.finditer(text)):
-        return ExecutorUnprepared(f"Spark's Python workers lack a package: {_short(found[-1][1])}", hint="install it")
+    if matches := list(_TOO_OLD.finditer(text)):
+        return ExecutorUnprepared(f"Spark's Python workers lack a package: {_short(matches[-1][1])}", hint="install it")
     if _DIED in text:
         # what Java says of it is that a connection was reset
         return SparkFailed("a Python worker of Spark's died", hint=_MORE_MEMORY)
@@ -87,9 +87,9 @@ def told(task: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
     """A task's function with `failures` around it."""
 
     @wraps(task)
-    def run(*given: P.args, **named: P.kwargs) -> Iterator[T]:
+    def run(*args: P.args, **named: P.kwargs) -> Iterator[T]:
         with failures():
-            yield from task(*given, **named)
+            yield from task(*args, **named)
 
     return run
 
@@ -144,16 +144,16 @@ def _cause(text: str) -> str:
     """The last exception of a Python traceback, else the last of Java's causes, else the first line."""
     python = java = ""
     for line in text.splitlines():
-        if (found := _CAUSED_BY.match(line)) and not _PYTHON.match(line.removeprefix("Caused by: ")):
-            java = found[2] or found[1]
-        elif found := _CAUSED_BY.match(line):
-            java = f"{found[1].rpartition('.')[2]}: {found[2]}" if found[2] else found[1]
+        if (match := _CAUSED_BY.match(line)) and not _PYTHON.match(line.removeprefix("Caused by: ")):
+            java = match[2] or match[1]
+        elif match := _CAUSED_BY.match(line):
+            java = f"{match[1].rpartition('.')[2]}: {match[2]}" if match[2] else match[1]
         # what the line before it only says to have happened
         elif line.startswith(": ") and not java:
             java = line[2:]
         # Spark's own classes at the head of its message only say that there is one
-        elif (found := _PYTHON.match(line)) and not found[1].startswith(("pyspark.errors.", "org.apache.", "py4j.")):
-            python = f"{found[1].rpartition('.')[2]}: {found[2]}"
+        elif (match := _PYTHON.match(line)) and not match[1].startswith(("pyspark.errors.", "org.apache.", "py4j.")):
+            python = f"{match[1].rpartition('.')[2]}: {match[2]}"
     return _short(python or java or next((line for line in text.splitlines() if line.strip()), "no reason given"))
 
 

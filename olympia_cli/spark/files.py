@@ -60,10 +60,10 @@ def plan_files(uri: str, conditions: Conditions, partitions: int | None, cores: 
     the `cores`.
     """
     strange = any(conditions.accept("kind", kind.value) for kind in (FileKind.UNKNOWN, FileKind.TEMPORARY))
-    wanted = [
+    folders = [
         folder for folder, holds in _FOLDERS.items() if any(conditions.accept("kind", kind.value) for kind in holds)
     ]
-    prefixes = [""] if strange else wanted
+    prefixes = [""] if strange else folders
     number = partitions or PARTITIONS
     if uri.startswith(("s3://", "gs://")):
         cuts = _cuts(1 if number <= _FEW else 2)

@@ -75,8 +75,8 @@ def find_table(snapshot: Snapshot, options: ReadOptions) -> IcebergTable:
 
 def file_properties(options: ReadOptions | WriteOptions) -> dict[str, str]:
     """PyIceberg's properties for the tables' files: those that were given, and what opens the catalog."""
-    known = _SAME.get(options.catalog.partition("://")[0], {})
-    properties = {known[name]: value for name, value in options.storage if name in known}
+    names = _SAME.get(options.catalog.partition("://")[0], {})
+    properties = {names[name]: value for name, value in options.storage if name in names}
     return {**properties, **dict(options.iceberg)}
 
 
@@ -119,33 +119,33 @@ class IcebergReader(DataSourceReader):
 
     def __init__(self, table: IcebergTable, schema: spark_types.StructType) -> None:
         self.table = table
-        self.wanted = schema
+        self.columns = schema
 
     @failures()
     def partitions(self) -> list[InputPartition]:
         table = load(self.table)
-        check_columns(table.schema(), self.wanted)
+        check_columns(table.schema(), self.columns)
         scan = table.scan(row_filter=row_filter(self.table.filter, table.schema()))
         return [InputPartition(task) for task in scan.plan_files()]
 
     @told
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is not None:
-            yield from read_task(load(self.table), partition.value, self.table.filter, self.wanted)
+            yield from read_task(load(self.table), partition.value, self.table.filter, self.columns)
 
 
 def read_task(
-    table: StaticTable, task: FileScanTask, filter: str | None, wanted: spark_types.StructType
+    table: StaticTable, task: FileScanTask, filter: str | None, columns: spark_types.StructType
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one data file, without those that delete files take away, of the types that Spark expects."""
     from pyiceberg.io.pyarrow import ArrowScan
 
-    projected = table.schema().select(*wanted.fieldNames())
+    projected = table.schema().select(*columns.fieldNames())
     scan = ArrowScan(table.metadata, table.io, projected, row_filter(filter, table.schema()))
     try:
         for batch in scan.to_record_batches([task]):
             if batch.num_rows:
-                yield _as_spark(batch, wanted)
+                yield _as_spark(batch, columns)
     except FileNotFoundError:
         raise Damaged("F603", task.file.file_path, "the data file is missing", hint="") from None
     except OlympiaError:
@@ -163,12 +163,12 @@ def row_filter(text: str | None, schema: Schema) -> BooleanExpression:
     if text is None:
         return AlwaysTrue()
     try:
-        found = parse(text)
-        bind(schema, found, case_sensitive=True)
+        expression = parse(text)
+        bind(schema, expression, case_sensitive=True)
     # the parser's own errors have no class that says so
     except Exception as error:
         raise InvalidOption(f"the filter cannot be understood: {_line(error)}", hint="write column = value") from None
-    return found
+    return expression
 
 
 # Types
@@ -177,28 +177,28 @@ def row_filter(text: str | None, schema: Schema) -> BooleanExpression:
 def spark_schema(schema: Schema) -> spark_types.StructType:
     """The columns as Spark has them; Unsupported for a type that it does not have."""
     fields = [(column.name, _spark_type(column.field_type, column.name, top=True)) for column in schema.fields]
-    return spark_types.StructType([spark_types.StructField(name, made) for name, made in fields])
+    return spark_types.StructType([spark_types.StructField(name, data_type) for name, data_type in fields])
 
 
-def check_columns(schema: Schema, wanted: spark_types.StructType) -> None:
+def check_columns(schema: Schema, columns: spark_types.StructType) -> None:
     """Raise unless the columns are the table's, with their types."""
-    for column, expected in _expected(schema, wanted):
+    for column, expected in _expected(schema, columns):
         if column.dataType != expected:
             said = column.dataType.simpleString()
             raise InvalidOption(f"the column {column.name} is not a {said}", hint=f"use {expected.simpleString()}")
 
 
-def check_rows(schema: Schema, given: spark_types.StructType) -> None:
+def check_rows(schema: Schema, columns: spark_types.StructType) -> None:
     """Raise unless rows with these columns can be appended: each is a column of the table, of its type or a narrower
     one, and none that must have a value is left out. Whether each row has it is seen when it is written."""
-    for column, expected in _expected(schema, given):
+    for column, expected in _expected(schema, columns):
         if not _fits(column.dataType, expected):
             said = f"the column {column.name} is {column.dataType.simpleString()}"
             raise InvalidOption(f"{said}, and the table has {expected.simpleString()}", hint="cast it")
-    if len(set(given.fieldNames())) < len(given.fields):
+    if len(set(columns.fieldNames())) < len(columns.fields):
         raise InvalidOption("two columns have one name", hint="rename one of them")
     for own in schema.fields:
-        if own.required and own.name not in given.fieldNames():
+        if own.required and own.name not in columns.fieldNames():
             raise InvalidOption(
                 f"the column {own.name} must have a value, and the data lacks it", hint="add the column"
             )
@@ -208,11 +208,11 @@ def _expected(
     schema: Schema, columns: spark_types.StructType
 ) -> Iterator[tuple[spark_types.StructField, spark_types.DataType]]:
     """Columns, each with the type that the table's has; InvalidOption where it has none."""
-    known = {column.name: column.field_type for column in schema.fields}
+    types = {column.name: column.field_type for column in schema.fields}
     for column in columns.fields:
-        if column.name not in known:
-            raise InvalidOption(f"the table has no column {column.name[:60]!a}", hint=f"it has {', '.join(known)}")
-        yield column, _spark_type(known[column.name], column.name, top=True)
+        if column.name not in types:
+            raise InvalidOption(f"the table has no column {column.name[:60]!a}", hint=f"it has {', '.join(types)}")
+        yield column, _spark_type(types[column.name], column.name, top=True)
 
 
 _WIDER = {
@@ -222,66 +222,70 @@ _WIDER = {
 }
 
 
-def _fits(given: spark_types.DataType, expected: spark_types.DataType) -> bool:
-    said, wanted = given.simpleString(), expected.simpleString()
-    if isinstance(given, spark_types.DecimalType) and isinstance(expected, spark_types.DecimalType):
-        return given.scale == expected.scale and given.precision <= expected.precision
-    return said == wanted or said in _WIDER.get(wanted, ())
+def _fits(actual: spark_types.DataType, expected: spark_types.DataType) -> bool:
+    word, expected_word = actual.simpleString(), expected.simpleString()
+    if isinstance(actual, spark_types.DecimalType) and isinstance(expected, spark_types.DecimalType):
+        return actual.scale == expected.scale and actual.precision <= expected.precision
+    return word == expected_word or word in _WIDER.get(expected_word, ())
 
 
-def _spark_type(found: Any, column: str, top: bool = False) -> spark_types.DataType:
-    word = str(found)
+def _spark_type(iceberg_type: Any, column: str, top: bool = False) -> spark_types.DataType:
+    word = str(iceberg_type)
     if word in _SIMPLE:
         return _SIMPLE[word]
-    kind = type(found).__name__
+    kind = type(iceberg_type).__name__
     if kind == "DecimalType":
-        return spark_types.DecimalType(found.precision, found.scale)
+        return spark_types.DecimalType(iceberg_type.precision, iceberg_type.scale)
     if kind == "FixedType":
         return spark_types.BinaryType()
     if kind == "UUIDType" and top:
         return spark_types.StringType()
     if kind == "StructType":
         return spark_types.StructType(
-            [spark_types.StructField(one.name, _spark_type(one.field_type, column)) for one in found.fields]
+            [spark_types.StructField(part.name, _spark_type(part.field_type, column)) for part in iceberg_type.fields]
         )
     if kind == "ListType":
-        return spark_types.ArrayType(_spark_type(found.element_type, column))
+        return spark_types.ArrayType(_spark_type(iceberg_type.element_type, column))
     if kind == "MapType":
-        return spark_types.MapType(_spark_type(found.key_type, column), _spark_type(found.value_type, column))
+        return spark_types.MapType(
+            _spark_type(iceberg_type.key_type, column), _spark_type(iceberg_type.value_type, column)
+        )
     raise Unsupported(
         f"the column {column} has the Iceberg type {word}, which Spark cannot read from here",
         hint="give a schema without it",
     )
 
 
-def _as_spark(batch: pa.RecordBatch, wanted: spark_types.StructType) -> pa.RecordBatch:
+def _as_spark(batch: pa.RecordBatch, schema: spark_types.StructType) -> pa.RecordBatch:
     import pyarrow as pa
 
-    target = _arrow_schema(wanted)
+    target = _arrow_schema(schema)
     arrays = []
-    for one in target:
-        column = batch.column(one.name)
-        if one.type == pa.string() and not _is_text(column.type):
+    for column_field in target:
+        column = batch.column(column_field.name)
+        if column_field.type == pa.string() and not _is_text(column.type):
             column = pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
-        arrays.append(column if column.type == one.type else column.cast(one.type))
+        arrays.append(column if column.type == column_field.type else column.cast(column_field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
-def _is_text(found: pa.DataType) -> bool:
+def _is_text(data_type: pa.DataType) -> bool:
     import pyarrow as pa
 
-    return bool(pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found))
+    return bool(
+        pa.types.is_string(data_type) or pa.types.is_large_string(data_type) or pa.types.is_string_view(data_type)
+    )
 
 
-def _arrow_schema(wanted: spark_types.StructType) -> pa.Schema:
+def _arrow_schema(schema: spark_types.StructType) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     more: Mapping[str, Any] = {"timezone": "UTC"}
     try:
-        return to_arrow_schema(wanted, **more)
+        return to_arrow_schema(schema, **more)
     except TypeError:
         # Spark 4.0 has UTC always
-        return to_arrow_schema(wanted)
+        return to_arrow_schema(schema)
 
 
 def _line(error: Exception) -> str:

@@ -41,14 +41,14 @@ def need_java() -> str:
     said = ""
     if java is not None:
         with suppress(OSError, subprocess.SubprocessError):
-            done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
-            said = done.stderr if done.returncode == 0 else ""
+            process = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
+            said = process.stderr if process.returncode == 0 else ""
     if not said:
         raise SparkMissing(f"Spark needs Java, and there is none{where}", hint="install Java 17 or 21")
-    found = re.search(r'version "(?:1\.)?([0-9]+)', said)
-    if found and int(found[1]) < OLDEST_JAVA:
-        raise SparkMissing(f"Java {found[1]} is too old for Spark", hint="install Java 17 or 21")
-    return found[1] if found else "of an unknown version"
+    match = re.search(r'version "(?:1\.)?([0-9]+)', said)
+    if match and int(match[1]) < OLDEST_JAVA:
+        raise SparkMissing(f"Java {match[1]} is too old for Spark", hint="install Java 17 or 21")
+    return match[1] if match else "of an unknown version"
 
 
 @dataclass(frozen=True, slots=True)

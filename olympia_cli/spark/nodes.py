@@ -42,7 +42,7 @@ class NodePart:
     """The nodes below `pointers` whose first key lies in the range; and, for their roots, some of the versions."""
 
     width: int
-    wanted: KeyRange
+    key_range: KeyRange
     pointers: tuple[str, ...]
     roots: Sequence[int]
     pinned: str | None = None
@@ -63,11 +63,11 @@ def plan_nodes(latest: Snapshot, root: str, first: int, partitions: int | None) 
     parts = [
         NodePart(
             width,
-            wanted,
-            tuple(path for path, (low, high) in pointers.items() if wanted.touches(low, high)),
+            key_range,
+            tuple(path for path, (low, high) in pointers.items() if key_range.touches(low, high)),
             (),
         )
-        for wanted in ranges
+        for key_range in ranges
     ]
     if root != latest.file.path:
         return [replace(parts[0], roots=(latest.version,), pinned=root), *parts[1:]]
@@ -76,9 +76,9 @@ def plan_nodes(latest: Snapshot, root: str, first: int, partitions: int | None) 
     return parts
 
 
-def _ranges(latest: Snapshot, wanted: int) -> list[KeyRange]:
+def _ranges(latest: Snapshot, number: int) -> list[KeyRange]:
     """All keys in ranges, cut between runs of the latest version's subtrees."""
-    runs = groups(upper_pieces(latest, [KeyRange()], wanted), wanted)
+    runs = groups(upper_pieces(latest, [KeyRange()], number), number)
     cuts = [run[0].low for run in runs[1:] if isinstance(run[0], Subtree)]
     ordered = sorted(cut for cut in cuts if cut is not None)
     return [KeyRange(start, end) for start, end in zip(["", *ordered], [*ordered, None], strict=True)]
@@ -86,25 +86,25 @@ def _ranges(latest: Snapshot, wanted: int) -> list[KeyRange]:
 
 def _pointers(versions: Iterator[Snapshot] | Sequence[Snapshot]) -> dict[str, tuple[str | None, str | None]]:
     """The distinct children of roots, each with the widest keys around it."""
-    found: dict[str, tuple[str | None, str | None]] = {}
+    pointers: dict[str, tuple[str | None, str | None]] = {}
     for snapshot in versions:
         node = snapshot.root.node
         for at, child in enumerate(node.children):
             if isinstance(child, str):
                 low, high = bounds(node, at, None, None)
-                if child in found:
-                    known_low, known_high = found[child]
+                if child in pointers:
+                    known_low, known_high = pointers[child]
                     low = None if low is None or known_low is None else min(low, known_low)
                     high = None if high is None or known_high is None else max(high, known_high)
-                found[check_pointer(child, snapshot.file.path)] = (low, high)
-    return found
+                pointers[check_pointer(child, snapshot.file.path)] = (low, high)
+    return pointers
 
 
 def read_nodes(store: Store, part: NodePart) -> Iterator[dict[str, Any]]:
     """A row for each node of a part; Damaged when one cannot be read."""
     java = part.width == JAVA_WIDTH
     yield from _read_roots(store, part, java)
-    known: set[bytes] = set()
+    digests: set[bytes] = set()
     rows: list[dict[str, Any]] = []
 
     def look(subtrees: Sequence[Subtree]) -> Iterator[tuple[Subtree, bytes | StoreError]]:
@@ -116,11 +116,11 @@ def read_nodes(store: Store, part: NodePart) -> Iterator[dict[str, Any]]:
         if isinstance(data, Exception):
             raise data
         file = decode_node(data, subtree.path, java)
-        if (file.node.keys[0] if file.node.keys else "") in part.wanted:
+        if (file.node.keys[0] if file.node.keys else "") in part.key_range:
             rows.append(_row(subtree.path, "node", None, file, len(data)))
-        return _below(file.node, subtree, part.wanted, known)
+        return _below(file.node, subtree, part.key_range, digests)
 
-    tops = [Subtree(path, None, None, 1) for path in _new(part.pointers, known)]
+    tops = [Subtree(path, None, None, 1) for path in _new(part.pointers, digests)]
     for _ in descend(tops, look, visit, at_once=AT_ONCE):
         yield from rows
         rows.clear()
@@ -136,22 +136,22 @@ def _read_roots(store: Store, part: NodePart, java: bool) -> Iterator[dict[str, 
         yield _row(path, "root", snapshot.version, decode_node(data, path, java), len(data))
 
 
-def _below(node: Node, above: Subtree, wanted: KeyRange, known: set[bytes]) -> list[Subtree]:
+def _below(node: Node, above: Subtree, key_range: KeyRange, digests: set[bytes]) -> list[Subtree]:
     subtrees = []
     for at, child in enumerate(node.children):
         low, high = bounds(node, at, above.low, above.high)
         # a child whose range only touches ours may hold the first key of a node that is ours
-        if isinstance(child, str) and wanted.touches(low, high):
-            subtrees += [Subtree(path, low, high, above.depth + 1) for path in _new([child], known)]
+        if isinstance(child, str) and key_range.touches(low, high):
+            subtrees += [Subtree(path, low, high, above.depth + 1) for path in _new([child], digests)]
     return subtrees
 
 
-def _new(paths: Sequence[str], known: set[bytes]) -> list[str]:
+def _new(paths: Sequence[str], digests: set[bytes]) -> list[str]:
     new = []
     for path in paths:
         digest = path_digest(check_pointer(path, path))
-        if digest not in known:
-            known.add(digest)
+        if digest not in digests:
+            digests.add(digest)
             new.append(path)
     return new
 

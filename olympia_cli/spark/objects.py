@@ -78,7 +78,7 @@ def plan_objects(snapshot: Snapshot, conditions: Conditions, partitions: int | N
     return [ObjectPart(snapshot.version, snapshot.keys, ranges, tuple(part)) for part in parts]
 
 
-def upper_pieces(snapshot: Snapshot, ranges: Sequence[KeyRange], wanted: int) -> list[Piece]:
+def upper_pieces(snapshot: Snapshot, ranges: Sequence[KeyRange], number: int) -> list[Piece]:
     """The tree as its upper keys and the subtrees between them, at least so many when it has them.
 
     It goes down level by level, but never reads a leaf: those are the parts' work.
@@ -87,7 +87,7 @@ def upper_pieces(snapshot: Snapshot, ranges: Sequence[KeyRange], wanted: int) ->
     levels = depth(snapshot.reader, snapshot.root.node)
     for level in range(2, levels):
         subtrees = [piece for piece in pieces if isinstance(piece, Subtree)]
-        if len(subtrees) >= wanted:
+        if len(subtrees) >= number:
             break
         nodes = snapshot.reader.nodes([subtree.path for subtree in subtrees])
         below: list[Piece] = []
@@ -104,18 +104,18 @@ def upper_pieces(snapshot: Snapshot, ranges: Sequence[KeyRange], wanted: int) ->
 
 
 def _pieces(node: Node, low: str | None, high: str | None, level: int, ranges: Sequence[KeyRange]) -> list[Piece]:
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     for at in range(len(node.keys) + 1):
         if node.children:
             child, between = node.children[at], bounds(node, at, low, high)
             # the Java SDK leaves single pointers out; such a child is an empty node
-            if isinstance(child, str) and any(wanted.touches(*between) for wanted in ranges):
-                found.append(Subtree(child, *between, level))
+            if isinstance(child, str) and any(key_range.touches(*between) for key_range in ranges):
+                pieces.append(Subtree(child, *between, level))
         if at < len(node.keys):
             key, value = node.keys[at], node.values[at]
-            if value is not None and any(key in wanted for wanted in ranges):
-                found.append(Entry(key, value))
-    return found
+            if value is not None and any(key in key_range for key_range in ranges):
+                pieces.append(Entry(key, value))
+    return pieces
 
 
 def groups(pieces: Sequence[Piece], most: int) -> list[list[Piece]]:
@@ -123,11 +123,11 @@ def groups(pieces: Sequence[Piece], most: int) -> list[list[Piece]]:
     the number of subtrees at most."""
     subtrees = sum(isinstance(piece, Subtree) for piece in pieces)
     runs: list[list[Piece]] = [[] for _ in range(max(1, min(most, subtrees)))] if pieces else []
-    seen, at = 0, 0
+    count, at = 0, 0
     for piece in pieces:
         if isinstance(piece, Subtree):
-            at = seen * len(runs) // subtrees
-            seen += 1
+            at = count * len(runs) // subtrees
+            count += 1
         runs[at].append(piece)
     return runs
 
@@ -155,10 +155,10 @@ def scan_part(store: Store, part: ObjectPart) -> Iterator[tuple[str, str]]:
         if isinstance(piece, Entry):
             yield piece.key, piece.value
             continue
-        for wanted in part.ranges:
-            if wanted.touches(piece.low, piece.high):
+        for key_range in part.ranges:
+            if key_range.touches(piece.low, piece.high):
                 yield from scan_subtree(
-                    reader, piece.path, wanted.start, wanted.end, piece.low, piece.high, piece.depth
+                    reader, piece.path, key_range.start, key_range.end, piece.low, piece.high, piece.depth
                 )
 
 

@@ -104,13 +104,13 @@ class WriteOptions:
     iceberg: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
-def table_options(given: Mapping[str, str]) -> dict[str, str] | None:
+def table_options(spark_options: Mapping[str, str]) -> dict[str, str] | None:
     """The options of a table that is being made in Spark's own catalog; None of anything else.
 
     Spark passes what it knows of a table along with them, and marks those that are ours. It keeps them with the table,
     for everybody to see, so none of them may be a secret.
     """
-    options = {name.lower(): value for name, value in given.items()}
+    options = {name.lower(): value for name, value in spark_options.items()}
     if "provider" not in options:
         return None
     own = {name.removeprefix(_OPTION): value for name, value in options.items() if name.startswith(_OPTION)}
@@ -125,9 +125,9 @@ def table_options(given: Mapping[str, str]) -> dict[str, str] | None:
     return own
 
 
-def parse_options(given: Mapping[str, str]) -> ReadOptions:
+def parse_options(spark_options: Mapping[str, str]) -> ReadOptions:
     """The options as Spark passes them on: names in any case, values as text."""
-    options = {name.lower(): value for name, value in given.items()}
+    options = {name.lower(): value for name, value in spark_options.items()}
     _refuse_unknown(options)
     catalog = _catalog(options.get("catalog", ""))
     table = parse_table(options["table"]) if "table" in options else None
@@ -137,11 +137,13 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         raise InvalidOption(said, hint=f"load one of {', '.join(TABLES)}, or set the option table to namespace.table")
     if table is not None and what is not None:
         raise InvalidOption("both a table of the catalog and the option table were given", hint="choose one of them")
-    asked = [name for name in _AT if name in options]
-    if len(asked) > 1:
-        raise InvalidOption(f"more than one version was asked for: {', '.join(asked)}", hint="choose one of them")
-    if what == "files" and asked:
-        raise InvalidOption("files are listed as they are now", hint=f"leave out the option {asked[0]}")
+    version_options = [name for name in _AT if name in options]
+    if len(version_options) > 1:
+        raise InvalidOption(
+            f"more than one version was asked for: {', '.join(version_options)}", hint="choose one of them"
+        )
+    if what == "files" and version_options:
+        raise InvalidOption("files are listed as they are now", hint=f"leave out the option {version_options[0]}")
     if "since" in options and what not in ("versions", "actions", "nodes"):
         raise InvalidOption("the option since is for versions, actions and nodes only")
     for name in sorted(_NARROW & options.keys()):
@@ -153,8 +155,8 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         catalog=catalog,
         what=what,
         table=table,
-        reference=_reference(asked[0], options[asked[0]]) if asked else Latest(),
-        dated=bool(asked),
+        reference=_reference(version_options[0], options[version_options[0]]) if version_options else Latest(),
+        dated=bool(version_options),
         since=parse_reference(options["since"]) if "since" in options else None,
         conditions=Conditions({name: options[name] for name in NARROWING.get(what, ()) if name in options}),
         filter=options.get("filter"),
@@ -167,19 +169,21 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
     )
 
 
-def is_write(given: Mapping[str, str]) -> bool:
+def is_write(spark_options: Mapping[str, str]) -> bool:
     """Whether these can only be options of a writer. Spark does not say so before it asks for one."""
-    options = {name.lower() for name in given}
+    options = {name.lower() for name in spark_options}
     return bool(options & set(_OF_WRITERS)) or {"table", "path"} <= options
 
 
-def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
+def parse_write_options(spark_options: Mapping[str, str]) -> WriteOptions:
     """The options of a writer. The catalog may be named as what is saved to: `save("s3://lake/catalog")`."""
-    options = {name.lower(): value for name, value in given.items()}
+    options = {name.lower(): value for name, value in spark_options.items()}
     for name in options:
         if name not in ("catalog", "path", "table", *_OF_WRITERS) and not name.startswith((STORAGE, ICEBERG)):
-            known = f"catalog, table, message, run, {STORAGE}*, {ICEBERG}*"
-            raise InvalidOption(f"{name[:60]!a} is not an option of a writer of olympia", hint=f"there are {known}")
+            option_names = f"catalog, table, message, run, {STORAGE}*, {ICEBERG}*"
+            raise InvalidOption(
+                f"{name[:60]!a} is not an option of a writer of olympia", hint=f"there are {option_names}"
+            )
     if "table" not in options:
         raise InvalidOption("the option table is missing", hint="set it to namespace.table")
     if "catalog" in options and "path" in options:

@@ -48,9 +48,9 @@ def package_zip() -> str:
 def _own_folder() -> Path:
     """A folder for as long as this process lives: Spark serves the file from there. It is this process's by a lock,
     which goes with the process however that ends."""
-    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    for leftover in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
-            _remove_unused(left)
+            _remove_unused(leftover)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)

@@ -20,7 +20,7 @@ from olympia_cli.errors import ExecutorUnprepared, OlympiaError, PathMissing
 from olympia_cli.format.paths import EXPORT_NOTE
 from olympia_cli.storage.protocol import TEMPORARY_PREFIX, Store
 
-_seen: set[tuple[str, Proof]] = set()
+_checked_proofs: set[tuple[str, Proof]] = set()
 """What this process has seen."""
 
 
@@ -41,19 +41,19 @@ class Proof:
 
     def check(self, store: Store) -> None:
         """Raise ExecutorUnprepared unless the file is there; asked once in each process."""
-        if (store.uri, self) in _seen:
+        if (store.uri, self) in _checked_proofs:
             return
         try:
-            found = _digest(store.read(self.path)) == self.digest
+            is_same = _digest(store.read(self.path)) == self.digest
         except PathMissing:
-            found = False
-        if not found:
+            is_same = False
+        if not is_same:
             raise ExecutorUnprepared(
                 f"the executor on {socket.gethostname()} does not see what is at {store.uri}: "
                 "another place has that name there",
                 hint="mount the same folder at the same path on every machine of the cluster, or use a bucket",
             )
-        _seen.add((store.uri, self))
+        _checked_proofs.add((store.uri, self))
 
 
 def leave(store: Store) -> Proof:
@@ -71,7 +71,7 @@ class Leaving:
     def __init__(self, store: Store, note: Callable[[str], None]) -> None:
         self._store = store
         self._note = note
-        self.left: str | None = None
+        self.path: str | None = None
 
     @cached_property
     def proof(self) -> Proof | None:
@@ -84,11 +84,11 @@ class Leaving:
         try:
             proof = leave(store)
         except OlympiaError as error:
-            found = _standing(store)
-            held = "nothing" if found is None else found.path
-            self._note(f"no file can be left at {store.uri} ({error.message}): executors are held to {held} instead")
-            return found
-        self.left = proof.path
+            standing = _standing(store)
+            token = "nothing" if standing is None else standing.path
+            self._note(f"no file can be left at {store.uri} ({error.message}): executors are held to {token} instead")
+            return standing
+        self.path = proof.path
         return proof
 
     def __reduce__(self) -> tuple[type[Proof], tuple[str, str]] | tuple[Callable[[], None], tuple[()]]:
@@ -102,14 +102,14 @@ def _nothing() -> None:
 @contextmanager
 def leaving(store: Store, note: Callable[[str], None]) -> Iterator[Leaving]:
     """A proof for whoever is sent to a place; what is left for it is gone at the end of the block."""
-    found = Leaving(store, note)
+    driver_side = Leaving(store, note)
     try:
-        yield found
+        yield driver_side
     finally:
-        if found.left is not None:
+        if driver_side.path is not None:
             # what is left behind is swept like any write in progress
             with suppress(OlympiaError):
-                store.delete_many([found.left])
+                store.delete_many([driver_side.path])
 
 
 def _standing(store: Store) -> Proof | None:

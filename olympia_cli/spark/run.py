@@ -143,8 +143,8 @@ class Run:
             }
             for step in self.steps
         ]
-        known = [step for step in steps if step["jobs"] is not None]
-        sums = {name: sum(step[name] for step in known) if known else None for name in _COUNTS}
+        counted_steps = [step for step in steps if step["jobs"] is not None]
+        sums = {name: sum(step[name] for step in counted_steps) if counted_steps else None for name in _COUNTS}
         sums |= {name: sum(step[name] for step in steps) for name in ("files", "bytes")}
         return {"seconds": round(now - self.began, 3), **sums, "steps": steps}
 

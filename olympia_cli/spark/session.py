@@ -54,31 +54,31 @@ def spark_session(
     if master is not None and remote is not None:
         raise InvalidOption("both a master and a remote server were given", hint="choose one of them")
     need_pyspark()
-    wanted = Wanted(settings or {}, verbose, wait)
+    setup = Setup(settings or {}, verbose, wait)
     with explained():
-        taken = _active() if master is None and remote is None else None
-        if taken is not None:
-            spark = taken
+        active_session = _active() if master is None and remote is None else None
+        if active_session is not None:
+            spark = active_session
         elif submitted():
-            spark = _submitted(master, remote, wanted)
+            spark = _submitted(master, remote, setup)
         elif remote is not None:
-            spark = _connect(remote, wanted)
+            spark = _connect(remote, setup)
         else:
             # an empty one, of an unset variable in a script, is not left out
-            spark = _start(master, wanted)
+            spark = _start(master, setup)
         try:
-            with nullcontext() if taken is None else _set(taken, wanted.settings):
+            with nullcontext() if active_session is None else _set(active_session, setup.settings):
                 register(spark)
                 yield spark
         finally:
-            if taken is None:
+            if active_session is None:
                 # that it cannot be stopped must not hide what went wrong before
                 with suppress(Exception):
                     spark.stop()
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Setup:
     """What a session is to be like; see `spark_session`."""
 
     settings: Mapping[str, str]
@@ -124,54 +124,54 @@ def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
 # Started here
 
 
-def _submitted(master: str | None, remote: str | None, wanted: Wanted) -> SparkSession:
+def _submitted(master: str | None, remote: str | None, setup: Setup) -> SparkSession:
     """The session of a job that was submitted: its master, its name and its settings are those of spark-submit."""
     if master is not None or remote is not None:
-        given = "a master" if master is not None else "a server"
-        raise InvalidOption(f"{given} was given, and spark-submit has one", hint="give it to spark-submit alone")
+        address = "a master" if master is not None else "a server"
+        raise InvalidOption(f"{address} was given, and spark-submit has one", hint="give it to spark-submit alone")
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    launched = launch({}, None, wanted.verbose)
-    conf = SparkConf().setAll(list(wanted.settings.items()))
+    launched = launch({}, None, setup.verbose)
+    conf = SparkConf().setAll(list(setup.settings.items()))
     where = conf.get("spark.master") or "local"
-    context = _started(launched, lambda: SparkContext(conf=conf), f"the master {where}", max(wanted.wait, START_WAIT))
+    context = _started(launched, lambda: SparkContext(conf=conf), f"the master {where}", max(setup.wait, START_WAIT))
     if not where.startswith("local"):
-        _await_executor(context, where, wanted.wait)
+        _await_executor(context, where, setup.wait)
     return SparkSession(context)
 
 
-def _start(master: str | None, wanted: Wanted) -> SparkSession:
+def _start(master: str | None, setup: Setup) -> SparkSession:
     """A driver in this process, for a master on this machine or another."""
     if master is not None:
         check_master(master)
     need_java()
     if master is not None and not master.startswith("local"):
         # Java takes seconds to start, and need not
-        probe(master, wanted.wait)
+        probe(master, setup.wait)
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    launched = launch(wanted.settings, master, wanted.verbose)
-    conf = SparkConf().setAll(list(wanted.settings.items()))
+    launched = launch(setup.settings, master, setup.verbose)
+    conf = SparkConf().setAll(list(setup.settings.items()))
     # Spark itself says local[*] where nobody else does
     where = master or conf.get("spark.master") or "local[*]"
     local = where.startswith("local")
     if master is None and not local:
-        probe(where, wanted.wait)
+        probe(where, setup.wait)
     conf.setMaster(where).setAll(list(unsaid(_ours(where)).items()))
-    conf.setAll(list(wanted.settings.items()))
+    conf.setAll(list(setup.settings.items()))
     context = _started(
         launched,
         lambda: SparkContext(conf=conf, gateway=launched.gateway),
         f"the master {where}",
-        max(wanted.wait, START_WAIT) if local else wanted.wait,
+        max(setup.wait, START_WAIT) if local else setup.wait,
     )
     if python := conf.get("spark.pyspark.python"):
         # the setting alone is for spark-submit; a context takes the environment's, or whatever python3 is
         context.pythonExec = python
     if not local:
-        _await_executor(context, where, wanted.wait)
+        _await_executor(context, where, setup.wait)
     return SparkSession(context)
 
 
@@ -186,19 +186,19 @@ def _started(launched: Launched, start: Callable[[], T], what: str, wait: float)
 
 def _ours(master: str) -> dict[str, str]:
     """What a session has that is started here, unless somebody says otherwise."""
-    found = {
+    settings = {
         "spark.app.name": "olympia",
         "spark.ui.enabled": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
     }
     if is_here(master):
         # executors on this machine have this Python, and reach the driver without the network
-        found |= {
+        settings |= {
             "spark.pyspark.python": sys.executable,
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
         }
-    return found
+    return settings
 
 
 def _await_executor(context: Any, master: str, wait: float) -> None:
@@ -218,7 +218,7 @@ def _await_executor(context: Any, master: str, wait: float) -> None:
 # Reached where it runs
 
 
-def _connect(remote: str, wanted: Wanted) -> SparkSession:
+def _connect(remote: str, setup: Setup) -> SparkSession:
     """A session of a Spark Connect server, which is started here when it is to be a local one."""
     check_remote(remote)
     for module, package in CONNECT_PACKAGES.items():
@@ -226,14 +226,14 @@ def _connect(remote: str, wanted: Wanted) -> SparkSession:
             raise SparkMissing(f"Spark Connect needs the package {package}", hint="install pyspark[connect]")
     silence()
     if remote.startswith("local"):
-        return _start_server(remote, wanted)
-    wait = wanted.wait
+        return _start_server(remote, setup)
+    wait = setup.wait
     probe(remote, wait)
     _await_server(remote, wait)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.remote(remote)
-    for name, value in wanted.settings.items():
+    for name, value in setup.settings.items():
         builder = builder.config(name, value)
     what = f"the server {place(remote)}"
     spark = _within(wait, builder.getOrCreate, what)
@@ -246,21 +246,21 @@ def _connect(remote: str, wanted: Wanted) -> SparkSession:
     return spark
 
 
-def _start_server(master: str, wanted: Wanted) -> SparkSession:
+def _start_server(master: str, setup: Setup) -> SparkSession:
     need_java()
     from pyspark.sql import SparkSession
 
     # the server is a child of this process, and looks for its Python in the environment alone
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # PySpark would start one itself, which talks
-    launched = launch(wanted.settings, master, wanted.verbose)
+    launched = launch(setup.settings, master, setup.verbose)
     builder = SparkSession.builder.remote(master)
-    for name, value in {**unsaid(_ours(master)), **wanted.settings}.items():
+    for name, value in {**unsaid(_ours(master)), **setup.settings}.items():
         builder = builder.config(name, value)
     with warnings.catch_warnings():
         # a server is started with all of them, and then asked once more to take those that cannot change
         warnings.filterwarnings("ignore", message="Failed to set", category=UserWarning)
-        return _started(launched, builder.getOrCreate, "the local server", max(wanted.wait, START_WAIT))
+        return _started(launched, builder.getOrCreate, "the local server", max(setup.wait, START_WAIT))
 
 
 def _await_server(remote: str, wait: float) -> None:

@@ -62,21 +62,21 @@ class OlympiaDataSource(DataSource):
     @failures()
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self.kept = table_options(options)
+        self.kept_options = table_options(options)
         """Of a table of Spark's own that is being made: what is to be kept of its options."""
         self.pinned: Pin | None = None
         self.iceberg: IcebergTable | None = None
         if options and not is_write(options):
-            self._look_up(options if self.kept is None else self.kept)
+            self._look_up(options if self.kept_options is None else self.kept_options)
 
     def _look_up(self, options: Mapping[str, str]) -> None:
-        self.asked = parse_options(options)
-        if self.asked.what == "files":
+        self.read_options = parse_options(options)
+        if self.read_options.what == "files":
             return
-        store = store_of(self.asked)
-        self.pinned = pin(store, self.asked.reference)
-        if self.asked.table is not None:
-            self.iceberg = iceberg_rows.find_table(open_pinned(store, self.pinned), self.asked)
+        store = store_of(self.read_options)
+        self.pinned = pin(store, self.read_options.reference)
+        if self.read_options.table is not None:
+            self.iceberg = iceberg_rows.find_table(open_pinned(store, self.pinned), self.read_options)
 
     @classmethod
     def name(cls) -> str:
@@ -87,14 +87,14 @@ class OlympiaDataSource(DataSource):
         if is_write(self.options):
             self._look_up(self.options)
         if self.iceberg is not None:
-            found = iceberg_rows.spark_schema(iceberg_rows.load(self.iceberg).schema())
+            struct = iceberg_rows.spark_schema(iceberg_rows.load(self.iceberg).schema())
         else:
-            assert self.asked.what is not None
-            found = spark_schema(tables.COLUMNS[self.asked.what])
-        if self.kept is not None:
+            assert self.read_options.what is not None
+            struct = spark_schema(tables.COLUMNS[self.read_options.what])
+        if self.kept_options is not None:
             # when the table is read, Spark passes on its columns and none of its options
-            found.fields[0].metadata = {_KEPT: json.dumps({**self.kept, "catalog": self.asked.catalog})}
-        return found
+            struct.fields[0].metadata = {_KEPT: json.dumps({**self.kept_options, "catalog": self.read_options.catalog})}
+        return struct
 
     @failures()
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -102,7 +102,7 @@ class OlympiaDataSource(DataSource):
             self._look_up(self.options or _kept_options(schema))
         if self.iceberg is not None:
             return iceberg_rows.IcebergReader(self.iceberg, schema)
-        return CatalogReader(self.asked, self.pinned, _columns(self.asked, schema))
+        return CatalogReader(self.read_options, self.pinned, _columns(self.read_options, schema))
 
     @failures()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -114,26 +114,26 @@ class OlympiaDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from olympia_cli.spark.stream import LogStream
 
-        return LogStream(self.asked, _columns(self.asked, schema) if self.iceberg is None else {})
+        return LogStream(self.read_options, _columns(self.read_options, schema) if self.iceberg is None else {})
 
 
 class CatalogReader(DataSourceReader):
     """One of the catalog's own tables."""
 
-    def __init__(self, asked: ReadOptions, pinned: Pin | None, columns: Mapping[str, str]) -> None:
-        self.asked = asked
+    def __init__(self, options: ReadOptions, pinned: Pin | None, columns: Mapping[str, str]) -> None:
+        self.options = options
         self.pinned = pinned
         self.columns = columns
 
     @failures()
     def partitions(self) -> list[InputPartition]:
-        return [InputPartition(part) for part in tables.plan(store_of(self.asked), self.asked, self.pinned)]
+        return [InputPartition(part) for part in tables.plan(store_of(self.options), self.options, self.pinned)]
 
     @told
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         # Spark makes an empty partition where there are none
         if partition.value is not None:
-            rows = tables.read(store_of(self.asked), self.asked, partition.value, self.columns)
+            rows = tables.read(store_of(self.options), self.options, partition.value, self.columns)
             yield from batches(rows, self.columns)
 
 
@@ -143,24 +143,24 @@ def spark_schema(columns: Mapping[str, str]) -> StructType:
 
 def _kept_options(schema: StructType) -> dict[str, str]:
     """The options of a table of Spark's, which its columns brought along."""
-    kept = schema.fields[0].metadata.get(_KEPT) if schema.fields else None
-    if kept is None:
+    text = schema.fields[0].metadata.get(_KEPT) if schema.fields else None
+    if text is None:
         raise InvalidOption(
             "Spark does not tell the options of this table",
             hint="make it without a list of columns, or select from it WITH (catalog = …, path = …)",
         )
-    options: dict[str, str] = json.loads(kept)
+    options: dict[str, str] = json.loads(text)
     return options
 
 
-def _columns(asked: ReadOptions, schema: StructType) -> dict[str, str]:
+def _columns(options: ReadOptions, schema: StructType) -> dict[str, str]:
     """The columns that Spark wants, which may be fewer than there are when the caller gave a schema."""
-    assert asked.what is not None
-    known = tables.COLUMNS[asked.what]
+    assert options.what is not None
+    types = tables.COLUMNS[options.what]
     for field in schema.fields:
-        if field.name not in known:
-            raise InvalidOption(f"{asked.what} has no column {field.name[:60]!a}", hint=f"it has {', '.join(known)}")
-        if field.dataType != _TYPES[known[field.name]]:
-            word = _TYPES[known[field.name]].simpleString()
+        if field.name not in types:
+            raise InvalidOption(f"{options.what} has no column {field.name[:60]!a}", hint=f"it has {', '.join(types)}")
+        if field.dataType != _TYPES[types[field.name]]:
+            word = _TYPES[types[field.name]].simpleString()
             raise InvalidOption(f"the column {field.name} is not a {field.dataType.simpleString()}", hint=f"use {word}")
-    return {field.name: known[field.name] for field in schema.fields}
+    return {field.name: types[field.name] for field in schema.fields}

@@ -37,22 +37,22 @@ else:
 class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The log from `startingVersion` on, which is the oldest version unless it is given."""
 
-    def __init__(self, asked: ReadOptions, columns: Mapping[str, str]) -> None:
-        if asked.what not in ("actions", "versions"):
+    def __init__(self, options: ReadOptions, columns: Mapping[str, str]) -> None:
+        if options.what not in ("actions", "versions"):
             raise InvalidOption("only actions and versions can be read as a stream")
-        for given, name in ((asked.dated, "version"), (asked.since is not None, "since")):
-            if given:
+        for is_set, name in ((options.dated, "version"), (options.since is not None, "since")):
+            if is_set:
                 raise InvalidOption(f"a stream has no {name}", hint="use startingVersion to say where it starts")
-        self.asked = asked
+        self.options = options
         self.columns = columns
         self.last: int | None = None
         """Where a stream that reads only what there is ends."""
 
     @failures()
     def initialOffset(self) -> dict[str, int]:
-        store = store_of(self.asked)
+        store = store_of(self.options)
         latest = pin(store, Latest())
-        start = self.asked.starting
+        start = self.options.starting
         if start is None:
             return _offset(latest.oldest - 1)
         if isinstance(start, AtVersion) and start.version < latest.oldest:
@@ -64,7 +64,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int] | None = None, limit: ReadLimit | None = None) -> dict[str, int]:
         # Spark before 4.2 gives neither a start nor a limit
-        latest = self.last if self.last is not None else read_latest(store_of(self.asked)).version
+        latest = self.last if self.last is not None else read_latest(store_of(self.options)).version
         if start is None:
             return _offset(latest)
         most = getattr(limit, "max_files", None)
@@ -76,17 +76,17 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
         # a version is one file
-        return ReadAllAvailable() if self.asked.max_versions is None else ReadMaxFiles(self.asked.max_versions)
+        return ReadAllAvailable() if self.options.max_versions is None else ReadMaxFiles(self.options.max_versions)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self.last = read_latest(store_of(self.asked)).version
+        self.last = read_latest(store_of(self.options)).version
 
     @failures()
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         first, last = start["version"] + 1, end["version"]
         if first > last:
             return []
-        store = store_of(self.asked)
+        store = store_of(self.options)
         latest = open_snapshot(store, Latest(), 0)
         if last > latest.version:
             raise VersionNotFound(
@@ -95,12 +95,12 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         if first < (oldest := oldest_version(latest)):
             raise _expired(first, oldest)
-        parts = plan_versions(first, last, latest.file.width, self.asked.partitions)
+        parts = plan_versions(first, last, latest.file.width, self.options.partitions)
         return [InputPartition(part) for part in parts]
 
     @told
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        rows = tables.read(store_of(self.asked), self.asked, partition.value, self.columns)
+        rows = tables.read(store_of(self.options), self.options, partition.value, self.columns)
         yield from batches(rows, self.columns)
 
 
@@ -108,8 +108,8 @@ def _offset(version: int) -> dict[str, int]:
     return {"version": version}
 
 
-def _expired(wanted: int, oldest: int) -> VersionNotFound:
+def _expired(version: int, oldest: int) -> VersionNotFound:
     return VersionNotFound(
-        f"the stream goes on at version {wanted}, which does not exist any more: the oldest is {oldest}",
+        f"the stream goes on at version {version}, which does not exist any more: the oldest is {oldest}",
         hint=f"what was between them is lost to it: start it anew at {oldest}, with another checkpoint",
     )

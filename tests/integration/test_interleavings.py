@@ -494,8 +494,8 @@ def test_a_root_that_is_created_late_does_not_make_the_version_before_it_older(m
     check_all(explore(scene().play, 3, points=points))
     real = retention.Versions.__init__
 
-    def naive(self, head, oldest, known=None, written=None):
-        real(self, head, oldest, known or {})
+    def naive(self, head, oldest, known_roots=None, written=None):
+        real(self, head, oldest, known_roots or {})
 
     monkeypatch.setattr(retention.Versions, "__init__", naive)
     found = _find(explore(scene().play, 3, points=points))

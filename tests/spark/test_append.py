@@ -229,12 +229,12 @@ def test_what_is_refused(spark, lake, registered):
 def test_a_process_that_sees_another_place_writes_nothing(lake, monkeypatch):
     options = parse_write_options({"path": uri(lake), "table": "n.flat"})
     begun = begin(options, types.StructType([types.StructField("id", types.LongType())]))
-    monkeypatch.setattr(proof, "_seen", set())
+    monkeypatch.setattr(proof, "_checked_proofs", set())
     batch = pa.record_batch({"id": pa.array([1], pa.int64())})
     assert len(begun.write([batch])) == 1
     # as where the folder is not mounted
     shutil.rmtree(begun.destination.folder)
-    monkeypatch.setattr(proof, "_seen", set())
+    monkeypatch.setattr(proof, "_checked_proofs", set())
     with pytest.raises(ExecutorUnprepared, match=r"does not see what is at .*/data/append-"):
         begun.write([batch])
     assert files(lake, "n.flat") == []

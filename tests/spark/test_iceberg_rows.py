@@ -92,11 +92,11 @@ def test_a_scan_task_is_a_partition_and_a_filter_leaves_files_out(lake):
     assert len(parts) == 2
     assert len({part.value.file.file_path for part in parts}) == 2
     assert [batch.num_rows for part in parts for batch in reader.read(part)] == [2, 2]
-    narrow = IcebergReader(IcebergTable("sales.orders", table, filter="id = 17"), reader.wanted)
+    narrow = IcebergReader(IcebergTable("sales.orders", table, filter="id = 17"), reader.columns)
     assert narrow.partitions() == []
     for nonsense in ("id =", "nothing = 3", "id = 'x'"):
         with pytest.raises(InvalidOption, match="the filter cannot be understood"):
-            IcebergReader(IcebergTable("sales.orders", table, filter=nonsense), reader.wanted).partitions()
+            IcebergReader(IcebergTable("sales.orders", table, filter=nonsense), reader.columns).partitions()
 
 
 @pytest.mark.parametrize(

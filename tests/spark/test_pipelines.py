@@ -67,11 +67,11 @@ def shelf(tmp_path_factory) -> Shelf:
 def test_the_files_of_all_tables_with_statistics(spark, shelf):
     catalog, locations = shelf.catalog, shelf.locations
     inventory = data_files(spark, place_of(catalog), partitions=2)
-    inventory.found.persist()
+    inventory.rows.persist()
     try:
         files, tables = inventory.files.collect(), inventory.tables.collect()
     finally:
-        inventory.found.unpersist()
+        inventory.rows.unpersist()
     assert inventory.version == 2
     for name in ("parted", "plain", "empty", "deleting"):
         with closing(TableFiles()) as store:
@@ -129,7 +129,7 @@ def test_the_manifests_of_one_table_are_shared_out(spark, shelf):
 
     parts = 3
     inventory = data_files(spark, place_of(shelf.catalog), within=TableName("sound", "long"), partitions=parts)
-    files = inventory.found.where("row = 'file'").groupBy(spark_partition_id().alias("part")).count().collect()
+    files = inventory.rows.where("row = 'file'").groupBy(spark_partition_id().alias("part")).count().collect()
     assert sum(row["count"] for row in files) == APPENDS
     # the table's own row takes the place of a manifest in one of them
     share = APPENDS // parts

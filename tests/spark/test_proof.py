@@ -35,7 +35,7 @@ class ReadOnly(WrappedStore):
 @pytest.fixture
 def another(monkeypatch):
     """This process becomes another one, which has seen nothing yet."""
-    return lambda: monkeypatch.setattr(proofs, "_seen", set())
+    return lambda: monkeypatch.setattr(proofs, "_checked_proofs", set())
 
 
 @pytest.fixture

@@ -136,7 +136,7 @@ def _follow(session: Session, target: str, wanted: KeyTarget) -> None:
     if way.damaged:
         (path, reason), more = way.damaged[0], len(way.damaged) - 1
         raise Damaged("", path, reason + (f", and {more} more files are damaged" if more else ""))
-    if not way.found:
+    if not way.is_there:
         where = f"version {way.version}" if way.version is not None else way.steps[0].dump.path
         raise _not_found(wanted, f"there is no {wanted.text[:80]} in {where}", "")
 
@@ -162,7 +162,7 @@ def _print_way(session: Session, way: Way) -> None:
             for node in nodes:
                 cells = [node[key] for key in ("step", "path", "keys", "bytes", "taken", "digest")]
                 out.write("\t".join(visible(str(cell)) for cell in cells) + "\n")
-            out.write(f"found\t{visible(way.value or '')}\n" if way.found else "not found\n")
+            out.write(f"found\t{visible(way.value or '')}\n" if way.is_there else "not found\n")
         else:
             draw_way(render.console(session, out), way, whole=output is Output.WIDE)
 

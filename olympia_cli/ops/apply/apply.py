@@ -48,24 +48,24 @@ def apply_in_steps(
     The id of each transaction follows from the input and the step, so what an earlier run committed is in the log. A
     step that changed nothing is not; it was done when a later one was.
     """
-    known = _Steps(catalog.snapshot(), f"{input.digest} {every}", -(-input.lines // every))
+    steps = _Steps(catalog.snapshot(), f"{input.digest} {every}", -(-input.lines // every))
     batch: list[Line] = []
     step = 0
 
     def flush() -> ApplyStep:
         while True:
-            if step <= known.last:
-                return ApplyStep(known.version_of(step), len(batch), True)
-            transaction = catalog.begin_as(None, known.ids[step])
-            if transaction.base.version == known.version:
+            if step <= steps.last:
+                return ApplyStep(steps.version_of(step), len(batch), True)
+            transaction = catalog.begin_as(None, steps.ids[step])
+            if transaction.base.version == steps.version:
                 break
             # others were here: another run of the same input, perhaps
-            known.look(transaction.base)
+            steps.look(transaction.base)
         for line in batch:
             line.run(transaction)
         version = commit(transaction, author, retry_for=retry_for, atomic=True).version
-        if version == known.version + 1:
-            known.take(step, version)
+        if version == steps.version + 1:
+            steps.take(step, version)
         return ApplyStep(version, len(batch), False)
 
     for line in lines:
@@ -103,7 +103,7 @@ class _Steps:
         self._catalog_id = latest.definition.id
         self._input = input
         self._steps = steps
-        self._done: dict[str, int] = {}
+        self._versions: dict[str, int] = {}
         self._undone: set[str] = set()
         self.version = oldest_version(latest) - 1
         self.ids: list[str] = []
@@ -117,22 +117,22 @@ class _Steps:
                 raise Damaged("F401", root_path(entry.version), "it is not known what this version did")
             info = commit_info(entry.actions)
             if info is not None and entry.undone_by is None:
-                self._done[info.transaction_id] = entry.version
+                self._versions[info.transaction_id] = entry.version
             elif info is not None:
                 self._undone.add(info.transaction_id)
         self.version = latest.version
         if not self.ids or not self._undone.isdisjoint(self.ids):
             self.ids = [self._id(step) for step in range(self._steps)]
-        self.last = max((step for step, id in enumerate(self.ids) if id in self._done), default=-1)
+        self.last = max((step for step, id in enumerate(self.ids) if id in self._versions), default=-1)
 
     def take(self, step: int, version: int) -> None:
         """This run has committed a step."""
-        self._done[self.ids[step]] = self.version = version
+        self._versions[self.ids[step]] = self.version = version
         self.last = step
 
     def version_of(self, step: int) -> int:
         """The version of a step that is done; of one that changed nothing, that of the next that did."""
-        return next(self._done[id] for id in self.ids[step:] if id in self._done)
+        return next(self._versions[id] for id in self.ids[step:] if id in self._versions)
 
     def _id(self, step: int) -> str:
         """What a rollback passed over is done anew, under an id of its own."""

@@ -57,9 +57,9 @@ def _parse(text: str) -> Statement:
     parser = _STATEMENTS.get(words)
     if parser is None:
         raise InvalidLine(f"there is no {quoted(words)}", hint="there are: " + ", ".join(_STATEMENTS))
-    taken = _Fields(fields)
-    statement = parser(taken)
-    taken.check_all_taken()
+    statement_fields = _Fields(fields)
+    statement = parser(statement_fields)
+    statement_fields.check_all_taken()
     return statement
 
 
@@ -68,7 +68,7 @@ class _Fields:
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self._fields = fields
-        self._known: set[str] = set()
+        self._known_fields: set[str] = set()
 
     def text(self, key: str, default: str | None = None) -> str:
         value = self._take(key, default)
@@ -118,13 +118,13 @@ class _Fields:
         return parse_view(self.text(key))
 
     def check_all_taken(self) -> None:
-        if unknown := sorted(set(self._fields) - self._known):
+        if unknown := sorted(set(self._fields) - self._known_fields):
             raise InvalidLine(
-                f"{quoted(unknown[0])} has no meaning here", hint="known: " + ", ".join(sorted(self._known))
+                f"{quoted(unknown[0])} has no meaning here", hint="known: " + ", ".join(sorted(self._known_fields))
             )
 
     def _take(self, key: str, default: Any) -> Any:
-        self._known.add(key)
+        self._known_fields.add(key)
         return self._fields.get(key, default)
 
 

@@ -48,7 +48,7 @@ def expire_once(
             raise
         text = f"the purge is done, and nothing was marked: {error.message}"
         raise PartlyDone(text, hint="run it again") from error
-    version = max([plan.head, *(done.version for done in (purged, marked) if done is not None)])
+    version = max([plan.head, *(commit.version for commit in (purged, marked) if commit is not None)])
     leave_note(planner.catalog.store, LAST_EXPIRE, planner.catalog.clock, {**plan.summary(), "version": version})
     return version
 
@@ -59,8 +59,8 @@ def purge_once(
     """As `expire_once`, without a mark; what had nothing to do is not noted."""
     version = planner.head.version
     if not plan.is_empty:
-        done = _purge_planned(planner, plan, message, retry_for, progress)
-        version = version if done is None else done.version
+        commit = _purge_planned(planner, plan, message, retry_for, progress)
+        version = version if commit is None else commit.version
         values = {"oldest": planner.oldest, "purged": plan.summary(), "version": version}
         leave_note(planner.catalog.store, LAST_EXPIRE, planner.catalog.clock, values)
     return version
@@ -90,11 +90,11 @@ def mark(catalog: Catalog, plan: MarkPlan, message: str = "", *, retry_for: floa
     catalog.store.create(manifest.path, encode_manifest(transaction.base.definition.id, manifest, time_text(now)))
     payload = ExpireDef(oldest=plan.oldest, former_oldest=plan.former_oldest, manifest=manifest.path)
     _do(transaction, T.CATALOG_EXPIRE_MARK, payload)
-    done = catalog.commit(transaction, message, retry_for=retry_for)
+    commit = catalog.commit(transaction, message, retry_for=retry_for)
     with contextlib.suppress(OlympiaError):
         # it may lag, and the next expire writes it
         _write_oldest(catalog)
-    return done
+    return commit
 
 
 def plan_undo(head: Snapshot) -> UndoPlan:
@@ -144,7 +144,7 @@ def purge(
         return None
     catalog = catalog.anew()
     store = catalog.store
-    done: Committed | None = None
+    commit: Committed | None = None
     files = plan.files
     if plan.manifests:
         transaction = catalog.begin()
@@ -155,7 +155,7 @@ def purge(
             unfinished=plan.unfinished,
         )
         _do(transaction, T.CATALOG_EXPIRE_PURGE, payload)
-        done = catalog.commit(transaction, message, retry_for=retry_for)
+        commit = catalog.commit(transaction, message, retry_for=retry_for)
     try:
         if _revived(catalog.snapshot(), planned_at):
             files = Planner(catalog, floors, surveyor, progress=progress).still_dead(files, plan.purged)
@@ -170,7 +170,7 @@ def purge(
             hint="go on where this one stopped",
             command=("expire", "purge"),
         ) from error
-    return done
+    return commit
 
 
 def _do(transaction: Transaction, type: ActionType, payload: ExpireDef) -> None:

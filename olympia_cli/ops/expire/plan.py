@@ -81,7 +81,7 @@ class Planner:
             mark = MarkPlan(
                 oldest=oldest,
                 former_oldest=self.oldest,
-                kept=tuple(explain_kept(survey.created, policy, limits)),
+                kept_versions=tuple(explain_kept(survey.created, policy, limits)),
                 files=survey.quarantined,
                 young=survey.counts[FileFate.YOUNG],
                 unknown=survey.counts[FileFate.UNKNOWN],
@@ -161,7 +161,7 @@ class Planner:
         """The oldest version that each of several policies keeps."""
         counted = CountedVersions(self.head, self.oldest)
         limits = [self._limits(counted.first_of_last(policy.keep_last), MAX_VERSION) for policy in policies]
-        pasts = list(Versions(self.head, self.oldest, counted.known, self._written).pasts())
+        pasts = list(Versions(self.head, self.oldest, counted.known_roots, self._written).pasts())
         return [
             next((past.version for past in pasts if why_kept(past, policy, limit)), self.head.version)
             for policy, limit in zip(policies, limits, strict=True)
@@ -222,7 +222,7 @@ class Planner:
         self.progress.phase("looking for what may go")
         counted = CountedVersions(self.head, self.oldest)
         limits = self._limits(counted.first_of_last(policy.keep_last), not_beyond)
-        versions = Versions(self.head, self.oldest, counted.known, self._written)
+        versions = Versions(self.head, self.oldest, counted.known_roots, self._written)
         return versions, limits, versions.first_kept(policy, limits)
 
     def _limits(self, counted_from: int, not_beyond: int) -> Limits:

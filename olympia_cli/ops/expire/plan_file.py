@@ -95,7 +95,7 @@ def recompute(planner: Planner, planned: PlanFile) -> ExpirePlan:
         raise Refused(f"the oldest version is {planner.oldest} by now", hint=MOVED)
     today = planner.expire(planned.policy, not_beyond=planned.oldest)
     if today.mark.oldest != planned.oldest:
-        first = today.mark.kept[0]
+        first = today.mark.kept_versions[0]
         raise Refused(f"version {first.version} would now be kept: {first.detail}", hint=MOVED)
     purge = today.purge
     if not set(planned.manifests) <= set(purge.manifests) or planned.purged > purge.purged:
@@ -120,8 +120,8 @@ def recompute(planner: Planner, planned: PlanFile) -> ExpirePlan:
 
 
 def _still(planner: Planner, planned: Sequence[str], today: Iterable[Doomed]) -> Listed:
-    wanted, today = set(planned), list(today)
-    kept = next(planner.needed(wanted.difference(file.path for file in today)), None)
-    if kept is not None:
-        raise Refused(f"{kept} was to go and would now be kept", hint=MOVED)
-    return Listed(file for file in today if file.path in wanted)
+    planned_paths, today = set(planned), list(today)
+    needed_path = next(planner.needed(planned_paths.difference(file.path for file in today)), None)
+    if needed_path is not None:
+        raise Refused(f"{needed_path} was to go and would now be kept", hint=MOVED)
+    return Listed(file for file in today if file.path in planned_paths)

@@ -99,21 +99,23 @@ class Versions:
         self,
         head: Snapshot,
         oldest: int,
-        known: Mapping[int, bytes] | None = None,
+        known_roots: Mapping[int, bytes] | None = None,
         written: Mapping[int, int] | None = None,
     ) -> None:
-        """`known` are roots that were read before, `written` when roots were written by the store's clock."""
+        """`known_roots` are those that were read before, `written` when roots were written by the store's clock."""
         self._written = written or {}
         self._head = head
         self._lifetimes = _Lifetimes(head)
         self._waiting: deque[tuple[int, str, bytes | StoreError]] = deque()
-        self._stream = self._read(range(oldest, head.version), known or {})
+        self._stream = self._read(range(oldest, head.version), known_roots or {})
 
-    def _read(self, numbers: range, known: Mapping[int, bytes]) -> Iterator[tuple[int, str, bytes | StoreError]]:
-        contents = iter(self._head.store.read_many(root_path(number) for number in numbers if number not in known))
+    def _read(self, numbers: range, known_roots: Mapping[int, bytes]) -> Iterator[tuple[int, str, bytes | StoreError]]:
+        contents = iter(
+            self._head.store.read_many(root_path(number) for number in numbers if number not in known_roots)
+        )
         for number in numbers:
-            if number in known:
-                yield number, root_path(number), known[number]
+            if number in known_roots:
+                yield number, root_path(number), known_roots[number]
             else:
                 yield number, *next(contents)
 
@@ -134,7 +136,7 @@ class Versions:
 
     def pasts(self) -> Iterator[Past]:
         """What decides about each version, as far as it is asked for."""
-        held: list[tuple[int, int]] = []
+        open_versions: list[tuple[int, int]] = []
         for number, path, data in self._stream:
             self._waiting.append((number, path, data))
             if isinstance(data, Exception) and not isinstance(data, PathMissing):
@@ -143,13 +145,13 @@ class Versions:
                 root = decode_root(b"" if isinstance(data, Exception) else data, path)
                 created, lifetime = root.created_at_millis, self._lifetimes.of(root.catalog_def)
             except Damaged:
-                held.append((number, self._lifetimes.longest))
+                open_versions.append((number, self._lifetimes.longest))
                 continue
             # what came before ended, at the latest, when this one began
-            yield from (self._past(waiting, created, ttl, number) for waiting, ttl in held)
-            held = [(number, lifetime)]
+            yield from (self._past(waiting, created, ttl, number) for waiting, ttl in open_versions)
+            open_versions = [(number, lifetime)]
         head = self._head
-        yield from (self._past(waiting, head.created_at_millis, ttl, head.version) for waiting, ttl in held)
+        yield from (self._past(waiting, head.created_at_millis, ttl, head.version) for waiting, ttl in open_versions)
 
     def _past(self, version: int, superseded_at: int, ttl: int, successor: int) -> Past:
         # what can be read and is not listed is younger than the listing, which may lag
@@ -224,7 +226,7 @@ class CountedVersions:
         self._oldest = oldest
         self._counted: list[int] = [] if _is_housekeeping(head.file.data, head.file.path) else [head.version]
         self._next = head.version - 1
-        self.known: dict[int, bytes] = {}
+        self.known_roots: dict[int, bytes] = {}
         """Roots that were read on the way, so that they need not be read again; so many as fit."""
         self._room = self.KNOWN_BYTES
 
@@ -235,7 +237,7 @@ class CountedVersions:
             roots = self._head.store.read_many(root_path(version) for version in versions)
             for version, (path, data) in zip(versions, roots, strict=True):
                 if isinstance(data, bytes) and len(data) <= self._room:
-                    self.known[version] = data
+                    self.known_roots[version] = data
                     self._room -= len(data)
                 if not (isinstance(data, bytes) and _is_housekeeping(data, path)):
                     self._counted.append(version)
@@ -260,17 +262,17 @@ class _Lifetimes:
     def __init__(self, head: Snapshot) -> None:
         self._store = head.store
         self.longest = head.definition.txn_ttl_millis
-        self._known = {head.root.catalog_def: self.longest}
+        self._lifetimes = {head.root.catalog_def: self.longest}
 
     def of(self, path: str) -> int:
-        if path not in self._known:
+        if path not in self._lifetimes:
             try:
                 lifetime = definitions.decode(CatalogDef, self._store.read(path), path).txn_ttl_millis
             except (Damaged, PathMissing):
                 lifetime = self.longest
-            self._known[path] = lifetime
+            self._lifetimes[path] = lifetime
             self.longest = max(self.longest, lifetime)
-        return self._known[path]
+        return self._lifetimes[path]
 
 
 def _hours(millis: int) -> str:

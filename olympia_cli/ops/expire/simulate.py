@@ -42,8 +42,8 @@ def simulate(planner: Planner, own: Policy) -> list[PolicyOutcome]:
         policy = read_policy(definition, now, keep_last=number, offline=own.offline)
         policies.append((f"--keep-last {number}", policy))
     oldest = planner.oldest_kept([policy for _, policy in policies])
-    known = KnownFiles(planner.reach)
-    known.read_manifests(planner, planner.sweep_at_rest(planner.oldest))
+    known_files = KnownFiles(planner.reach)
+    known_files.read_manifests(planner, planner.sweep_at_rest(planner.oldest))
     going = [file for file in planner.store.list() if file_kind(file.path) in _BY_POLICY]
     freed: dict[int, tuple[int, int]] = {}
     # what more versions leave is part of what fewer versions leave: a file is read once, and counted until it stays
@@ -53,7 +53,9 @@ def simulate(planner: Planner, own: Policy) -> list[PolicyOutcome]:
         else:
             follow_kept(planner, Versions(planner.head, version).kept())
         fate = planner.sweep_at_rest(version).fate
-        going = [file for file in going if fate(known.of(file.path, file.modified_at_millis)) is FileFate.QUARANTINED]
+        going = [
+            file for file in going if fate(known_files.of(file.path, file.modified_at_millis)) is FileFate.QUARANTINED
+        ]
         freed[version] = len(going), sum(file.size for file in going)
     return [
         PolicyOutcome(name, version, version - planner.oldest, *freed[version])

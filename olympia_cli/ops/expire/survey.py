@@ -71,13 +71,13 @@ class LocalSurveyor:
     def survey(self, planner: Planner, sweep: Sweep, roots: KeptRoots, files: Going | None = None) -> Survey:
         """Files are named when they go, and counted when they do not."""
         created = follow_kept(planner, roots)
-        known = KnownFiles(planner.reach, follow_resting(planner, sweep.resting_versions))
-        notes = known.read_manifests(planner, sweep) if files is None else []
+        known_files = KnownFiles(planner.reach, follow_resting(planner, sweep.resting_versions))
+        notes = known_files.read_manifests(planner, sweep) if files is None else []
         counts: Counter[FileFate] = Counter()
         quarantined: list[Doomed] = []
         purged: list[Doomed] = []
         unknown: list[str] = []
-        for file, size in _files(planner, sweep, known, files):
+        for file, size in _files(planner, sweep, known_files, files):
             fate = sweep.fate(file)
             counts[fate] += 1
             if fate in (FileFate.QUARANTINED, FileFate.PURGED):
@@ -92,18 +92,20 @@ class LocalSurveyor:
 LOCAL = LocalSurveyor()
 
 
-def _files(planner: Planner, sweep: Sweep, known: KnownFiles, files: Going | None) -> Iterator[tuple[FileFacts, int]]:
+def _files(
+    planner: Planner, sweep: Sweep, known_files: KnownFiles, files: Going | None
+) -> Iterator[tuple[FileFacts, int]]:
     """What is known of each file, and how large it is: of those that are listed, or that manifests which leave name."""
     if files is None:
         planner.progress.phase("listing files" if sweep.kinds else "listing all files")
         for folder in [_FOLDERS[kind] for kind in sweep.kinds] or [""]:
             for listed in planner.store.list(folder, temporary=True):
                 planner.progress.advance()
-                named = known.leaving.pop(listed.path, None)
+                named = known_files.leaving.pop(listed.path, None)
                 size = listed.size if named is None else named.bytes
-                yield known.of(listed.path, listed.modified_at_millis, leaving=named is not None), size
-    for file in known.leaving.values() if files is None else files:
-        yield known.of(file.path, None, leaving=True), file.bytes
+                yield known_files.of(listed.path, listed.modified_at_millis, leaving=named is not None), size
+    for file in known_files.leaving.values() if files is None else files:
+        yield known_files.of(file.path, None, leaving=True), file.bytes
 
 
 @dataclass(slots=True)
@@ -180,8 +182,8 @@ def _noting(planner: Planner, roots: KeptRoots, created: list[tuple[int, int]]) 
         if version in planner.damaged:
             # it stays, and when it was made is for people alone: where its root cannot be read, when the one before was
             with suppress(Damaged):
-                made = decode_root(data if isinstance(data, bytes) else b"", path).created_at_millis
-                created.append((version, made))
+                created_at = decode_root(data if isinstance(data, bytes) else b"", path).created_at_millis
+                created.append((version, created_at))
                 continue
             created.append((version, created[-1][1] if created else 0))
         elif isinstance(data, PathMissing):

@@ -27,7 +27,7 @@ class MarkPlan:
 
     oldest: int
     former_oldest: int
-    kept: tuple[KeptVersion, ...]
+    kept_versions: tuple[KeptVersion, ...]
     files: Going
     young: int
     """Files that nothing reaches and that are too young to say so for sure."""
@@ -100,7 +100,7 @@ class ExpirePlan:
         return {
             "oldest": mark.oldest,
             "expired_versions": list(mark.expired),
-            "kept_versions": [asdict(kept) for kept in mark.kept],
+            "kept_versions": [asdict(version) for version in mark.kept_versions],
             **_described(mark.files),
             "purged": self.purge.describe(),
             "young_files": mark.young,

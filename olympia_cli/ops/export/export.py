@@ -64,19 +64,19 @@ class Exported:
     version: int
 
 
-def describe_exported(done: Exported) -> dict[str, Any]:
+def describe_exported(export: Exported) -> dict[str, Any]:
     """What `export create` and `export resume` print."""
-    note = done.note
+    note = export.note
     return {
         "name": note.name,
         "mode": note.scope.mode.value,
         "at_version": note.version,
-        "location": done.location,
-        "root": root_uri(done.location, note.version),
-        "files": done.count.files,
-        "bytes": done.count.bytes,
+        "location": export.location,
+        "root": root_uri(export.location, note.version),
+        "files": export.count.files,
+        "bytes": export.count.bytes,
         "expires_at": None if note.expires_at_millis is None else time_text(note.expires_at_millis),
-        "version": done.version,
+        "version": export.version,
     }
 
 
@@ -198,9 +198,9 @@ class _Copying:
         self._write_root(data)
         root = self.snapshot.file.data
         version = _record(self.catalog, self.dest, self.note, root, message, retry_for)
-        done = Exported(self.note, self.dest.uri, count + FileCount(1, len(data)), version)
-        leave_note(self.catalog.store, LAST_EXPORT, self.catalog.clock, describe_exported(done))
-        return done
+        export = Exported(self.note, self.dest.uri, count + FileCount(1, len(data)), version)
+        leave_note(self.catalog.store, LAST_EXPORT, self.catalog.clock, describe_exported(export))
+        return export
 
     def _copy(self) -> FileCount:
         """Step 3: how much was copied. Damaged when the version is not whole, by the verdict of fsck."""
@@ -219,11 +219,11 @@ class _Copying:
             check_kept(note.version, latest.definition)
             if error.path in newer:
                 raise newer[error.path].error(error.path)
-            found = Damaged(error.code, error.path, error.message)
-            found.advice = "nothing was recorded; export a version that is whole, and see what is damaged in this one"
+            damage = Damaged(error.code, error.path, error.message)
+            damage.advice = "nothing was recorded; export a version that is whole, and see what is damaged in this one"
             if note.version != latest.version:
-                found.command = (*found.command, "--at", f"v{note.version}")
-            raise found
+                damage.command = (*damage.command, "--at", f"v{note.version}")
+            raise damage
         if note.definition is None:
             return files.copied
         data = own_definition_file(self.snapshot, note.definition)

@@ -58,7 +58,7 @@ class ExportFiles(Files):
         self.copied = self.shared = FileCount()
         self._closed = False
 
-    def close(self, done: bool = True) -> None:
+    def close(self, complete: bool = True) -> None:
         self._closed = True
 
     def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
@@ -172,13 +172,13 @@ class CopyFiles(Files):
         if self._is_copied(place, is_node):
             self.copied += _tallied(place, files, size, names)
 
-    def close(self, done: bool = True) -> None:
+    def close(self, complete: bool = True) -> None:
         """When done, wait until all is written and read back, and raise what went wrong; else write nothing more."""
         self._closed = True
         try:
-            if done and self._waiting:
+            if complete and self._waiting:
                 self._send()
-            with nullcontext() if done else suppress(Exception):
+            with nullcontext() if complete else suppress(Exception):
                 # what went wrong first is on its way already
                 self._wait()
         finally:
@@ -211,8 +211,8 @@ def create_all(dest: Store, files: dict[str, bytes], maybe_there: Collection[str
 
     PathTaken when another file stands where none was to be, Damaged when the copy is not what was to be written.
     """
-    read = dest.read_many(maybe_there) if maybe_there else ()
-    there = {path: data for path, data in read if isinstance(data, bytes)}
+    contents = dest.read_many(maybe_there) if maybe_there else ()
+    there = {path: data for path, data in contents if isinstance(data, bytes)}
     missing = {path: data for path, data in files.items() if path not in there}
     if missing:
         dest.create_many(missing)

@@ -50,19 +50,19 @@ class JavaCopy:
     version: int
 
 
-def describe_java_copy(done: JavaCopy) -> dict[str, Any]:
+def describe_java_copy(copy: JavaCopy) -> dict[str, Any]:
     """What `export create --for java-sdk` prints."""
     return {
-        "name": done.name,
+        "name": copy.name,
         "mode": "full",
         "for": "java-sdk",
-        "at_version": done.at_version,
-        "location": done.location,
-        "root": root_uri(done.location, COPY_VERSION, JAVA_WIDTH),
-        "files": done.count.files,
-        "bytes": done.count.bytes,
+        "at_version": copy.at_version,
+        "location": copy.location,
+        "root": root_uri(copy.location, COPY_VERSION, JAVA_WIDTH),
+        "files": copy.count.files,
+        "bytes": copy.count.bytes,
         "expires_at": None,
-        "version": done.version,
+        "version": copy.version,
     }
 
 
@@ -147,8 +147,8 @@ class _Writing:
         """Read the copy as one reads a catalog of the SDK's; Damaged unless all of it is there."""
         self.progress.phase("reading it back")
         copy = Snapshot(self.dest, RootFile(COPY_VERSION, JAVA_WIDTH, root))
-        found = {copy.keys.encode(name): path for kind in _KINDS for name, path in copy.scan(kind)}
-        if found != keys:
+        copied_keys = {copy.keys.encode(name): path for kind in _KINDS for name, path in copy.scan(kind)}
+        if copied_keys != keys:
             raise Damaged("F209", copy.file.path, "what was read back is not what was written", hint="copy it again")
         for kind in _KINDS:
             for _ in copy.objects(kind):

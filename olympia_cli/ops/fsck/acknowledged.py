@@ -38,17 +38,17 @@ def recognised(
     findings: Iterable[Finding], definition: CatalogDef | None, latest: int, oldest: int | None
 ) -> list[Finding]:
     """The findings, those that are acknowledged marked as such."""
-    known = {} if definition is None else read_acknowledged(definition)
+    known_damage = {} if definition is None else read_acknowledged(definition)
     return [
         replace(finding, acknowledged=True)
-        if of_the_past(finding, latest, oldest) and _covers(known, finding)
+        if of_the_past(finding, latest, oldest) and _covers(known_damage, finding)
         else finding
         for finding in findings
     ]
 
 
-def _covers(known: KnownDamage, finding: Finding) -> bool:
-    spans = merge(known.get((finding.code, finding.path), ()))
+def _covers(known_damage: KnownDamage, finding: Finding) -> bool:
+    spans = merge(known_damage.get((finding.code, finding.path), ()))
     return merge([*spans, *finding.versions]) == spans
 
 
@@ -56,15 +56,15 @@ def acknowledge(catalog: Catalog, findings: Sequence[Finding], message: str = ""
     """Commit that these findings are known; the version, or None when there is nothing to commit."""
     transaction = catalog.begin()
     definition = transaction.base.definition
-    known, purged = read_acknowledged(definition), purged_before(definition)
+    known_damage, purged = read_acknowledged(definition), purged_before(definition)
     # what is gone for good is no longer found; an undo of an expire brings back the rest
-    known = {key: spans for key, spans in known.items() if any(last >= purged for _, last in spans)}
+    known_damage = {key: spans for key, spans in known_damage.items() if any(last >= purged for _, last in spans)}
     for finding in findings:
         key = (finding.code, finding.path)
-        if key in known or len(known) < MOST:
-            known[key] = list(merge([*known.get(key, ()), *finding.versions]))
+        if key in known_damage or len(known_damage) < MOST:
+            known_damage[key] = list(merge([*known_damage.get(key, ()), *finding.versions]))
     text = json.dumps(
-        [{"code": code, "path": path, "versions": spans} for (code, path), spans in sorted(known.items())],
+        [{"code": code, "path": path, "versions": spans} for (code, path), spans in sorted(known_damage.items())],
         separators=(",", ":"),
     )
     if text == definition.properties.get(ACKNOWLEDGED, "[]"):

@@ -114,9 +114,9 @@ class _Unverified:
 
     def is_disproved(self, by: int | None) -> bool:
         """Whether it differs from what was written; `by` is the version whose log decides, if not all do."""
-        known = {body for bodies in self.logged.values() for body in bodies}
-        decisive = known if by is None else self.logged.get(by, set())
-        whole = known | self.of_id
+        logged_bodies = {body for bodies in self.logged.values() for body in bodies}
+        decisive = logged_bodies if by is None else self.logged.get(by, set())
+        whole = logged_bodies | self.of_id
         cut = self.body not in whole and any(body.startswith(self.body) for body in whole)
         return cut or (bool(decisive) and self.body not in decisive)
 

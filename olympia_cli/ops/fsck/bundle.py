@@ -142,7 +142,7 @@ def _structure(
     store: Store, report: Report, roots: list[str], keys: KeyCodec | None, redact: _Redact
 ) -> list[dict[str, Any]]:
     hit = [finding.path for finding in report.findings if file_kind(finding.path) in (FileKind.NODE, FileKind.ROOT)]
-    known = dict.fromkeys([*hit, *roots[: MOST_FILES // 4]])
+    paths = dict.fromkeys([*hit, *roots[: MOST_FILES // 4]])
     lines: list[dict[str, Any]] = []
 
     def visit(path: str, data: bytes | StoreError) -> Iterator[str]:
@@ -152,11 +152,11 @@ def _structure(
         remains = salvage(data)
         lines.append(_node(path, len(data), remains, keys, redact))
         for _, _, child in remains.rows:
-            if isinstance(child, str) and file_kind(child) is FileKind.NODE and child not in known:
-                known[child] = None
+            if isinstance(child, str) and file_kind(child) is FileKind.NODE and child not in paths:
+                paths[child] = None
                 yield child
 
-    for _ in descend(list(known), lambda level: store.read_many(level[: MOST_FILES - len(lines)]), visit, at_once=None):
+    for _ in descend(list(paths), lambda level: store.read_many(level[: MOST_FILES - len(lines)]), visit, at_once=None):
         pass
     return lines
 

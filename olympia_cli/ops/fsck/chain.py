@@ -70,7 +70,7 @@ class Chain:
         return self.existing[-1]
 
     @property
-    def kept(self) -> list[int]:
+    def kept_versions(self) -> list[int]:
         """The versions that count and exist."""
         return [version for version in self.existing if version >= self.oldest]
 
@@ -106,7 +106,7 @@ def wanted_root(chain: Chain, at: Reference | None, now: int) -> Callable[[Chain
     elif isinstance(at, AtExport):
         version = _exported(chain, at.name)
     else:
-        version = chain.oldest if chain.oldest in chain.existing else chain.kept[0]
+        version = chain.oldest if chain.oldest in chain.existing else chain.kept_versions[0]
     if not chain.oldest <= version <= chain.latest:
         reason = f"there is no version {version}: they are {chain.oldest} to {chain.latest}"
         if chain.reference is not None and resting_mark(chain.reference, version) is not None:
@@ -136,9 +136,9 @@ class ChainReader:
         for start in range(0, len(versions), ROOTS_AT_ONCE):
             batch = versions[start : start + ROOTS_AT_ONCE]
             paths = {self.chain.path(version): version for version in batch if version not in self.chain.ahead}
-            read = {paths[path]: self._decode(paths[path], path, data) for path, data in self.files.read_many(paths)}
+            roots = {paths[path]: self._decode(paths[path], path, data) for path, data in self.files.read_many(paths)}
             for version in batch:
-                yield read[version] if version in read else self.chain.ahead.pop(version)
+                yield roots[version] if version in roots else self.chain.ahead.pop(version)
             if self.files.out_of_time:
                 return
 
@@ -236,8 +236,8 @@ def check_root(chain: Chain, root: ChainRoot) -> Iterator[Finding]:
     before, rollback = root.root.previous_root, root.root.rollback_from_root
     lenient = chain.java and (before is None or parse_root_path(before) is None)
     if before != (chain.path(version - 1) if version else None) and not lenient:
-        wanted = f"version {version - 1}" if version else "no version"
-        reason = f"the root of version {version} names {said(before)} as the one before it, not {wanted}"
+        predecessor = f"version {version - 1}" if version else "no version"
+        reason = f"the root of version {version} names {said(before)} as the one before it, not {predecessor}"
         yield finding("F104", root.path, reason, versions=here)
     if rollback is not None and parse_root_path(rollback) is None:
         reason = f"the root of version {version} says that it rolled back from {rollback[:100]!a}"

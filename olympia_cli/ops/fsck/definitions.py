@@ -46,7 +46,7 @@ class Definitions:
         self._ids = Numbering(_ID_BYTES)
         self._kinds = array("B")
         self._waiting: list[tuple[Place, int, Kind, str]] = []
-        self._given: set[bytes] = set()
+        self._known_digests: set[bytes] = set()
         self._inner: dict[tuple[DefinitionName, ...], array[int]] = {}
         """The numbers of what some inner nodes name."""
         self.id_of = array("I")
@@ -169,8 +169,8 @@ class Definitions:
     def _is_new(self, file: str, key: str) -> bool:
         """Whether a definition or a metadata location comes for the first time with this key."""
         digest = _id_digest(f"{file}\0{key}")
-        new = digest not in self._given
-        self._given.add(digest)
+        new = digest not in self._known_digests
+        self._known_digests.add(digest)
         return new
 
     def read(self) -> Iterator[WithData]:
@@ -178,14 +178,14 @@ class Definitions:
         metadata location and name that it has."""
         waiting, self._waiting = self._waiting, []
         if self._verified is not None:
-            waiting = [known for known in waiting if not self._known(*known)]
+            waiting = [entry for entry in waiting if not self._known(*entry)]
         for start in range(0, len(waiting), 1024):
             if self._files.out_of_time:
                 return
             batch = waiting[start : start + 1024]
-            read = self._files.definitions([place for place, *_ in batch])
+            contents = self._files.definitions([place for place, *_ in batch])
             ids: list[tuple[int, bytes]] = []
-            for (_, number, kind, key), (place, data) in zip(batch, read, strict=True):
+            for (_, number, kind, key), (place, data) in zip(batch, contents, strict=True):
                 facts = look_at_definition(kind, data, place.path)
                 if self.unread[number]:
                     self._files.looked_at(place, data, facts if isinstance(facts, Flaw) else None, is_node=False)
@@ -193,9 +193,9 @@ class Definitions:
                 elif isinstance(data, bytes):
                     # it is read once more, and counts once
                     self._files.tally(place, 0, -len(data), is_node=False)
-                found = self._with_data(facts, key)
-                if found is not None:
-                    yield found
+                with_data = self._with_data(facts, key)
+                if with_data is not None:
+                    yield with_data
             for (number, _), id in zip(ids, self._ids.add_all([digest for _, digest in ids]), strict=True):
                 self.id_of[number] = id + 1
 

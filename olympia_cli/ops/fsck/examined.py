@@ -84,10 +84,10 @@ class Engine(Protocol):
     """Who reads the many files of a catalog: threads of this process, or Spark. It maps, and decides nothing."""
 
     def examine(
-        self, into: Examined, versions: Sequence[int], wanted: IsWanted | None, holders: FindHolders
+        self, into: Examined, versions: Sequence[int], is_wanted: IsWanted | None, holders: FindHolders
     ) -> list[int]:
         """Look at the roots of versions as a chain; from the level of structure on, follow all of them, or the last one
-        that is `wanted`, and holders beside them. The versions that were asked for."""
+        that `is_wanted`, and holders beside them. The versions that were asked for."""
         ...
 
     def examine_more(self, examined: Examined, versions: Sequence[int]) -> None:

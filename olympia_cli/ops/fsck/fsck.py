@@ -151,15 +151,15 @@ class _Run:
             verified.open(chain.reference.id, store.uri)
         examined = new_examined(files, chain, self.depth, verified)
         examined.findings += findings
-        held: list[Held] = []
-        versions = self._examine(examined, held)
-        for holder in (holder for holding in held for holder in holding.holders):
+        holdings: list[Held] = []
+        versions = self._examine(examined, holdings)
+        for holder in (holder for holding in holdings for holder in holding.holders):
             examined.findings += _check_holder(examined, holder)
         compare_with_log(examined, all_versions)
         look_for_named(examined)
         listing = None
         if self.depth >= FULL and all_versions and not files.out_of_time:
-            listing = self.engine.list_files(examined, frozenset().union(*(holding.saved for holding in held)))
+            listing = self.engine.list_files(examined, frozenset().union(*(holding.saved for holding in holdings)))
         verdict = Verdict(examined, versions)
         if self.depth >= STRUCTURE and not all_versions and versions == [chain.latest]:
             verdict = look_back(self.engine, examined, verdict, LOOK_BACK)
@@ -170,7 +170,7 @@ class _Run:
         findings = recognised(findings, chain.reference, chain.latest, chain.oldest)
         return Report(
             self.request.level,
-            _checked(examined, held),
+            _checked(examined, holdings),
             tuple(findings),
             verdict.last_sound(findings),
             not files.stopped,
@@ -181,19 +181,19 @@ class _Run:
             chain.oldest,
         )
 
-    def _examine(self, examined: Examined, held: list[Held]) -> list[int]:
+    def _examine(self, examined: Examined, holdings: list[Held]) -> list[int]:
         chain, files, at, all_versions = examined.chain, examined.files, self.request.at, self.request.all_versions
 
         def holders() -> list[Holder]:
             if self.depth >= STRUCTURE and all_versions and not files.out_of_time:
                 for holding in held_files(files, chain, self.now):
-                    held.append(holding)
+                    holdings.append(holding)
                     # what is wrong with those whose roots are not whole
                     examined.findings += holding.findings
-            return [holder for holding in held for holder in holding.holders]
+            return [holder for holding in holdings for holder in holding.holders]
 
-        wanted = None if all_versions else wanted_root(chain, at, self.now)
-        versions = self.engine.examine(examined, chain.kept, wanted, holders)
+        is_wanted = None if all_versions else wanted_root(chain, at, self.now)
+        versions = self.engine.examine(examined, chain.kept_versions, is_wanted, holders)
         if not versions and isinstance(at, AtTime | Ago | OnDay) and not files.out_of_time:
             # a version in a gap is damage that is told already
             raise VersionNotFound("every version was created after that time", hint="choose a later time")
@@ -217,18 +217,18 @@ def _check_holder(examined: Examined, holder: Holder) -> list[Finding]:
     if catalog.flaw is not None and holder.root.catalog_def not in examined.notes.bad_catalogs:
         reason = f"{holder.who}: {catalog.flaw.reason}"
         findings.append(finding(holder.code, holder.root.catalog_def, reason, hint=holder.hint))
-    told = examined.depth >= FULL and not examined.chain.java
-    if told and isinstance(flaw := read_actions(holder.data, holder.path), Flaw):
+    checks_actions = examined.depth >= FULL and not examined.chain.java
+    if checks_actions and isinstance(flaw := read_actions(holder.data, holder.path), Flaw):
         findings.append(finding(holder.code, holder.path, f"{holder.who}: {flaw.reason}", hint=holder.hint))
     return findings
 
 
-def _checked(examined: Examined, held: Sequence[Held]) -> dict[str, int]:
+def _checked(examined: Examined, holdings: Sequence[Held]) -> dict[str, int]:
     definitions, notes = examined.definitions, examined.notes
-    counts = [holding.count for holding in held]
+    counts = [holding.count for holding in holdings]
     return {
-        "versions": len(examined.roots) if examined.depth >= STRUCTURE else notes.read,
-        "roots": notes.read,
+        "versions": len(examined.roots) if examined.depth >= STRUCTURE else notes.read_count,
+        "roots": notes.read_count,
         "nodes": examined.graph.read_count,
         "definitions": (definitions.read_count if definitions is not None else 0) + len(examined.chain.catalogs),
         "actions": notes.actions,

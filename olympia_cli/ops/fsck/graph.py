@@ -70,15 +70,15 @@ class Graph:
         return number, True
 
     def namespace_numbers(self, names: Sequence[str]) -> array[int]:
-        known = self.namespaces
-        return array("I", (known.setdefault(name, len(known)) for name in names)) if names else _NONE
+        numbers = self.namespaces
+        return array("I", (numbers.setdefault(name, len(numbers)) for name in names)) if names else _NONE
 
     def naming(self, definitions: Collection[int]) -> dict[int, list[int]]:
         """The nodes that name each of these definitions."""
-        wanted = set(definitions)
+        numbers = set(definitions)
         naming: dict[int, list[int]] = {}
-        for node, names in enumerate(self.names) if wanted else ():
-            for number in wanted.intersection(names):
+        for node, names in enumerate(self.names) if numbers else ():
+            for number in numbers.intersection(names):
                 naming.setdefault(number, []).append(node)
         return naming
 

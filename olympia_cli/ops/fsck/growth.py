@@ -82,8 +82,8 @@ class Growth:
         if self._files.out_of_time:
             return
         # a root that stands inside a tree too may have had its turn already
-        wanted = [place for place in places if not self._taken(self.graph.numbers[place.path])]
-        for place, facts in self._mapper.nodes(self._files, self._rules, wanted):
+        new_places = [place for place in places if not self._taken(self.graph.numbers[place.path])]
+        for place, facts in self._mapper.nodes(self._files, self._rules, new_places):
             self.graph.read_count += 1
             yield place, facts
 
@@ -123,8 +123,8 @@ class Growth:
             self._named.note(facts)
         if not facts.readable:
             graph.unreadable.add(number)
-            known = [Place(path, place.level + 1) for path in facts.children if path is not None]
-            graph.children[number] = array("I", (self._child(child, below, doubtful=True) for child in known))
+            child_places = [Place(path, place.level + 1) for path in facts.children if path is not None]
+            graph.children[number] = array("I", (self._child(child, below, doubtful=True) for child in child_places))
             self._finished(number)
             return below
         graph.has[number], graph.needs[number] = (
@@ -150,13 +150,13 @@ class Growth:
 
     def _children(self, paths: Sequence[str | None], level: int, below: list[Place]) -> array[int]:
         """The numbers of children. All versions of a node have nearly the same, so most are known, and sound."""
-        known = {} if self.graph.doubtful else self.graph.numbers
+        numbers = {} if self.graph.doubtful else self.graph.numbers
         children = array("I")
         for path in paths:
             if path is None:
                 children.append(NOWHERE)
             else:
-                number = known.get(path)
+                number = numbers.get(path)
                 children.append(self._child(Place(path, level), below) if number is None else number)
         return children
 

@@ -124,7 +124,7 @@ def true_oldest(versions: Sequence[int], definition: CatalogDef, exact: bool, hi
 
 def check_gaps(store: Store, chain: Chain) -> Iterator[Finding]:
     """Versions that are missing among those that count."""
-    edges = [chain.oldest - 1, *chain.kept]
+    edges = [chain.oldest - 1, *chain.kept_versions]
     added: list[int] = []
     for before, after in pairwise(edges):
         if after == before + 1:

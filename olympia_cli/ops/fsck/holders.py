@@ -58,10 +58,10 @@ class Held:
 def held_files(files: Files, chain: Chain, now: int) -> list[Held]:
     """What the live distributed transactions of a catalog hold, and what its exports do."""
     java = chain.java
-    held = [_transactions_of_java(files, now) if java else transactions(files, set(chain.existing), now)]
+    holdings = [_transactions_of_java(files, now) if java else transactions(files, set(chain.existing), now)]
     if chain.reference is not None:
-        held.append(exports(files, chain.reference, chain.path(chain.reference_version or 0), now))
-    return held
+        holdings.append(exports(files, chain.reference, chain.path(chain.reference_version or 0), now))
+    return holdings
 
 
 def _transactions_of_java(files: Files, now: int) -> Held:

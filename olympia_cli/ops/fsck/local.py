@@ -30,10 +30,10 @@ class LocalEngine:
         self._growth: Growth | None = None
 
     def examine(
-        self, into: Examined, versions: Sequence[int], wanted: IsWanted | None, holders: FindHolders
+        self, into: Examined, versions: Sequence[int], is_wanted: IsWanted | None, holders: FindHolders
     ) -> list[int]:
         chosen: list[int] = []
-        self._look_at_data(into, self._look_at_roots(into, versions, wanted, chosen))
+        self._look_at_data(into, self._look_at_roots(into, versions, is_wanted, chosen))
         beside = holders()
         _exhaust(self._grow(into, ((holder.path, holder.root.node) for holder in beside)))
         for holder in beside:
@@ -72,18 +72,18 @@ class LocalEngine:
         return self._growth
 
     def _look_at_roots(
-        self, into: Examined, versions: Sequence[int], wanted: IsWanted | None, chosen: list[int]
+        self, into: Examined, versions: Sequence[int], is_wanted: IsWanted | None, chosen: list[int]
     ) -> Iterator[WithData]:
-        progress, follow_all = into.files.progress, wanted is None and into.depth >= STRUCTURE
+        progress, follow_all = into.files.progress, is_wanted is None and into.depth >= STRUCTURE
         progress.phase("reading versions" if follow_all else "reading roots", None if follow_all else len(versions))
         roots = self._noted(into, versions)
         last: ChainRoot | None = None
         if follow_all:
             yield from self.follow(into, roots)
         for root in roots:
-            if wanted is not None and wanted(root):
+            if is_wanted is not None and is_wanted(root):
                 last = root
-        if wanted is None:
+        if is_wanted is None:
             chosen += versions
         elif last is not None:
             chosen.append(last.version)

@@ -21,7 +21,7 @@ def still_so(files: Files, chain: Chain, findings: list[Finding], now: int, all_
         return findings
     later = _look_again(files, chain)
     if later.oldest > chain.oldest:
-        findings = [kept for finding in findings if (kept := _kept(finding, chain, later.oldest)) is not None]
+        findings = [remainder for finding in findings if (remainder := _kept(finding, chain, later.oldest)) is not None]
     if all_versions and any(finding.code in _HELD for finding in findings):
         findings = _still_held(files, later, findings, now)
     return findings
@@ -47,9 +47,9 @@ def _kept(finding: Finding, chain: Chain, oldest: int) -> Finding | None:
 
 def _still_held(files: Files, later: Chain, findings: list[Finding], now: int) -> list[Finding]:
     """The findings about transactions and exports that are still there."""
-    held = held_files(files, later, now)
-    live = [holder.who for holding in held for holder in holding.holders]
-    messages = {finding.message for holding in held for finding in holding.findings}
+    holdings = held_files(files, later, now)
+    live = [holder.who for holding in holdings for holder in holding.holders]
+    messages = {finding.message for holding in holdings for finding in holding.findings}
     return [
         finding
         for finding in findings

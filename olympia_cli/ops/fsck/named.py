@@ -33,7 +33,7 @@ class Named:
     by_node: dict[str, tuple[str, ...]] = field(default_factory=dict)
     count: int = 0
     missing: set[str] = field(default_factory=set)
-    _known: set[str] = field(default_factory=set)
+    _known_nodes: set[str] = field(default_factory=set)
     """The nodes whose definitions were looked for."""
 
     def note(self, facts: NodeFacts) -> None:
@@ -44,20 +44,20 @@ class Named:
 
     def look_for(self, files: Files, graph: Graph) -> None:
         """Mark the nodes that name what is missing. More nodes may come, and it be asked again."""
-        new = {path: names for path, names in self.by_node.items() if path not in self._known}
-        wanted = {name for names in new.values() for name in names}
+        new = {path: names for path, names in self.by_node.items() if path not in self._known_nodes}
+        candidates = {name for names in new.values() for name in names}
         self.looked_for = self.looked_for and self.count <= MOST_NAMED
-        if not wanted or not self.looked_for or files.out_of_time:
+        if not candidates or not self.looked_for or files.out_of_time:
             return
-        self._known.update(new)
+        self._known_nodes.update(new)
         store = files.store
         most = LISTED_AT_ONCE * (MOST_LISTS + graph.read_count)
         for number, file in enumerate(store.list(FOLDER)):
-            wanted.discard(file.path)
+            candidates.discard(file.path)
             if number >= most:
                 self.looked_for = False
                 return
-        self.missing.update(path for path in sorted(wanted)[:MOST_MISSING] if not store.exists(path))
+        self.missing.update(path for path in sorted(candidates)[:MOST_MISSING] if not store.exists(path))
         for path, names in new.items():
             graph.marks += [Mark(graph.numbers[path], name, _MISSING) for name in names if name in self.missing]
 

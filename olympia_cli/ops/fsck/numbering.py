@@ -31,14 +31,14 @@ class Numbering:
         return bool(self._slots[self._slot(digest)])
 
     def get(self, digest: bytes) -> int | None:
-        found = self._slots[self._slot(digest)]
-        return found - 1 if found else None
+        entry = self._slots[self._slot(digest)]
+        return entry - 1 if entry else None
 
     def add(self, digest: bytes) -> int:
         """The number of a digest, which is the next one if it is new."""
         slot = self._slot(digest)
-        if found := self._slots[slot]:
-            return found - 1
+        if entry := self._slots[slot]:
+            return entry - 1
         self._digests += digest
         self._count += 1
         self._slots[slot] = self._count
@@ -50,26 +50,26 @@ class Numbering:
         """As `add`, for many at once."""
         while 2 * (self._count + len(digests)) > self._mask:
             self._grow()
-        slots, known, width, mask, count = self._slots, self._digests, self._width, self._mask, self._count
+        slots, own_digests, width, mask, count = self._slots, self._digests, self._width, self._mask, self._count
         numbers = array("I")
         for digest in digests:
             slot = hash(digest) & mask
-            while found := slots[slot]:
-                if known.startswith(digest, (found - 1) * width):
+            while entry := slots[slot]:
+                if own_digests.startswith(digest, (entry - 1) * width):
                     break
                 slot = (slot + 1) & mask
             else:
-                known += digest
-                slots[slot] = found = count = count + 1
-            numbers.append(found - 1)
+                own_digests += digest
+                slots[slot] = entry = count = count + 1
+            numbers.append(entry - 1)
         self._count = count
         return numbers
 
     def _slot(self, digest: bytes) -> int:
         slots, digests, width, mask = self._slots, self._digests, self._width, self._mask
         slot = hash(digest) & mask
-        while found := slots[slot]:
-            if digests.startswith(digest, (found - 1) * width):
+        while entry := slots[slot]:
+            if digests.startswith(digest, (entry - 1) * width):
                 break
             slot = (slot + 1) & mask
         return slot

@@ -49,7 +49,7 @@ class Objects:
         self._java = java
         self._root_path = root_path
         self._nodes: dict[str, Node | None] = {}
-        self._left = MOST_IN_ALL
+        self._budget = MOST_IN_ALL
 
     def of_node(self, path: str, versions: Ranges, candidates: Sequence[int]) -> Hit:
         """The objects in the node at a path, and below it when it is damaged.
@@ -123,14 +123,14 @@ class Objects:
     def reached(self, root: int) -> list[int]:
         """The nodes of the tree below a node, by the graph alone."""
         children = self._graph.children
-        known = {NOWHERE, root}
+        nodes = {NOWHERE, root}
 
         def visit(_: int, below: Iterable[int]) -> set[int]:
-            new = set(below) - known
-            known.update(new)
+            new = set(below) - nodes
+            nodes.update(new)
             return new
 
-        levels = descend(known - {NOWHERE}, lambda level: ((at, children[at]) for at in level), visit, at_once=None)
+        levels = descend(nodes - {NOWHERE}, lambda level: ((at, children[at]) for at in level), visit, at_once=None)
         return sorted(number for level in levels for number in level)
 
     def name(self, key: str) -> ObjectName | None:
@@ -147,9 +147,9 @@ class Objects:
 
     def _node(self, path: str) -> Node | None:
         if path not in self._nodes:
-            if self._left <= 0:
+            if self._budget <= 0:
                 return None
-            self._left -= 1
+            self._budget -= 1
             while len(self._nodes) >= 256:
                 self._nodes.pop(next(iter(self._nodes)))
             self._nodes[path] = read_node(self._files, path, self._java)
@@ -158,25 +158,25 @@ class Objects:
     def _below(self, top: str, low: str | None = None, high: str | None = None) -> Iterator[list[str] | None]:
         """The keys of a tree between two keys, those of each node in turn; None for a node that cannot be read, or that
         is one too many."""
-        known = {top}
-        read: list[Node | None] = []
+        known_paths = {top}
+        nodes: list[Node | None] = []
 
         def look(paths: Sequence[str]) -> Iterator[tuple[str, Node | None]]:
-            return ((path, self._node(path) if len(known) <= MOST_NODES else None) for path in paths)
+            return ((path, self._node(path) if len(known_paths) <= MOST_NODES else None) for path in paths)
 
         def visit(_: str, node: Node | None) -> Iterator[str]:
-            read.append(node)
+            nodes.append(node)
             if node is None:
                 return
             for at, child in enumerate(node.children):
                 after, before = bounds(node, at, None, None)
                 apart = (high and after and after >= high) or (low and before and before <= low)
-                if not apart and isinstance(child, str) and child not in known:
-                    known.add(child)
+                if not apart and isinstance(child, str) and child not in known_paths:
+                    known_paths.add(child)
                     yield child
 
         for _ in descend([top], look, visit, at_once=1):
-            node = read.pop()
+            node = nodes.pop()
             yield None if node is None else [key for key in node.keys if _between(key, low, high)]
 
     def _bounds(self, path: str) -> tuple[str | None, str | None]:

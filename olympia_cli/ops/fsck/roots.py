@@ -27,7 +27,7 @@ class RootNotes:
     """Catalog definitions without a digest."""
     newest: ChainRoot | None = None
     """The last root that could be read, without its bytes and its tree."""
-    read: int = 0
+    read_count: int = 0
     readable: int = 0
     without_digest: int = 0
     actions: int = 0
@@ -40,7 +40,7 @@ class RootNotes:
             for path, versions in theirs.items():
                 mine.setdefault(path, []).extend(versions)
         self.newest = other.newest or self.newest
-        self.read += other.read
+        self.read_count += other.read_count
         self.readable += other.readable
         self.without_digest += other.without_digest
         self.actions += other.actions
@@ -60,7 +60,7 @@ class RootChecks:
     def note(self, root: ChainRoot) -> None:
         """A root by itself, and after the one before it."""
         notes = self.notes
-        notes.read += 1
+        notes.read_count += 1
         notes.findings += check_root(self._reader.chain, root)
         notes.findings += check_times(root, self.before)
         if root.root is not None:

@@ -49,7 +49,7 @@ class LatestVersion:
         chain = self.chain
         self._engine = LocalEngine()
         self._examined = new_examined(files, chain, FULL)
-        self._engine.examine(self._examined, chain.kept, lambda root: root.version == chain.latest, tuple)
+        self._engine.examine(self._examined, chain.kept_versions, lambda root: root.version == chain.latest, tuple)
         self.disproofs = compare_with_log(self._examined)
         self._verdict = Verdict(self._examined, [chain.latest])
 
@@ -78,7 +78,7 @@ def look_for_named(examined: Examined) -> None:
 def look_back(engine: Engine, examined: Examined, verdict: Verdict, most: int | None) -> Verdict:
     """The latest version was examined: go on to the one before, and so on, until one is sound; `most` says how far."""
     chain = examined.chain
-    older = [version for version in reversed(chain.kept) if version < chain.latest][:most]
+    older = [version for version in reversed(chain.kept_versions) if version < chain.latest][:most]
     at, step = 0, 8
     while verdict.last_sound(verdict.findings(objects=False)) is None and at < len(older):
         if examined.files.out_of_time:
@@ -99,7 +99,7 @@ def compare_with_log(examined: Examined, all_versions: bool = False) -> list[Dis
         return []
     disproofs: list[Disproof] = []
     if any(catalog.definition is not None and not catalog.verified for catalog in chain.catalogs.values()):
-        for path in list(disproved_catalogs(reader, chain.kept)):
+        for path in list(disproved_catalogs(reader, chain.kept_versions)):
             flaw = Flaw("F307", f"the catalog definition {_DISPROVED}")
             chain.catalogs[path] = CatalogFile(None, flaw)
             if path in examined.notes.catalogs:

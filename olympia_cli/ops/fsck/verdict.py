@@ -41,7 +41,7 @@ class Verdict:
     def __init__(self, examined: Examined, versions: Sequence[int]) -> None:
         """`versions` are those that somebody asked for."""
         self._examined = examined
-        self._wanted = versions
+        self._requested_versions = versions
         self._graph = examined.graph
         self._groups = self._grouped()
         self._holders = self._graph.naming(examined.definitions.bad.keys() if examined.definitions is not None else ())
@@ -78,7 +78,7 @@ class Verdict:
         if self._examined.files.stopped:
             return None
         hit = merge(span for finding in findings if finding.severity is Severity.ERROR for span in finding.versions)
-        versions = self._versions if self._examined.depth else self._wanted
+        versions = self._versions if self._examined.depth else self._requested_versions
         return next((version for version in reversed(versions) if not inside(version, hit)), None)
 
     def with_hints(self, findings: Sequence[Finding]) -> list[Finding]:
@@ -124,7 +124,7 @@ class Verdict:
                 return Hit()
             if path.startswith("def/"):
                 return self._objects.of_definition(path, nodes)
-            return self._objects.of_node(path, self._radius.versions(nodes), self._examined.chain.kept)
+            return self._objects.of_node(path, self._radius.versions(nodes), self._examined.chain.kept_versions)
 
         files = ((code, path, group.reason, group.nodes) for (code, path), group in sorted(self._groups.items()))
         return self._file_by_file(files, {}, explain)
@@ -141,8 +141,8 @@ class Verdict:
         for code, path, reason, nodes in files:
             counts[code] += 1
             if counts[code] > MOST_FINDINGS:
-                count, known = rest.get(code, (0, set()))
-                rest[code] = (count + 1, known | nodes)
+                count, rest_nodes = rest.get(code, (0, set()))
+                rest[code] = (count + 1, rest_nodes | nodes)
                 continue
             hit = explain(path, nodes, counts[code] <= MOST_EXPLAINED)
             yield self._finding(code, path, reason, nodes, hit)
@@ -243,10 +243,10 @@ class Verdict:
         same = list(checks.same_id.all(end))
         if definitions is None or not same:
             return
-        wanted = {id for id, _ in same[:MOST_EXPLAINED]} - {NO_ID}
+        ids = {id for id, _ in same[:MOST_EXPLAINED]} - {NO_ID}
         numbers: dict[int, set[int]] = {}
         for number, id in enumerate(definitions.id_of):
-            if id in wanted:
+            if id in ids:
                 numbers.setdefault(id, set()).add(number)
         for id, spans in same[:MOST_FINDINGS]:
             same_id = self._same_id([self._spans([span]) for span in spans], numbers.get(id, set()))

@@ -49,9 +49,9 @@ class Verified:
 
     def find(self, path: str) -> bytes | None:
         """The digest of the id in a definition that was found whole lately enough, or None."""
-        wanted = self._key(path)
-        at = bisect_left(range(self._count), wanted, key=self._key_at)
-        if at >= self._count or self._key_at(at) != wanted:
+        key = self._key(path)
+        at = bisect_left(range(self._count), key, key=self._key_at)
+        if at >= self._count or self._key_at(at) != key:
             return None
         _, id, seconds = _RECORD.unpack_from(self._records, at * _RECORD.size)
         return bytes(id) if self._oldest <= seconds <= self._now else None
@@ -64,15 +64,15 @@ class Verified:
         """Write what is known now, all at once; that there is no room for it changes nothing."""
         if self._file is None or not self._new:
             return
-        kept = [
+        records = [
             record
             for at in range(self._count)
             if (record := self._records[at * _RECORD.size : (at + 1) * _RECORD.size])[:16] not in self._new
             and self._oldest <= _RECORD.unpack(record)[2] <= self._now
         ]
-        kept += [_RECORD.pack(key, id, self._now) for key, id in self._new.items()]
-        kept.sort()
-        body = b"".join(kept)
+        records += [_RECORD.pack(key, id, self._now) for key, id in self._new.items()]
+        records.sort()
+        body = b"".join(records)
         scratch = self._file.with_name(f"{self._file.name}.{os.getpid()}")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)

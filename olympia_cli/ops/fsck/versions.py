@@ -67,7 +67,9 @@ class VersionChecks:
             nodes, namespaces, ids = self._touched
             parents, counts, needs, has = self._parents, self._ids, self._needs, self._has
             self.twice.hold(nodes, {node for node in nodes if parents[node] > 1}, at)
-            self.homeless.hold(namespaces, {one for one in namespaces if needs[one] and not has[one]}, at)
+            self.homeless.hold(
+                namespaces, {namespace for namespace in namespaces if needs[namespace] and not has[namespace]}, at
+            )
             self.same_id.hold(ids, {id for id in ids if counts[id] > 1}, at)
             self._touched = (set(), set(), set())
 
@@ -115,11 +117,11 @@ class Radius:
     ) -> None:
         """`roots` has the version of each root, `holders` what else begins at a node: a transaction, an export."""
         self._ranges: dict[int, Ranges] = {}
-        self._held: dict[int, frozenset[str]] = {}
-        wanted = set(bad)
+        self._holder_names: dict[int, frozenset[str]] = {}
+        nodes = set(bad)
         parents: dict[int, list[int]] = {}
         # upwards from the bad nodes, one sweep a level: trees are flat, and nothing is kept for sound nodes
-        level = set(wanted)
+        level = set(nodes)
         while level:
             above: set[int] = set()
             for parent, children in enumerate(graph.children):
@@ -131,21 +133,21 @@ class Radius:
                 if child in level:
                     parents.setdefault(child, []).append(parent)
                     above.add(parent)
-            level = above - wanted
-            wanted |= level
-        for node in _parents_first(wanted, parents):
+            level = above - nodes
+            nodes |= level
+        for node in _parents_first(nodes, parents):
             above_it = [span for parent in parents.get(node, ()) for span in self._ranges.get(parent, ())]
             if node in roots:
                 above_it.append((roots[node], roots[node]))
             self._ranges[node] = merge(above_it)
-            held = {name for parent in parents.get(node, ()) for name in self._held.get(parent, ())}
-            self._held[node] = frozenset(held.union(holders.get(node, ())))
+            names = {name for parent in parents.get(node, ()) for name in self._holder_names.get(parent, ())}
+            self._holder_names[node] = frozenset(names.union(holders.get(node, ())))
 
     def versions(self, nodes: Iterable[int]) -> Ranges:
         return merge(span for node in nodes for span in self._ranges.get(node, ()))
 
     def holders(self, nodes: Iterable[int]) -> list[str]:
-        return sorted({name for node in nodes for name in self._held.get(node, ())})
+        return sorted({name for node in nodes for name in self._holder_names.get(node, ())})
 
 
 def _parents_first(nodes: set[int], parents: dict[int, list[int]]) -> Iterator[int]:

@@ -30,13 +30,13 @@ class Reason:
 
 def damage(runs: Sequence[FsckRun]) -> tuple[Reason, ...]:
     """What runs of fsck found that no later run has cleared; the command looks again, and says how to mend it."""
-    found = []
+    reasons = []
     for run in reversed(runs):
         if run.damaged:
             errors = "1 error" if run.errors == 1 else f"{run.errors:,} errors" if run.errors else "damage"
             what = "all versions" if run.all_versions else "the latest version" if run.latest else f"v{run.version}"
-            found.append(Reason(f"fsck of {what} at level {run.level} found {errors}{_when(run)}", run.words()))
-    return tuple(found)
+            reasons.append(Reason(f"fsck of {what} at level {run.level} found {errors}{_when(run)}", run.words()))
+    return tuple(reasons)
 
 
 def worth_knowing(runs: Sequence[FsckRun]) -> tuple[Reason, ...]:
@@ -94,7 +94,7 @@ def _hint(snapshot: Snapshot, lag: int | None) -> Iterator[Reason]:
 
 
 def _transactions(transactions: Sequence[Mapping[str, Any]]) -> Iterator[Reason]:
-    for state, one, many in (
+    for state, singular, plural in (
         (State.EXPIRED, "is past its lifetime", "are past their lifetime"),
         (State.UNREADABLE, "cannot be read", "cannot be read"),
     ):
@@ -102,7 +102,7 @@ def _transactions(transactions: Sequence[Mapping[str, Any]]) -> Iterator[Reason]
         if ids:
             words = ("txn", "abort", ids[0]) if len(ids) == 1 else ("txn", "ls")
             which = "1 distributed transaction" if len(ids) == 1 else f"{len(ids):,} distributed transactions"
-            yield Reason(f"{which} {one if len(ids) == 1 else many}", words)
+            yield Reason(f"{which} {singular if len(ids) == 1 else plural}", words)
 
 
 def _overdue(

@@ -74,7 +74,9 @@ def action_detail(action: Action) -> dict[str, Any]:
             if values:
                 detail[key] = list(values)
         if change.renamed_columns:
-            detail["renamed_columns"] = [{"from": one.from_name, "to": one.to_name} for one in change.renamed_columns]
+            detail["renamed_columns"] = [
+                {"from": rename.from_name, "to": rename.to_name} for rename in change.renamed_columns
+            ]
         detail |= _table_detail(action, change.unnamed_files)
     elif action.type in RENAMES:
         new = new_name(action)
@@ -161,8 +163,8 @@ def describe_definition(definition: Definition) -> dict[str, Any]:
         elif field.name == "referenced_object_full_names":
             shown[field.name] = [{"namespace": name.namespace_name, "name": name.name} for name in value]
         elif field.enum_type is not None:
-            known = field.enum_type.values_by_number.get(value)
-            shown[field.name] = known.name.lower() if known is not None else str(value)
+            enum_value = field.enum_type.values_by_number.get(value)
+            shown[field.name] = enum_value.name.lower() if enum_value is not None else str(value)
         else:
             shown[field.name] = value
     return shown

@@ -53,9 +53,9 @@ def diff(old: Snapshot, new: Snapshot) -> Iterator[ObjectChange]:
             gone[name] = change.old
         elif change.new is not None:
             come[name] = change.new
-    wanted = [*gone.items(), *come.items()]
-    wanted += [(name, path) for name, paths in both.items() for path in paths]
-    objects = dict(zip(wanted, _read(old, wanted), strict=True))
+    entries = [*gone.items(), *come.items()]
+    entries += [(name, path) for name, paths in both.items() for path in paths]
+    objects = dict(zip(entries, _read(old, entries), strict=True))
     changes: list[ObjectChange] = []
     for name, (before, after) in both.items():
         older, newer = objects[name, before], objects[name, after]
@@ -98,14 +98,14 @@ def changed_fields(old: Any, new: Any) -> dict[str, tuple[Any, Any]]:
     return changed
 
 
-def _read(snapshot: Snapshot, wanted: Iterable[tuple[ObjectName, str]]) -> Iterator[CatalogObject[ObjectDefinition]]:
-    wanted = list(wanted)
+def _read(snapshot: Snapshot, entries: Iterable[tuple[ObjectName, str]]) -> Iterator[CatalogObject[ObjectDefinition]]:
+    entries = list(entries)
     # what is renamed has one definition under both names
-    paths = dict.fromkeys(path for _, path in wanted)
+    paths = dict.fromkeys(path for _, path in entries)
     for path in paths:
         check_pointer(path, snapshot.file.path)
-    read = dict(snapshot.store.read_many(paths))
-    return (read_object(name, path, read[path]) for name, path in wanted)
+    contents = dict(snapshot.store.read_many(paths))
+    return (read_object(name, path, contents[path]) for name, path in entries)
 
 
 def describe_change(change: ObjectChange) -> dict[str, Any]:

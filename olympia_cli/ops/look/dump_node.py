@@ -237,8 +237,8 @@ class _Reader:
 
     def _unreadable(self, key: str | None, reason: str) -> ActionRow:
         """An action of which only the object is known."""
-        known = describe_known(self._parse(key) if key is not None else None)
-        named = describe_name(None) if key == CATALOG_DEF else known
+        description = describe_known(self._parse(key) if key is not None else None)
+        named = describe_name(None) if key == CATALOG_DEF else description
         return ActionRow(key or "", {"type": "unreadable", **named, "detail": {"key": key, "reason": reason}})
 
     # Digests

@@ -22,19 +22,21 @@ def follow(newest: Snapshot, clock: Clock, seconds: float, say: Callable[[str], 
     """The versions after one, without end. `say` is told of versions that went before they were seen."""
     store, width, version, idle = newest.store, newest.file.width, newest.version, 0
     while version < MAX_VERSION:
-        found = version
+        last = version
         versions = range(version + 1, min(version + WINDOW, MAX_VERSION) + 1)
-        for number, (_, data) in zip(versions, store.read_many(root_path(one, width) for one in versions), strict=True):
+        for number, (_, data) in zip(
+            versions, store.read_many(root_path(number, width) for number in versions), strict=True
+        ):
             if isinstance(data, PathMissing):
                 break
             if isinstance(data, Exception) and not isinstance(data, Damaged):
                 raise data
-            found = number
+            last = number
             yield read_entry(number, data, newest)
-        if found < version + WINDOW:
-            idle = idle + 1 if found == version else 0
+        if last < version + WINDOW:
+            idle = idle + 1 if last == version else 0
             clock.sleep(seconds)
-        version = found
+        version = last
         if idle == LOOK_AROUND:
             idle, latest = 0, read_latest(store).version
             if latest > version and not store.exists(root_path(version + 1, width)):

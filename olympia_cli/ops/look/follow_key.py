@@ -25,19 +25,19 @@ class WayStep:
     """A node on the way: the row that is the key, or whose child is next, and the row behind it."""
 
     dump: NodeDump
-    taken: PivotRow | None
+    row: PivotRow | None
     behind: PivotRow | None
-    found: bool
+    is_key: bool
 
     def describe(self) -> dict[str, Any]:
-        rows = [row for row in (self.taken, self.behind) if row is not None]
+        rows = [row for row in (self.row, self.behind) if row is not None]
         return {
             "path": self.dump.path,
             "kind": self.dump.kind,
             "bytes": self.dump.size,
             "keys": self.dump.keys,
-            "taken": self.taken.at if self.taken is not None else None,
-            "found": self.found,
+            "taken": self.row.at if self.row is not None else None,
+            "found": self.is_key,
             "pivot": [row.describe() for row in rows],
             "digest": self.dump.digest,
             "problems": [asdict(problem) for problem in self.dump.problems],
@@ -59,8 +59,8 @@ class Way:
     stopped: str = ""
 
     @property
-    def found(self) -> bool:
-        return bool(self.steps) and self.steps[-1].found and self.value is not None
+    def is_there(self) -> bool:
+        return bool(self.steps) and self.steps[-1].is_key and self.value is not None
 
     @property
     def damaged(self) -> list[tuple[str, str]]:
@@ -72,7 +72,7 @@ class Way:
             "version": self.version,
             "key": self.key,
             **describe_known(self.name),
-            "found": self.found,
+            "found": self.is_there,
             "value": self.value,
             "definition": self.definition,
             "nodes": [step.describe() for step in self.steps],
@@ -80,22 +80,22 @@ class Way:
         }
 
 
-def follow_key(catalog: Catalog, target: str, wanted: KeyTarget) -> Way:
+def follow_key(catalog: Catalog, target: str, key_target: KeyTarget) -> Way:
     """The way from a node, usually a root, to what is wanted; of several meanings the first that is there."""
     file = find_node(catalog, target)
     sizes = catalog_sizes(catalog.store, file)
     top = dump_node(file, sizes)
-    if sizes is None and wanted.raw is None:
+    if sizes is None and key_target.raw is None:
         raise Damaged(
             "", file.path, "the sizes of names are not known, so no key can be made", hint="give the key itself"
         )
     codec = KeyCodec(0, 0, 0) if sizes is None else KeyCodec.of(sizes, java=file.java)
     ways = []
-    for key, name in wanted.keys(codec):
+    for key, name in key_target.keys(codec):
         # of the Java SDK's keys it makes characters again, which can be printed
         whole = key.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         way = _follow(catalog.store, top, whole, name)
-        if way.found:
+        if way.is_there:
             _read_definition(catalog.store, way)
             return way
         ways.append(way)
@@ -108,19 +108,19 @@ def _follow(store: Store, top: NodeDump, key: str, name: ObjectName | None) -> W
     while True:
         step = _step(dump, key)
         way.steps.append(step)
-        if step.found:
-            assert step.taken is not None
-            way.value = step.taken.value
-            way.name = way.name or step.taken.name
-            if "value" in step.taken.lost:
+        if step.is_key:
+            assert step.row is not None
+            way.value = step.row.value
+            way.name = way.name or step.row.name
+            if "value" in step.row.lost:
                 way.stopped = "the key is here, but its value cannot be read"
             return way
-        if step.taken is None:
+        if step.row is None:
             way.stopped = "no row of this node can be read"
             return way
-        child = step.taken.pnode
+        child = step.row.pnode
         if child is None:
-            if "pnode" in step.taken.lost:
+            if "pnode" in step.row.lost:
                 way.stopped = "the pointer to the next node cannot be read"
             return way
         if len(way.steps) > MAX_DEPTH or any(child == before.dump.path for before in way.steps):
@@ -139,22 +139,22 @@ def _follow(store: Store, top: NodeDump, key: str, name: ObjectName | None) -> W
 
 def _step(dump: NodeDump, key: str) -> WayStep:
     """Where the key is in the node: the last row at or before it."""
-    wanted = utf16_units(key) if dump.java else key
-    taken: PivotRow | None = None
+    target = utf16_units(key) if dump.java else key
+    nearest: PivotRow | None = None
     for row in dump.pivot:
         if row.key is None:
             if row.at == 0:
-                taken = row
+                nearest = row
             continue
         own = utf16_units(row.key) if dump.java else row.key
-        if own == wanted:
+        if own == target:
             return WayStep(dump, row, None, True)
-        if own < wanted:
-            taken = row
+        if own < target:
+            nearest = row
     behind = None
-    if taken is not None:
-        behind = next((row for row in dump.pivot if row.at == taken.at + 1), None)
-    return WayStep(dump, taken, behind, False)
+    if nearest is not None:
+        behind = next((row for row in dump.pivot if row.at == nearest.at + 1), None)
+    return WayStep(dump, nearest, behind, False)
 
 
 def _read_definition(store: Store, way: Way) -> None:

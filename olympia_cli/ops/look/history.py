@@ -33,7 +33,7 @@ class Revision:
     entry: LogEntry
     change: str
     name: ObjectName
-    found: CatalogObject[ObjectDefinition] | None
+    after: CatalogObject[ObjectDefinition] | None
     fields: dict[str, tuple[Any, Any]]
 
 
@@ -130,8 +130,8 @@ def _before_rollback(id: str | None, name: ObjectName, entry: LogEntry, latest: 
     """What the object was called in the version that a rollback left."""
     if id is None or entry.rollback_to is None:
         return name
-    left = at_version(entry.version - 1, latest)
-    return living_name(id, name, entry.rollback_to, left, ()) or name
+    snapshot = at_version(entry.version - 1, latest)
+    return living_name(id, name, entry.rollback_to, snapshot, ()) or name
 
 
 def _before(name: ObjectName, actions: tuple[Action, ...]) -> ObjectName:
@@ -155,7 +155,7 @@ def describe_revision(revision: Revision) -> dict[str, Any]:
         "undone_by": entry.undone_by,
         "fields": {key: {"from": old, "to": new} for key, (old, new) in revision.fields.items()},
     }
-    if revision.found is not None:
-        described = describe_object(revision.found, entry.version)
+    if revision.after is not None:
+        described = describe_object(revision.after, entry.version)
         shown |= {key: described.get(key) for key in ("id", "metadata_location", "properties", "definition")}
     return shown

@@ -98,7 +98,7 @@ def log(newest: Snapshot, oldest: int, counts: int | None = None, undoing: int |
             undone_by = undoing
         else:
             counts, undoing = (version - 1, None) if target is None else (target, version)
-        reverts = [one for one in reverts if one[0] <= version]
+        reverts = [span for span in reverts if span[0] <= version]
         reverted_by = next((by for first, last, by in reverts if first <= version <= last), None)
         if undone_by is None and reverted_by is None:
             # what did not last itself has taken nothing back
@@ -118,8 +118,8 @@ def _roots(newest: Snapshot, oldest: int) -> Iterator[tuple[int, bytes | StoreEr
     next_version = newest.version - 1
     while next_version >= oldest:
         versions, missing = range(next_version, oldest - 1, -1), 0
-        read = store.read_many(root_path(version, width) for version in versions)
-        for version, (path, data) in zip(versions, read, strict=False):
+        contents = store.read_many(root_path(version, width) for version in versions)
+        for version, (path, data) in zip(versions, contents, strict=False):
             missing = missing + 1 if isinstance(data, PathMissing) else 0
             yield version, Damaged("F101", path, "the version is missing") if missing else data
             next_version = version - 1

@@ -17,7 +17,7 @@ _RAW = re.compile("[A-Za-z0-9+-]===|catalog_def$")
 
 def compact_key(key: str) -> str:
     """The key with each run of padding as ` +95`. Names hold no spaces, so nothing else looks like that."""
-    return _PADDING.sub(lambda found: f" +{len(found[0])} ", key).rstrip(" ")
+    return _PADDING.sub(lambda match: f" +{len(match[0])} ", key).rstrip(" ")
 
 
 def expand_key(text: str) -> str:

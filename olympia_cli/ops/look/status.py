@@ -62,7 +62,7 @@ class Status:
         return bool(self.damage)
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether anybody looked: a run that was stopped before it found anything tells nothing."""
         return any(run.damaged or run.complete for run in self.runs)
 
@@ -77,7 +77,7 @@ class Status:
         if self.attention:
             overdue = all(reason.overdue for reason in self.attention)
             return Standing.OVERDUE if overdue else Standing.ATTENTION
-        return Standing.SOUND if self.known else Standing.UNCHECKED
+        return Standing.SOUND if self.is_known else Standing.UNCHECKED
 
     @property
     def exit_code(self) -> int:
@@ -98,8 +98,8 @@ def status(catalog: Catalog, full: bool = False) -> Status:
     hints = read_hints(store)
     definition = snapshot.definition
     saved = list(saved_transactions(catalog, snapshot.file.java))
-    states = [one.state(catalog.clock) for one in saved]
-    alive = [one for one, state in zip(saved, states, strict=True) if state in _ALIVE]
+    states = [transaction.state(catalog.clock) for transaction in saved]
+    alive = [transaction for transaction, state in zip(saved, states, strict=True) if state in _ALIVE]
     fsck, expire, export = read_notes(store, LAST_FSCK, LAST_EXPIRE, LAST_EXPORT)
     oldest, stored = oldest_version(snapshot), store.stat(snapshot.file.path).modified_at_millis
     # a version that was looked at by its number and is out of history since is nobody's worry
@@ -124,7 +124,7 @@ def status(catalog: Catalog, full: bool = False) -> Status:
         "looked_at": time_text(catalog.clock.now_millis()),
         "last_export": export,
         "fsck_runs": [asdict(run) for run in runs],
-        "transactions": [_transaction(one, catalog) for one in alive],
+        "transactions": [_transaction(transaction, catalog) for transaction in alive],
         "export_names": [name for name, record in read_exports(definition).items() if record is not None],
         "quarantine": sum_up_marks(snapshot, DAY_MILLIS),
         "growth": growth(snapshot, oldest, stored),
@@ -138,7 +138,7 @@ def status(catalog: Catalog, full: bool = False) -> Status:
     status = Status(values, attention, damaged, notes, tuple(runs))
     values["needs_attention"] = [reason.text for reason in attention]
     values["verdict"] = str(status.standing)
-    values["damaged"] = status.damaged if status.known else None
+    values["damaged"] = status.damaged if status.is_known else None
     return status
 
 

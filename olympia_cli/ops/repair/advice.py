@@ -144,5 +144,5 @@ def _own(damage: Sequence[Finding]) -> list[Advice]:
     """What findings about transactions and exports say for themselves."""
     hints = {finding.hint: finding.message for finding in damage if finding.hint and not finding.versions}
     words = {hint: message for hint, message in hints.items() if hint not in (REPAIR, SALVAGE)}
-    asked = [Advice(tuple(shlex.split(hint)), 0, message) for hint, message in words.items()]
-    return [advice for advice in asked if not " ".join(advice.words).startswith(_LOOKS)][:MOST_ADVICE]
+    candidates = [Advice(tuple(shlex.split(hint)), 0, message) for hint, message in words.items()]
+    return [advice for advice in candidates if not " ".join(advice.words).startswith(_LOOKS)][:MOST_ADVICE]

@@ -18,7 +18,7 @@ def plan_aside(strays: Sequence[ChainRoot], latest: int) -> tuple[list[RepairSte
     steps = [
         RepairStep(
             "set aside",
-            f"move the root of v{stray.version}, which is no part of history after v{latest}, to {aside.kept}",
+            f"move the root of v{stray.version}, which is no part of history after v{latest}, to {aside.copy_path}",
         )
         for stray, aside in zip(strays, asides, strict=True)
     ]
@@ -32,12 +32,12 @@ def set_aside(store: Store, asides: Sequence[Aside]) -> None:
     Whatever dies between leaves the file where it was, and the same move can be made again.
     """
     for aside in asides:
-        store.create(aside.kept, aside.data)
+        store.create(aside.copy_path, aside.data)
         try:
-            found = store.read(aside.path)
+            data = store.read(aside.path)
         except PathMissing:
             continue
-        if found != aside.data:
+        if data != aside.data:
             raise CommitConflict(f"{aside.path} changed since this was planned", hint="it was left alone; plan it anew")
         store.delete_many([aside.path])
 

@@ -122,8 +122,8 @@ class _PutTogether:
     def _sound(self, rows: dict[str, str | None]) -> dict[str, str]:
         """The rows whose definitions can be read."""
         named = {key: value for key, value in rows.items() if value is not None}
-        wanted = [(kind_of_key(key, ""), value) for key, value in named.items()]
-        checked = zip(named.items(), self._files.ids(wanted), strict=True)
+        paths = [(kind_of_key(key, ""), value) for key, value in named.items()]
+        checked = zip(named.items(), self._files.ids(paths), strict=True)
         return {key: value for (key, value), (_, _, flaw) in checked if flaw is None}
 
     def _same(self, key: str, value: Value, rows: dict[str, str]) -> Value:
@@ -163,12 +163,12 @@ class _PutTogether:
     def _give_up(self, key: str, name: ObjectName) -> None:
         """No version and no log has a definition whole: what the one that is there still says, or nothing."""
         content, path = self._content, self._content.entries[key]
-        left = self._files.remains(name.kind, path) if isinstance(path, str) else None
-        if left is None:
+        remains = self._files.remains(name.kind, path) if isinstance(path, str) else None
+        if remains is None:
             del content.entries[key]
             content.lost.append(name)
         else:
-            content.entries[key] = left
+            content.entries[key] = remains
             content.stale.append(name)
             content.notes.append(f"{name.kind.word} {name}: as much of its definition as is left")
 
@@ -212,9 +212,9 @@ class _PutTogether:
         """The id of the object of each key."""
         entries = self._content.entries
         paths = [(kind_of_key(key, ""), value) for key, value in entries.items() if isinstance(value, str)]
-        known = self._files.ids(paths)
+        ids = self._files.ids(paths)
         return {
-            key: next(known)[1] if isinstance(value, str) else definition_id(kind_of_key(key, ""), value)
+            key: next(ids)[1] if isinstance(value, str) else definition_id(kind_of_key(key, ""), value)
             for key, value in entries.items()
         }
 

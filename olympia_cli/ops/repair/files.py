@@ -72,8 +72,8 @@ class RepairFiles:
         if outside(path):
             return None
         [(_, data)] = self.read_all([path])
-        left = definitions.remains(CLASSES[kind], data, path) if isinstance(data, bytes) else None
-        return None if left is None else definitions.body(left)
+        remains = definitions.remains(CLASSES[kind], data, path) if isinstance(data, bytes) else None
+        return None if remains is None else definitions.body(remains)
 
     # Bytes
 
@@ -99,22 +99,22 @@ class RepairFiles:
 
     def nodes(self, paths: Sequence[str]) -> list[ReadNode]:
         """The nodes in order, read in parallel where they are not remembered."""
-        known: dict[str, ReadNode] = {}
-        wanted: list[str] = []
+        nodes: dict[str, ReadNode] = {}
+        new_paths: list[str] = []
         for path in dict.fromkeys(paths):
             if path in self._nodes:
-                known[path] = self._nodes[path]
+                nodes[path] = self._nodes[path]
             elif flaw := outside(path):
-                known[path] = ReadNode(path, None, flaw=flaw)
+                nodes[path] = ReadNode(path, None, flaw=flaw)
             else:
-                wanted.append(path)
-        for path, data in self.read_all(wanted):
-            read = known[path] = read_node(path, data)
-            if read.flaw is not None:
-                self.bad[path] = read.flaw
-            if read.flaw is not None or len(self._nodes) < KEEP:
-                self._nodes[path] = read
-        return [known[path] for path in paths]
+                new_paths.append(path)
+        for path, data in self.read_all(new_paths):
+            reading = nodes[path] = read_node(path, data)
+            if reading.flaw is not None:
+                self.bad[path] = reading.flaw
+            if reading.flaw is not None or len(self._nodes) < KEEP:
+                self._nodes[path] = reading
+        return [nodes[path] for path in paths]
 
     def is_bad_node(self, path: str) -> bool:
         """Whether it was read before, and is not whole."""
@@ -131,30 +131,30 @@ class RepairFiles:
         """The root of a version, as far as it can be read."""
         if version not in self._roots:
             [(path, data)] = self.read_all([root_path(version)])
-            read = read_root(version, data)
-            if read.top.flaw is not None:
-                self.bad[path] = read.top.flaw
+            reading = read_root(version, data)
+            if reading.top.flaw is not None:
+                self.bad[path] = reading.top.flaw
             if len(self._roots) >= AT_ONCE:
                 self._roots.pop(next(iter(self._roots)))
-            self._roots[version] = read
+            self._roots[version] = reading
         return self._roots[version]
 
     # Definitions
 
     def definition(self, kind: Kind, path: str) -> Definition | Flaw:
         """The definition at a path, or why it cannot be read."""
-        known = self._definitions.get((kind, path))
-        if isinstance(known, Flaw):
-            return known
+        id_or_flaw = self._definitions.get((kind, path))
+        if isinstance(id_or_flaw, Flaw):
+            return id_or_flaw
         if flaw := outside(path):
             return flaw
         [(_, data)] = self.read_all([path])
         return self.parse(kind, path, data)
 
-    def ids(self, wanted: Iterable[tuple[Kind, str]]) -> Iterator[tuple[str, str, Flaw | None]]:
+    def ids(self, paths: Iterable[tuple[Kind, str]]) -> Iterator[tuple[str, str, Flaw | None]]:
         """For each definition: its path, its id, and why it cannot be read; one of the two is empty."""
-        wanted = iter(wanted)
-        while batch := list(islice(wanted, 8 * AT_ONCE)):
+        paths = iter(paths)
+        while batch := list(islice(paths, 8 * AT_ONCE)):
             unread = [named for named in dict.fromkeys(batch) if named not in self._definitions]
             inside = []
             for kind, path in unread:

@@ -120,16 +120,16 @@ class History:
         since: list[tuple[list[HoleContent], tuple[Action, ...] | None]] = []
         waiting = filled
         for root in self.back():
-            left = [content for content in waiting if not self._read(root, content)]
-            if not left:
+            rest = [content for content in waiting if not self._read(root, content)]
+            if not rest:
                 break
             # a version that helps nobody, as most do, costs no list of its own
-            waiting = left if len(left) < len(waiting) else waiting
+            waiting = rest if len(rest) < len(waiting) else waiting
             since.append((waiting, None if root is None else _told(root.actions)))
         for content in filled:
             content.exact = content.as_of is not None
-        for left, actions in reversed(since):
-            self._do_all(actions, left)
+        for rest, actions in reversed(since):
+            self._do_all(actions, rest)
         return filled
 
     def _read(self, root: ReadRoot | None, filled: HoleContent) -> bool:
@@ -163,9 +163,9 @@ class History:
 
     # Definitions
 
-    def definitions(self, wanted: Mapping[str, ObjectName]) -> dict[str, FormerDefinition]:
+    def definitions(self, names: Mapping[str, ObjectName]) -> dict[str, FormerDefinition]:
         """For keys whose definitions cannot be read: what the log or older versions have of them."""
-        sought = _Sought(wanted)
+        sought = _Sought(names)
         for root in self.back():
             if not sought.names:
                 break
@@ -190,8 +190,8 @@ class History:
                 continue
             [(_, _, flaw)] = self._files.ids([(name.kind, path)])
             if flaw is None:
-                for wanted in sought.names.pop(name):
-                    sought.former[wanted] = FormerDefinition(path, root.version, False)
+                for latest_key in sought.names.pop(name):
+                    sought.former[latest_key] = FormerDefinition(path, root.version, False)
 
 
 class _Sought:
@@ -200,9 +200,9 @@ class _Sought:
     The first definition that an action carries is the newest that the object had.
     """
 
-    def __init__(self, wanted: Mapping[str, ObjectName]) -> None:
+    def __init__(self, names: Mapping[str, ObjectName]) -> None:
         self.names: dict[ObjectName, list[str]] = {}
-        for key, name in wanted.items():
+        for key, name in names.items():
             self.names.setdefault(name, []).append(key)
         self.former: dict[str, FormerDefinition] = {}
         self.version = 0

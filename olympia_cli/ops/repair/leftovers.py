@@ -80,7 +80,7 @@ class Leftovers:
     def _committed_runs(self) -> set[str]:
         """The running roots of distributed transactions that were committed."""
         runs: dict[str, set[str]] = {}
-        done: set[str] = set()
+        committed_ids: set[str] = set()
         for file in self._files.store.list("dtxn/"):
             [(_, data)] = self._files.read_all([file.path])
             try:
@@ -90,15 +90,15 @@ class Leftovers:
             if save is not None:
                 runs.setdefault(save.id, set()).add(save.running_root_node_file_path)
                 if parse_root_path(save.running_root_node_file_path) is not None:
-                    done.add(save.id)
-        return {path for id in done for path in runs[id]}
+                    committed_ids.add(save.id)
+        return {path for id in committed_ids for path in runs[id]}
 
     def _below(self, tops: list[str]) -> set[str]:
         """These nodes, and all that they lead to."""
         below = set(tops)
 
-        def visit(_: str, read: ReadNode) -> list[str]:
-            new = [child for child in dict.fromkeys(read.pointers) if child not in below]
+        def visit(_: str, reading: ReadNode) -> list[str]:
+            new = [child for child in dict.fromkeys(reading.pointers) if child not in below]
             below.update(new)
             return new
 
@@ -110,8 +110,8 @@ class Leftovers:
         for key, (_, value, node) in sorted(newest.items(), key=lambda entry: -entry[1][0]):
             if (name := self._codec.name(key)) is not None:
                 named.append((name, value, node))
-        wanted = [(name.kind, value) for name, value, _ in named]
-        for (name, value, node), (_, _, flaw) in zip(named, self._files.ids(wanted), strict=True):
+        paths = [(name.kind, value) for name, value, _ in named]
+        for (name, value, node), (_, _, flaw) in zip(named, self._files.ids(paths), strict=True):
             self._reach([value])
             if flaw is None:
                 yield name, value, node
@@ -124,9 +124,9 @@ class Leftovers:
         The name in a file's path is for people, and the namespace in it cannot be told from the name: tables and
         views go to a namespace of their own, under as much of a name as there is.
         """
-        names, known = set(used), set(ids)
+        names, known_ids = set(used), set(ids)
         listed = sorted(self._files.store.list("def/"), key=lambda file: file.modified_at_millis, reverse=True)
-        wanted = []
+        paths = []
         for file in listed:
             kind = _FOLDERS.get(file.path.split("/")[1])
             if kind not in (None, Kind.CATALOG) and file_kind(file.path) is FileKind.DEFINITION:
@@ -134,11 +134,11 @@ class Leftovers:
                 # the store's clock and the writers' agree within half an hour
                 young = file.modified_at_millis >= since_millis - HALF_AN_HOUR_MILLIS
                 if young and not self._is_reached(file.path) and not outside(file.path):
-                    wanted.append((kind, file.path))
-        for (kind, path), (_, id, flaw) in zip(wanted, self._files.ids(wanted), strict=True):
-            if flaw is not None or id in known:
+                    paths.append((kind, file.path))
+        for (kind, path), (_, id, flaw) in zip(paths, self._files.ids(paths), strict=True):
+            if flaw is not None or id in known_ids:
                 continue
-            known.add(id)
+            known_ids.add(id)
             name = self._name(kind, path, id, names)
             if name is not None:
                 names.add(name)
@@ -159,10 +159,10 @@ class Leftovers:
 
     # What versions reach
 
-    def _visit(self, _: str, read: ReadNode) -> list[str]:
+    def _visit(self, _: str, reading: ReadNode) -> list[str]:
         """Note what a node names; the nodes below it that no other led to."""
-        self._reach([value for _, value in read.entries if value is not None])
-        new = [child for child in dict.fromkeys(read.pointers) if not self._is_reached(child)]
+        self._reach([value for _, value in reading.entries if value is not None])
+        new = [child for child in dict.fromkeys(reading.pointers) if not self._is_reached(child)]
         self._reach(new)
         return new
 

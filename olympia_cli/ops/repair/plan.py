@@ -43,7 +43,7 @@ class Aside:
     """A file that is moved: where it stands, where it is kept, and what it holds."""
 
     path: str
-    kept: str
+    copy_path: str
     data: bytes = field(repr=False)
 
 
@@ -75,7 +75,7 @@ class RepairPlan:
 class SalvageReport:
     """What was found and what was not.
 
-    `found` counts objects by where they come from: versions, nodes that nothing pointed to, definitions alone.
+    `origins` counts objects by where they come from: versions, nodes that nothing pointed to, definitions alone.
     `doubtful` are objects that are there, each with why nobody can be sure of it.
     """
 
@@ -83,7 +83,7 @@ class SalvageReport:
     destination: str
     from_version: int | None
     objects: int
-    found: dict[str, int]
+    origins: dict[str, int]
     lost: tuple[ObjectName, ...]
     lost_ranges: tuple[LostRange, ...]
     missing_versions: tuple[int, ...]
@@ -96,7 +96,7 @@ class SalvageReport:
         """Whether all that the newest version held is there, for sure."""
         newest = -1 if self.from_version is None else self.from_version
         return not (
-            self.lost or self.lost_ranges or self.doubtful or any(one > newest for one in self.missing_versions)
+            self.lost or self.lost_ranges or self.doubtful or any(version > newest for version in self.missing_versions)
         )
 
 
@@ -138,7 +138,7 @@ def describe_salvage(report: SalvageReport) -> dict[str, Any]:
         "destination": report.destination,
         "from_version": report.from_version,
         "objects": report.objects,
-        "found": report.found,
+        "found": report.origins,
         "complete": report.complete,
         "lost": [describe_object_name(name) for name in report.lost],
         "lost_ranges": [describe_range(lost) for lost in report.lost_ranges],

@@ -241,8 +241,10 @@ class _Mending:
         returns = {codec.decode(key, "") for key in entries if key not in now} - set(content.lost)
         reverts |= set(content.stale)
         unsure = tuple(replace(lost, after=None, before=None, as_of=target) for lost in content.lost_ranges[:1])
-        told = (_objects(len(loses), "lost"), _objects(len(reverts), f"as v{target} has {{}}"))
-        text = f"go back to v{target}, the last sound version: {', '.join(filter(None, told)) or 'no object changes'}"
+        clauses = (_objects(len(loses), "lost"), _objects(len(reverts), f"as v{target} has {{}}"))
+        text = (
+            f"go back to v{target}, the last sound version: {', '.join(filter(None, clauses)) or 'no object changes'}"
+        )
         lost, older = tuple(sorted(loses, key=name_order)), tuple(sorted(reverts, key=name_order))
         back = tuple(sorted(returns, key=name_order))
         return RepairStep("rollback", text, lost, older, unsure, tuple(content.damage), back)
@@ -284,8 +286,8 @@ def _objects(count: int, what: str) -> str:
     """`1 object is lost`, `3 objects are lost`; nothing of none."""
     if not count:
         return ""
-    one = count == 1
-    return f"{count:,} {'object is' if one else 'objects are'} {what.format('it' if one else 'them')}"
+    singular = count == 1
+    return f"{count:,} {'object is' if singular else 'objects are'} {what.format('it' if singular else 'them')}"
 
 
 def _summary(damage: Sequence[str]) -> str:

@@ -70,7 +70,7 @@ class _NewCatalog:
     missing: tuple[int, ...] = ()
     content: Content = field(default_factory=Content)
     values: dict[ObjectName, str | bytes] = field(default_factory=dict)
-    found: dict[str, int] = field(default_factory=lambda: {"versions": 0, "nodes": 0, "definitions": 0})
+    origins: dict[str, int] = field(default_factory=lambda: {"versions": 0, "nodes": 0, "definitions": 0})
     doubtful: dict[ObjectName, str] = field(default_factory=dict)
 
     @property
@@ -121,7 +121,7 @@ def _gather(files: RepairFiles) -> _NewCatalog:
         codec = gathered.codec
         content = gathered.content = put_together(files, versions, codec, gathered.catalog)
         gathered.values = {codec.decode(key, ""): value for key, value in content.entries.items()}
-        gathered.found["versions"] = len(gathered.values)
+        gathered.origins["versions"] = len(gathered.values)
         gathered.notes += content.notes + content.unmended
         gathered.doubtful |= dict.fromkeys(content.stale, "as an older version has it")
     gathered.missing = _missing(store, versions, expired_before(former), notes)
@@ -139,7 +139,7 @@ def _report(files: RepairFiles, gathered: _NewCatalog, destination: str) -> Salv
         destination=destination,
         from_version=gathered.versions[-1] if gathered.versions else None,
         objects=len(gathered.values),
-        found=gathered.found,
+        origins=gathered.origins,
         lost=tuple(sorted({*content.lost} - gathered.values.keys(), key=name_order)),
         lost_ranges=tuple(content.lost_ranges),
         missing_versions=gathered.missing,
@@ -260,12 +260,12 @@ def _take_leftovers(files: RepairFiles, leftovers: Leftovers, suspect: _Suspect,
         if name not in gathered.values and id not in ids:
             ids.add(id)
             gathered.values[name] = path
-            gathered.found["nodes"] += 1
+            gathered.origins["nodes"] += 1
             gathered.doubtful[name] = f"only {node}, which nothing points to, names it"
     if suspect.nameless:
         for name, path in leftovers.from_definitions(ids, gathered.values.keys(), suspect.since_millis):
             gathered.values[name] = path
-            gathered.found["definitions"] += 1
+            gathered.origins["definitions"] += 1
             gathered.doubtful[name] = f"only its definition {path} is left: where it was is not known for sure"
     for namespace, content in missing_namespaces(gathered.values):
         gathered.values[namespace] = content

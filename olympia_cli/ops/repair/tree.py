@@ -82,60 +82,60 @@ class _TakeApart:
     def _look(self, pointers: Sequence[_RangePointer]) -> Iterator[tuple[_RangePointer, ReadNode]]:
         return zip(pointers, self._files.nodes([pointer.path for pointer in pointers]), strict=True)
 
-    def _visit(self, pointer: _RangePointer, read: ReadNode) -> list[_RangePointer]:
+    def _visit(self, pointer: _RangePointer, reading: ReadNode) -> list[_RangePointer]:
         """Take what the node holds; the children to follow."""
-        node, is_root = read.node, not pointer.above
+        node, is_root = reading.node, not pointer.above
         if node is not None and node.is_leaf:
             self._leaf_levels.add(len(pointer.above))
-        reason = self._flaw(pointer, read, is_root)
+        reason = self._flaw(pointer, reading, is_root)
         if reason or node is None:
-            self._hole(pointer, read, reason)
+            self._hole(pointer, reading, reason)
             return []
-        self._reached.add(read.path)
+        self._reached.add(reading.path)
         count = len(node.keys)
         if count > self._most:
-            self._content.problems.append(f"{read.path} has {count:,} keys, and the order allows {self._most:,}")
+            self._content.problems.append(f"{reading.path} has {count:,} keys, and the order allows {self._most:,}")
         if (count < self._fewest and not is_root) or (not count and node.children):
             fewest = max(self._fewest, 1)
-            self._content.problems.append(f"{read.path} has {count:,} keys, and {fewest:,} are needed")
-        for key, value in read.entries:
+            self._content.problems.append(f"{reading.path} has {count:,} keys, and {fewest:,} are needed")
+        for key, value in reading.entries:
             if self._codec.name(key) is None:
                 self._content.illegal.append(key)
             # NULL is how other programs delete a key
             elif value is not None:
                 self._content.entries[key] = value
-        above = pointer.above | {read.path}
+        above = pointer.above | {reading.path}
         return [
             _RangePointer(child, *bounds(node, at, pointer.low, pointer.high), above)
             for at, child in enumerate(node.children)
             if isinstance(child, str)
         ]
 
-    def _flaw(self, pointer: _RangePointer, read: ReadNode, is_root: bool) -> str:
+    def _flaw(self, pointer: _RangePointer, reading: ReadNode, is_root: bool) -> str:
         """Why the node cannot be relied on at this place; nothing when it can."""
-        if read.path in pointer.above or len(pointer.above) > MAX_DEPTH:
+        if reading.path in pointer.above or len(pointer.above) > MAX_DEPTH:
             return "it leads back to a node above it"
-        if read.flaw is not None or read.node is None:
-            return read.flaw.reason if read.flaw is not None else ""
-        if read.path in self._reached:
+        if reading.flaw is not None or reading.node is None:
+            return reading.flaw.reason if reading.flaw is not None else ""
+        if reading.path in self._reached:
             return "another node points to it too"
-        if not _fits(read.node, pointer.low, pointer.high):
+        if not _fits(reading.node, pointer.low, pointer.high):
             return "its keys lie outside the range that its parent gives it"
-        return "" if read.node.keys or is_root else "it has no keys"
+        return "" if reading.node.keys or is_root else "it has no keys"
 
-    def _hole(self, pointer: _RangePointer, read: ReadNode, reason: str) -> None:
-        hole = Hole("" if pointer.low is None else pointer.low + "\0", pointer.high, read.path, reason)
+    def _hole(self, pointer: _RangePointer, reading: ReadNode, reason: str) -> None:
+        hole = Hole("" if pointer.low is None else pointer.low + "\0", pointer.high, reading.path, reason)
         reached = set(pointer.above)
 
-        def visit(path: str, read: ReadNode) -> list[str]:
+        def visit(path: str, reading: ReadNode) -> list[str]:
             """All keys of the range that can be read, the more trustworthy rows of what is below last."""
             if path in reached:
                 return []
             reached.add(path)
-            hole.rows.update((key, value) for key, value in read.entries if key in hole and self._codec.name(key))
-            return [child for child in read.pointers if child not in reached]
+            hole.rows.update((key, value) for key, value in reading.entries if key in hole and self._codec.name(key))
+            return [child for child in reading.pointers if child not in reached]
 
-        self._files.follow(visit(read.path, read), visit)
+        self._files.follow(visit(reading.path, reading), visit)
         self._content.holes.append(hole)
 
 
@@ -180,10 +180,10 @@ class _RangeSearch:
         for way in ways:
             if way.place in files.failed or files.is_bad_node(way.place.path) or way.depth > MAX_DEPTH:
                 return self._fail(way)
-        for way, read in zip(ways, files.nodes([way.place.path for way in ways]), strict=True):
-            if read.node is None or not read.node.keys or not _fits(read.node, way.place.low, way.place.high):
+        for way, reading in zip(ways, files.nodes([way.place.path for way in ways]), strict=True):
+            if reading.node is None or not reading.node.keys or not _fits(reading.node, way.place.low, way.place.high):
                 return self._fail(way)
-            yield way, read.node
+            yield way, reading.node
 
     def visit(self, way: _Way | None, node: Node) -> list[_Way]:
         low, high, depth = (None, None, 1) if way is None else (way.place.low, way.place.high, way.depth)

@@ -81,18 +81,18 @@ class Files:
 
     def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
         """The files in order, read in parallel where the store can."""
-        wanted = list(paths)
-        done = 0
+        all_paths = list(paths)
+        count = 0
         try:
-            for path, data in self.store.read_many(wanted):
-                done += 1
+            for path, data in self.store.read_many(all_paths):
+                count += 1
                 yield path, self._counted(data)
         except OlympiaError as error:
-            if done >= len(wanted):
+            if count >= len(all_paths):
                 raise
             # a path that the store does not even look at must not hide the others
-            yield wanted[done], self._counted(_as_value(error))
-            for path in wanted[done + 1 :]:
+            yield all_paths[count], self._counted(_as_value(error))
+            for path in all_paths[count + 1 :]:
                 yield path, self._counted(self._read_alone(path))
 
     def nodes(self, places: Sequence[Place]) -> Iterator[tuple[Place, bytes | StoreError]]:
@@ -112,14 +112,14 @@ class Files:
         what an export makes of their names and sizes."""
         self.bytes += size
 
-    def close(self, done: bool = True) -> None:
-        """What was begun is over, `done` or given up. What is read from now on is only looked up."""
+    def close(self, complete: bool = True) -> None:
+        """What was begun is over, `complete` or given up. What is read from now on is only looked up."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self.close(done=error is None)
+        self.close(complete=error is None)
 
     def _read_alone(self, path: str) -> bytes | StoreError:
         try:

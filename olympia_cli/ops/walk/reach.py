@@ -112,14 +112,14 @@ class Reach:
         elif self._kinds[digest] is not kind:
             # one file is named as two things, so at least one of the names is wrong: it is judged as either
             digest = path_digest(f"{kind} {path}")
-        known = digest in self._kinds
+        is_known = digest in self._kinds
         self._kinds[digest] = kind
-        return not known
+        return not is_known
 
     def _read_definitions(self) -> None:
         waiting, self._waiting = self._waiting, []
-        read = self._files.definitions([place for place, _ in waiting])
-        for (place, kind), (_, data) in zip(waiting, read, strict=True):
+        contents = self._files.definitions([place for place, _ in waiting])
+        for (place, kind), (_, data) in zip(waiting, contents, strict=True):
             definition = look_at_definition(kind, data, place.path)
             if isinstance(definition, Flaw):
                 raise definition.error(place.path)

@@ -244,7 +244,7 @@ def _history(snapshot: Snapshot, name: ObjectName) -> list[Content]:
             look.version_link(one.entry.version),
             time_text(one.entry.created_at_millis or 0),
             one.change,
-            object_link(one.name, f"v{one.entry.version}") if one.found is not None else str(one.name),
+            object_link(one.name, f"v{one.entry.version}") if one.after is not None else str(one.name),
             one.entry.by,
             ", ".join(one.fields),
         ]

@@ -77,14 +77,14 @@ class SparkSurveyor:
         assert isinstance(reach, SparkReach)
         with explained():
             created = follow_kept(planner, roots)
-            kept, mark = reach.since(), reach.mark()
+            kept_files, mark = reach.since(), reach.mark()
             follow_resting(planner, sweep.resting_versions)
             parts = engine.parts(2 * reach.number, FILES_A_TASK)
             if files is None:
                 named, notes = self._listed(planner, sweep, parts)
             else:
                 named, notes = [known(files_frame(engine, files), _FACTS, at="0", named="bytes")], ()
-            reached = [known(kept, _FACTS, reached="true"), known(reach.since(mark), _FACTS, recallable="true")]
+            reached = [known(kept_files, _FACTS, reached="true"), known(reach.since(mark), _FACTS, recallable="true")]
             frame = _judged(sweep, [*reached, *named], parts, self.stack)
             with engine.job("expire: the fate of each file"):
                 rows = frame.groupBy("fate", "kind").agg({"files": "sum", "bytes": "sum"}).collect()
@@ -94,10 +94,10 @@ class SparkSurveyor:
                 counts[fate] += number
             unknown = self._unknown_paths(frame) if counts[FileFate.UNKNOWN] else ()
 
-        def going(wanted: FileFate) -> SparkFiles:
-            kinds = {kind: number for fate, kind, number, _ in totals if fate is wanted}
-            size = sum(size for fate, _, _, size in totals if fate is wanted)
-            return SparkFiles(engine, _of_fate(frame, wanted), GoingTotals(kinds, size))
+        def going(own_fate: FileFate) -> SparkFiles:
+            kinds = {kind: number for fate, kind, number, _ in totals if fate is own_fate}
+            size = sum(size for fate, _, _, size in totals if fate is own_fate)
+            return SparkFiles(engine, _of_fate(frame, own_fate), GoingTotals(kinds, size))
 
         return Survey(created, counts, going(FileFate.QUARANTINED), going(FileFate.PURGED), unknown, notes)
 
@@ -147,8 +147,8 @@ def _named(files: DataFrame, sweep: Sweep) -> DataFrame:
 # On the workers
 
 
-def _judge(sweep: Sweep, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in given:
+def _judge(sweep: Sweep, record_batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in record_batches:
         rows = []
         millis = batch.column("modified").cast(pa.int64()).to_pylist()
         for (path, resting, reached, recallable, at, size, named, files), micros in zip(

@@ -50,23 +50,23 @@ class SparkFiles:
         """Some of them at a time: where the list is made again, it goes on after the last that passed."""
         from pyspark.sql.functions import col
 
-        left = col(order).isNotNull()
+        rest = col(order).isNotNull()
         while True:
             with explained(), self.engine.job("expire: files that go, one after the other"):
-                rows = self.frame.where(condition).where(left).orderBy(order).limit(_AT_ONCE).collect()
+                rows = self.frame.where(condition).where(rest).orderBy(order).limit(_AT_ONCE).collect()
             yield from (Doomed(row.path, row.bytes, row.kind) for row in rows)
             if len(rows) < _AT_ONCE:
                 return
-            left = col(order) > rows[-1][order]
+            rest = col(order) > rows[-1][order]
 
     def manifest(self, path: str, oldest: int, former_oldest: int) -> Manifest:
         """Each task writes parts of its own. Of a task that runs twice only the parts count that it came back with."""
         if not self.totals.files:
             return Manifest(path, oldest, former_oldest, ())
-        wanted = self.engine.parts(self.totals.files, PART_FILES)
+        number = self.engine.parts(self.totals.files, PART_FILES)
         write = partial(_write_parts, self.engine.catalog, path)
         with explained(), self.engine.job("expire: the parts of a manifest"):
-            rows = self.frame.coalesce(wanted).mapInArrow(write, ddl(_PARTS)).collect()
+            rows = self.frame.coalesce(number).mapInArrow(write, ddl(_PARTS)).collect()
         parts = tuple(sorted((ManifestPart(row.path, row.files) for row in rows), key=lambda part: part.path))
         return Manifest(path, oldest, former_oldest, (), parts)
 
@@ -96,13 +96,15 @@ def files_frame(engine: SparkEngine, files: Going) -> DataFrame:
 # On the workers
 
 
-def _doomed(given: Iterable[pa.RecordBatch]) -> Iterator[Doomed]:
-    return (Doomed(row["path"], row["bytes"], row["kind"]) for row in rows_of(given))
+def _doomed(record_batches: Iterable[pa.RecordBatch]) -> Iterator[Doomed]:
+    return (Doomed(row["path"], row["bytes"], row["kind"]) for row in rows_of(record_batches))
 
 
 @told
-def _write_parts(catalog: CatalogPlace, manifest: str, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    files = _doomed(given)
+def _write_parts(
+    catalog: CatalogPlace, manifest: str, record_batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    files = _doomed(record_batches)
     while some := list(islice(files, PART_FILES)):
         path = new_part_path(manifest)
         catalog.store.create(path, encode_part(manifest, some))
@@ -110,6 +112,6 @@ def _write_parts(catalog: CatalogPlace, manifest: str, given: Iterable[pa.Record
 
 
 @told
-def _delete(catalog: CatalogPlace, below: int, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    deleted = delete_checked(catalog.store, _doomed(given), below, SILENT)
+def _delete(catalog: CatalogPlace, below: int, record_batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    deleted = delete_checked(catalog.store, _doomed(record_batches), below, SILENT)
     yield from batches([{"files": deleted}], _COUNTS)

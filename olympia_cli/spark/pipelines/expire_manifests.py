@@ -63,9 +63,11 @@ def read_manifests(engine: SparkEngine, sweep: Sweep, stack: ExitStack) -> tuple
 
 
 @told
-def _read_heads(catalog: CatalogPlace, sweep: Sweep, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _read_heads(
+    catalog: CatalogPlace, sweep: Sweep, record_batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """The files that manifests name themselves, and the parts that others have."""
-    for row in rows_of(given):
+    for row in rows_of(record_batches):
         at, path = row["id"], sweep.manifests[row["id"]]
         try:
             manifest = read_head(catalog.store, check_pointer(path, path))
@@ -77,8 +79,10 @@ def _read_heads(catalog: CatalogPlace, sweep: Sweep, given: Iterable[pa.RecordBa
 
 
 @told
-def _read_parts(catalog: CatalogPlace, sweep: Sweep, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for row in rows_of(given):
+def _read_parts(
+    catalog: CatalogPlace, sweep: Sweep, record_batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for row in rows_of(record_batches):
         at, part = row["at"], ManifestPart(row["part"], row["expected"])
         [(_, data)] = catalog.store.read_many([part.path])
         try:

@@ -56,11 +56,11 @@ class _ExportEngine(SparkFsck):
     """Examines one version. A file that is copied twice, because a machine is lost, is the same file."""
 
     def __init__(self, engine: SparkEngine, place: ExportPlace) -> None:
-        self._kept = ExitStack()
-        super().__init__(engine, self._kept, place, "export" if place.copying else "export verify")
+        self._kept_frames = ExitStack()
+        super().__init__(engine, self._kept_frames, place, "export" if place.copying else "export verify")
 
     def examine(
-        self, into: Examined, versions: Sequence[int], wanted: IsWanted | None, holders: FindHolders
+        self, into: Examined, versions: Sequence[int], is_wanted: IsWanted | None, holders: FindHolders
     ) -> list[int]:
-        with explained(), as_planned(self._engine.spark), self._kept:
-            return super().examine(into, versions, wanted, holders)
+        with explained(), as_planned(self._engine.spark), self._kept_frames:
+            return super().examine(into, versions, is_wanted, holders)

@@ -94,6 +94,6 @@ def _look(
         share = shares[row["id"]]
         for start in range(0, len(share), _AT_ONCE):
             some = share[start : start + _AT_ONCE]
-            read = [pickle.dumps(footer) for footer in footers.read([file for _, file in some])]
-            columns = {"at": [at for at, _ in some], "host": [host] * len(some), "footer": read}
+            pickles = [pickle.dumps(footer) for footer in footers.read([file for _, file in some])]
+            columns = {"at": [at for at, _ in some], "host": [host] * len(some), "footer": pickles}
             yield pa.RecordBatch.from_pydict(columns, schema=_ARROW)

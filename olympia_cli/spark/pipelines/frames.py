@@ -36,15 +36,15 @@ def as_planned(spark: SparkSession, parts: int = _FEW) -> Iterator[None]:
 def keep(frame: DataFrame, stack: ExitStack) -> DataFrame:
     """Keep what a DataFrame is computed to, until the stack is closed."""
     with as_planned(frame.sparkSession):
-        kept = frame.persist()
+        kept_frame = frame.persist()
 
     def free() -> None:
         # that it cannot be freed must not hide what went wrong before
         with suppress(Exception):
-            kept.unpersist()
+            kept_frame.unpersist()
 
     stack.callback(free)
-    return kept
+    return kept_frame
 
 
 def apart(frame: DataFrame) -> DataFrame:
@@ -55,7 +55,7 @@ def apart(frame: DataFrame) -> DataFrame:
 
 def together(frames: Iterable[DataFrame]) -> DataFrame:
     """The rows of all of them."""
-    return reduce(lambda one, other: one.union(other), frames)
+    return reduce(lambda rows, more: rows.union(more), frames)
 
 
 def known(frame: DataFrame, nothing: Mapping[str, str], **facts: str) -> DataFrame:

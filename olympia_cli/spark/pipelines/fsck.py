@@ -137,7 +137,10 @@ class SparkData:
         from olympia_cli.spark.pipelines.fsck_data import check_data
 
         # the walk goes on while objects are taken, so it is over after this
-        rows = [(name.kind.word, name.namespace, name.name, one.iceberg_metadata_location) for name, one in objects]
+        rows = [
+            (name.kind.word, name.namespace, name.name, definition.iceberg_metadata_location)
+            for name, definition in objects
+        ]
         frames = [*([frame_of(self._engine, rows, _TABLE)] if rows else []), *self._frames]
         if frames:
             number = len(rows) + self._number
@@ -155,8 +158,8 @@ def _tables_of(definitions: DataFrame, keys: KeyCodec | None) -> DataFrame:
 # On the workers
 
 
-def _names(keys: KeyCodec | None, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    named = ((keys.name(row["key"]), row["location"]) for row in rows_of(given)) if keys is not None else ()
+def _names(keys: KeyCodec | None, record_batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    named = ((keys.name(row["key"]), row["location"]) for row in rows_of(record_batches)) if keys is not None else ()
     rows = (
         (name.kind.word, name.namespace, name.name, location)
         for name, location in named

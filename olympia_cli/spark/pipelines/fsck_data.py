@@ -70,13 +70,13 @@ def check_data(
         parts = engine.parts(number, _TABLES_A_TASK)
         tables = keep(tables.repartition(parts, "location").dropDuplicates(), stack)
         checked: Counter[str] = Counter()
-        found: dict[Floor, FloorRows] = {}
+        floors: dict[Floor, FloorRows] = {}
         for floor in Floor:
-            above = [one for one in found.values() if one.named[floor]]
+            above = [floor_rows for floor_rows in floors.values() if floor_rows.named[floor]]
             if not above and floor is not Floor.METADATA:
                 continue
             progress.phase(_PHASES[floor])
-            expected = sum(one.named[floor] for one in above) if above else number
+            expected = sum(floor_rows.named[floor] for floor_rows in above) if above else number
             rows = keep(look_at(engine, floor, tables, above, expected), stack)
             named: Counter[str] = Counter()
             number_wrong = 0
@@ -90,12 +90,12 @@ def check_data(
                 else:
                     checked[about] = count
                     progress.advance(count)
-            found[floor] = FloorRows(rows, named, number_wrong)
-        if not any(one.wrong for one in found.values()):
+            floors[floor] = FloorRows(rows, named, number_wrong)
+        if not any(floor_rows.wrong for floor_rows in floors.values()):
             return [], checked
         progress.phase("looking for the tables of wrong files")
         with engine.job("fsck: the tables of wrong files"):
-            return data_findings(found, tables, parts, stack), checked
+            return data_findings(floors, tables, parts, stack), checked
 
 
 def _numbers(rows: DataFrame) -> list[Any]:
@@ -136,14 +136,16 @@ def look_at(
 # On the workers
 
 
-def _read_parts(catalog: CatalogPlace, floor: Floor, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _read_parts(
+    catalog: CatalogPlace, floor: Floor, record_batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     with closing(catalog.table_files()) as files:
-        yield from batches(_follow(files, floor, rows_of(given)), COLUMNS)
+        yield from batches(_follow(files, floor, rows_of(record_batches)), COLUMNS)
 
 
-def _look_at_files(catalog: CatalogPlace, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _look_at_files(catalog: CatalogPlace, record_batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     with closing(catalog.table_files()) as files:
-        yield from batches(_judge(files, rows_of(given)), COLUMNS)
+        yield from batches(_judge(files, rows_of(record_batches)), COLUMNS)
 
 
 def _follow(files: TableFiles, floor: Floor, rows: Iterator[Row]) -> Iterator[Row]:
@@ -156,20 +158,20 @@ def _follow(files: TableFiles, floor: Floor, rows: Iterator[Row]) -> Iterator[Ro
             looked += len(parts)
             for location, data in files.read(parts):
                 row = parts[location]
-                for found in look_into(floor, location, row["length"], data, kind):
-                    yield below(found, row) if isinstance(found, Below) else wrong(floor, location, found, kind)
+                for outcome in look_into(floor, location, row["length"], data, kind):
+                    yield below(outcome, row) if isinstance(outcome, Below) else wrong(floor, location, outcome, kind)
     yield looked_at(floor, looked)
 
 
 def _judge(files: TableFiles, rows: Iterator[Row]) -> Iterator[Row]:
     looked = 0
     while batch := list(islice(rows, _FILES_AT_ONCE)):
-        wanted = {as_text(row["location"]): row for row in batch}
-        looked += len(wanted)
+        rows_by_location = {as_text(row["location"]): row for row in batch}
+        looked += len(rows_by_location)
         groups = [[as_text(row["location"]) for row in group] for _, group in groupby(batch, lambda row: row["top"])]
         for location, size in files.sizes_of_groups(groups):
-            row = wanted[location]
-            found = judge_size(row["what"], row["length"], size)
-            if found is not None:
-                yield wrong(Floor.DATA_FILES, location, found)
+            row = rows_by_location[location]
+            outcome = judge_size(row["what"], row["length"], size)
+            if outcome is not None:
+                yield wrong(Floor.DATA_FILES, location, outcome)
     yield looked_at(Floor.DATA_FILES, looked)

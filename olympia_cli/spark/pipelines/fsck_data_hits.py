@@ -39,10 +39,10 @@ class FloorRows:
 
 
 def data_findings(
-    found: dict[Floor, FloorRows], tables: DataFrame, partitions: int, stack: ExitStack
+    floors: dict[Floor, FloorRows], tables: DataFrame, partitions: int, stack: ExitStack
 ) -> list[DataFinding]:
     """The findings of what is wrong; `tables` has kind, namespace, name and location, once each."""
-    hits = keep(_tables_hit(found, tables, partitions), stack)
+    hits = keep(_tables_hit(floors, tables, partitions), stack)
     findings = DataFindings()
     for row in _first_files(hits.where(f"code <> '{UNSEEN}'"), (*_NAME, "code"), EACH):
         _add(findings.files(_name(row), row.code), row)
@@ -50,16 +50,16 @@ def data_findings(
     return list(findings.all())
 
 
-def _tables_hit(found: dict[Floor, FloorRows], tables: DataFrame, partitions: int) -> DataFrame:
+def _tables_hit(floors: dict[Floor, FloorRows], tables: DataFrame, partitions: int) -> DataFrame:
     """Each wrong file with each table that needs it and each metadata that leads there, some of them twice: code, path,
     message, store, kind, namespace, name, location."""
     # wrong files, `at` a file by whose tables they are needed
     hits: dict[Floor, list[DataFrame]] = {floor: [] for floor in Floor}
-    for floor in reversed(found):
-        if found[floor].wrong:
+    for floor in reversed(floors):
+        if floors[floor].wrong:
             columns = ("code", "location as path", "message", "store", f"{_at('what')} as at")
-            hits[floor].append(found[floor].rows.where(f"row = '{WRONG}'").selectExpr(*columns))
-        for above, looked in found.items():
+            hits[floor].append(floors[floor].rows.where(f"row = '{WRONG}'").selectExpr(*columns))
+        for above, looked in floors.items():
             if hits[floor] and looked.named[floor]:
                 ways = apart(looked.below(floor).selectExpr("location as at", "above"))
                 up = together(hits[floor]).repartition(partitions, "at").join(ways, "at").drop("at")
@@ -115,6 +115,6 @@ def _at(kind: str) -> str:
 
 
 def _name(row: Any) -> TableName | ViewName:
-    found = as_found(Kind.VIEW if row.kind == VIEW else Kind.TABLE, row.namespace, row.name)
-    assert not isinstance(found, NamespaceName)
-    return found
+    name = as_found(Kind.VIEW if row.kind == VIEW else Kind.TABLE, row.namespace, row.name)
+    assert not isinstance(name, NamespaceName)
+    return name

@@ -36,30 +36,30 @@ _MOST = 2**63 - 1
 Row = dict[str, Any]
 
 
-def below(found: Below, above: Row) -> Row:
+def below(file: Below, above: Row) -> Row:
     """A file that another one names, which came as the row `above`."""
     return {
         "row": BELOW,
-        "floor": found.floor.value,
-        "location": as_data(found.location),
+        "floor": file.floor.value,
+        "location": as_data(file.location),
         "above": above["location"],
         "top": above["top"],
         # files from elsewhere may say anything, and a column has an end
-        "length": max(-_MOST, min(found.length, _MOST)),
-        "what": found.what,
+        "length": max(-_MOST, min(file.length, _MOST)),
+        "what": file.what,
     }
 
 
-def wrong(floor: Floor, location: str, found: Wrong, kind: Kind = Kind.TABLE) -> Row:
+def wrong(floor: Floor, location: str, fault: Wrong, kind: Kind = Kind.TABLE) -> Row:
     """What is wrong with a file, of an object of this kind."""
     return {
         "row": WRONG,
         "floor": floor.value,
         "location": as_data(location),
         "what": kind.word,
-        "code": found.code,
-        "message": as_data(found.message),
-        "store": as_data(store_of(location)) if found.code == UNSEEN else None,
+        "code": fault.code,
+        "message": as_data(fault.message),
+        "store": as_data(store_of(location)) if fault.code == UNSEEN else None,
     }
 
 

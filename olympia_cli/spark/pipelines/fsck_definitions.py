@@ -64,9 +64,9 @@ class DistributedDefinitions:
         into.files.progress.phase("reading definitions")
         number = len(noted) + walk.named - self._named
         self._noted, self._levels, self._named = len(definitions.noted), len(walk.levels), walk.named
-        found = walk.read_definitions(self._names(definitions, noted, levels), number, self.read_frames)
+        frame = walk.read_definitions(self._names(definitions, noted, levels), number, self.read_frames)
         with walk.engine.job(f"{walk.what}: definitions"):
-            sums = found.groupBy("level", "code", "verified").agg(*_sums()).collect()
+            sums = frame.groupBy("level", "code", "verified").agg(*_sums()).collect()
         self.number += sum(row.number for row in sums)
         walk.engine.run.read(sum(row.there for row in sums), sum(row.bytes or 0 for row in sums))
         for row in sums:
@@ -74,18 +74,20 @@ class DistributedDefinitions:
             definitions.without_digest += row.number if row.verified is False else 0
             into.files.tally(Place("", row.level), row.there, row.bytes or 0, is_node=False, names=row.names)
             into.files.progress.advance(row.number)
-        self.read_frames.append(in_fewer_parts(walk.engine, found, sum(row.number for row in sums)))
+        self.read_frames.append(in_fewer_parts(walk.engine, frame, sum(row.number for row in sums)))
         self._codes.update(row.code for row in sums if row.code is not None)
-        told = self._told(definitions)
+        definition_rows = self._told(definitions)
         with walk.engine.job(f"{walk.what}: definitions that are not whole, or have one id"):
-            bad = self._bad(into, told) if self._codes else []
-            unverified = _first(told.where("not verified"), MAX_UNVERIFIED) if definitions.without_digest else []
-            ids = self._of_shared_ids(into, told)
+            bad = self._bad(into, definition_rows) if self._codes else []
+            unverified = (
+                _first(definition_rows.where("not verified"), MAX_UNVERIFIED) if definitions.without_digest else []
+            )
+            ids = self._of_shared_ids(into, definition_rows)
             numbers = self._know(into, [*bad, *unverified, *ids])
         # what the log disproved stays bad
-        disproved = {number: found for number, found in definitions.bad.items() if number in definitions.unverified}
+        disproved = {number: former for number, former in definitions.bad.items() if number in definitions.unverified}
         flaws = {numbers[row.path, row.kind]: (row.path, Flaw(row.code, row.reason, hint=row.hint)) for row in bad}
-        definitions.bad = {number: BadDefinition(*found) for number, found in flaws.items()} | disproved
+        definitions.bad = {number: BadDefinition(*flaw) for number, flaw in flaws.items()} | disproved
         definitions.doubtful.difference_update(definitions.bad)
         for row in ids:
             definitions.set_id(numbers[row.path, row.kind], row.id.to_bytes(8, "big", signed=True))
@@ -97,8 +99,8 @@ class DistributedDefinitions:
         locations = sorted({location for hit in into.data_findings for location in hit.locations})
         if definitions is None or not locations or not self.read_frames:
             return
-        wanted = frame_of(self._walk.engine, [(one,) for one in locations], {"location": "string"})
-        rows = together(self.read_frames).select("path", "kind", "level", "location").join(wanted, "location").collect()
+        frame = frame_of(self._walk.engine, [(location,) for location in locations], {"location": "string"})
+        rows = together(self.read_frames).select("path", "kind", "level", "location").join(frame, "location").collect()
         numbers = self._know(into, rows)
         definitions.by_location.clear()
         for row in rows:
@@ -118,16 +120,16 @@ class DistributedDefinitions:
         assert definitions.noted is not None
         names = self._names(definitions, definitions.noted, self._walk.levels)
         groups = grouped(names, self._walk.engine.parts(self.number, DEFINITIONS_A_TASK), self._walk.texts)
-        read = together(self.read_frames).drop("level", "low", "high", "sure", "keys")
-        return keep(read.join(apart(groups), ["path", "kind"]), self._walk.stack)
+        rows = together(self.read_frames).drop("level", "low", "high", "sure", "keys")
+        return keep(rows.join(apart(groups), ["path", "kind"]), self._walk.stack)
 
-    def _bad(self, into: Examined, told: DataFrame) -> list[Row]:
+    def _bad(self, into: Examined, definition_rows: DataFrame) -> list[Row]:
         """Those that are not whole: all, or of each code the first by name, and how many more there are."""
         assert into.definitions is not None
         more_bad = into.definitions.more_bad
         more_bad.clear()
         # what only damaged nodes name need not be there: its name may be what is damaged
-        bad = told.where("code is not null and (code != 'F301' or sure)")
+        bad = definition_rows.where("code is not null and (code != 'F301' or sure)")
         rows = _first(bad, MOST_FINDINGS + 1)
         if len(rows) > MOST_FINDINGS:
             rows = []
@@ -150,8 +152,8 @@ class DistributedDefinitions:
         more = of_code.where(col("path") > last).select("path", "kind")
         nodes: set[int] = set()
         if self._walk.levels:
-            held = together(map(named_by, self._walk.levels)).join(apart(more), ["path", "kind"])
-            nodes = {graph.numbers[row.holder] for row in held.select("holder").distinct().collect()}
+            holders = together(map(named_by, self._walk.levels)).join(apart(more), ["path", "kind"])
+            nodes = {graph.numbers[row.holder] for row in holders.select("holder").distinct().collect()}
         assert definitions.noted is not None
         ours = frame_of(self._walk.engine, ((place.path, int(kind)) for place, _, kind, _ in definitions.noted), _NAMED)
         rows = ours.distinct().join(apart(more), ["path", "kind"]).collect()
@@ -175,7 +177,7 @@ class DistributedDefinitions:
                     definitions.unverified.setdefault(numbers[path, int(kind)], (path, kind, key))
         files.bytes = counted
 
-    def _of_shared_ids(self, into: Examined, told: DataFrame) -> list[Row]:
+    def _of_shared_ids(self, into: Examined, definition_rows: DataFrame) -> list[Row]:
         """The definitions whose ids two objects of one version could have, or an object and the catalog.
 
         In one version a key is there once. So only an id whose definitions go by several keys can be there twice.
@@ -183,15 +185,15 @@ class DistributedDefinitions:
         from pyspark.sql.functions import max, min
 
         engine, reference = self._walk.engine, into.chain.reference
-        with_ids = told.where("id is not null")
+        with_ids = definition_rows.where("id is not null")
         ids = with_ids.groupBy("id").agg(min("low").alias("low"), max("high").alias("high"))
         catalog = key_code(reference.id if reference is not None else "")
         with as_planned(engine.spark, engine.parts(self.number, ROWS_A_TASK)):
             shared = [(row.id,) for row in ids.where(f"low != high or id = {catalog}").select("id").collect()]
         if not shared:
             return []
-        wanted = frame_of(engine, shared, {"id": "long"})
-        return with_ids.select("id", "path", "kind", "level").join(wanted, "id").collect()
+        id_frame = frame_of(engine, shared, {"id": "long"})
+        return with_ids.select("id", "path", "kind", "level").join(id_frame, "id").collect()
 
     def _know(self, into: Examined, rows: Iterable[Row]) -> dict[DefinitionFile, int]:
         """The numbers of definitions, which the graph has from now on wherever they are named."""
@@ -206,13 +208,13 @@ class DistributedDefinitions:
 
     def _held_by_tasks(self, numbers: Mapping[DefinitionFile, int]) -> dict[str, list[int]]:
         """The nodes that tasks looked at, with those of these definitions that each names, as often as it does."""
-        held: dict[str, list[int]] = {}
+        holders: dict[str, list[int]] = {}
         if numbers and self._walk.levels:
-            wanted = frame_of(self._walk.engine, list(numbers), _NAMED)
-            names = together(map(named_by, self._walk.levels)).join(wanted, ["path", "kind"])
+            definition_frame = frame_of(self._walk.engine, list(numbers), _NAMED)
+            names = together(map(named_by, self._walk.levels)).join(definition_frame, ["path", "kind"])
             for row in names.select("holder", "path", "kind").collect():
-                held.setdefault(row.holder, []).append(numbers[row.path, row.kind])
-        return held
+                holders.setdefault(row.holder, []).append(numbers[row.path, row.kind])
+        return holders
 
 
 def _first(definitions: DataFrame, most: int) -> list[Row]:

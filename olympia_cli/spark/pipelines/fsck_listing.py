@@ -49,7 +49,7 @@ class ListedPart:
     resting: tuple[int, int]
     """How many files rest until a purge, and their bytes."""
     problems: list[tuple[str, str]]
-    read: int
+    bytes_read: int
 
 
 def list_unreached(
@@ -81,7 +81,7 @@ def list_unreached(
         quarantine.files += part.resting[0]
         quarantine.bytes += part.resting[1]
         problems += part.problems
-        files.bytes += part.read
+        files.bytes += part.bytes_read
     for path, reason in sorted(problems):
         quarantine.not_read(path, reason)
     return listing
@@ -91,8 +91,8 @@ def list_unreached(
 
 
 @told
-def _read_manifests(catalog: CatalogPlace, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for row in rows_of(given):
+def _read_manifests(catalog: CatalogPlace, record_batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for row in rows_of(record_batches):
         files = Files(catalog.store, lambda: False)
         named = resting_files(files, row["path"])
         unread = text(named) if isinstance(named, str) else None
@@ -101,11 +101,12 @@ def _read_manifests(catalog: CatalogPlace, given: Iterable[pa.RecordBatch]) -> I
             yield from batches(({"path": path, "rests": True} for path in named), _KNOWN)
 
 
-def _count(sorting: Sorting, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _count(sorting: Sorting, record_batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     reached, quarantine = False, Quarantine()
     listing = Listing(sorting, lambda path: reached, quarantine)
-    problems, read = [], 0
-    rows = (row for batch in given for row in values_of(batch, "path", "reached", "rests", "sizes", "problem", "read"))
+    problems, bytes_read = [], 0
+    columns = ("path", "reached", "rests", "sizes", "problem", "read")
+    rows = (row for batch in record_batches for row in values_of(batch, *columns))
     for path, is_reached, rests, sizes, problem, more in rows:
         reached = bool(is_reached)
         if rests:
@@ -114,8 +115,8 @@ def _count(sorting: Sorting, given: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
             listing.take(path, size)
         if problem is not None:
             problems.append((path, problem))
-        read += more or 0
+        bytes_read += more or 0
     reached = False
     listing.settle()
-    part = ListedPart(listing.tallies, (quarantine.files, quarantine.bytes), problems, read)
+    part = ListedPart(listing.tallies, (quarantine.files, quarantine.bytes), problems, bytes_read)
     yield pa.RecordBatch.from_pydict({"part": [pickle.dumps(part)]}, schema=arrow_schema({"part": "binary"}))

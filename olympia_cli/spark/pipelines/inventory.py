@@ -47,14 +47,14 @@ _BETWEEN = {**ALL, **OF_MANIFESTS}
 @dataclass(frozen=True, slots=True)
 class Inventory:
     """What was found, in one DataFrame: each of the three that are made of it goes through all tables again, unless
-    `found` was persisted, or written and read back.
+    `rows` was persisted, or written and read back.
 
     Bounds of columns are in Iceberg's single-value serialization. Partition values are by the names of the partition
     fields, as text: a date is its number of days, bytes are in hexadecimal.
     """
 
     version: int
-    found: DataFrame = field(repr=False)
+    rows: DataFrame = field(repr=False)
 
     @property
     def files(self) -> DataFrame:
@@ -75,22 +75,22 @@ class Inventory:
     def kept(self) -> Iterator[Inventory]:
         """The same, gone through once, now, and kept by Spark to the end of the block."""
         with explained(), ExitStack() as stack:
-            found = keep(self.found, stack)
+            rows = keep(self.rows, stack)
             # by all tasks at once: what is read row by row is made part after part
-            found.count()
-            yield Inventory(self.version, found)
+            rows.count()
+            yield Inventory(self.version, rows)
 
     def each(self, kind: str, most: int | None = None) -> Iterator[Row]:
         """The rows of files or of tables, with the problems among them, in the order of the tables and of what is in
         them; a part of them at a time is in this process."""
         columns = {**TABLE, **OF_FILES, **OF_TABLES, **OF_PROBLEMS}
-        rows = self.found.where(f"row in ('{kind}', 'problem')").orderBy("namespace", "name", *PLACE)
+        rows = self.rows.where(f"row in ('{kind}', 'problem')").orderBy("namespace", "name", *PLACE)
         rows = rows.select("row", *columns)
         for row in (rows if most is None else rows.limit(most)).toLocalIterator():
             yield row.asDict(recursive=True)
 
     def _rows(self, kind: str, more: Mapping[str, str]) -> DataFrame:
-        return self.found.where(f"row = '{kind}'").select(*TABLE, *more)
+        return self.rows.where(f"row = '{kind}'").select(*TABLE, *more)
 
 
 def data_files(
@@ -138,12 +138,16 @@ def data_files(
 
 
 @told
-def _to_manifests(catalog: CatalogPlace, files: bool, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _to_manifests(
+    catalog: CatalogPlace, files: bool, record_batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     with closing(catalog.table_files()) as opened:
-        yield from batches(look_at_tables(catalog.store, opened, rows_of(given), manifests=files), _BETWEEN)
+        yield from batches(look_at_tables(catalog.store, opened, rows_of(record_batches), manifests=files), _BETWEEN)
 
 
 @told
-def _to_files(catalog: CatalogPlace, statistics: bool, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _to_files(
+    catalog: CatalogPlace, statistics: bool, record_batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     with closing(catalog.table_files()) as opened:
-        yield from batches(look_at_manifests(opened, rows_of(given), statistics=statistics), ALL)
+        yield from batches(look_at_manifests(opened, rows_of(record_batches), statistics=statistics), ALL)

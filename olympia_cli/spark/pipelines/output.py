@@ -19,16 +19,16 @@ def write_parquet(frame: DataFrame, path: str) -> None:
 
     `path` is Spark's: it names a store as the cluster is set up for it.
     """
-    taken = PathTaken(f"there is something at {path} already", hint="choose another place")
-    with _refused("PATH_ALREADY_EXISTS", taken):
+    error = PathTaken(f"there is something at {path} already", hint="choose another place")
+    with _refused("PATH_ALREADY_EXISTS", error):
         # "errorifexists" means the same, and Spark Connect does not know it
         frame.write.mode("error").parquet(path)
 
 
 def save_table(frame: DataFrame, name: str) -> None:
     """Save a DataFrame as a table in the catalog of the Spark session; PathTaken when there is one of the name."""
-    taken = PathTaken(f"Spark has a table {name} already", hint="choose another name")
-    with _refused("TABLE_OR_VIEW_ALREADY_EXISTS", taken):
+    error = PathTaken(f"Spark has a table {name} already", hint="choose another name")
+    with _refused("TABLE_OR_VIEW_ALREADY_EXISTS", error):
         frame.write.mode("error").saveAsTable(name)
 
 

@@ -84,20 +84,20 @@ def _list(
 ) -> Iterator[RecordBatch]:
     own = place.proof.path if isinstance(place.proof, Proof) else None
     for row in rows_of(numbers):
-        found = read_files(place.store, parts[row["id"]], conditions)
-        yield from batches((file for file in found if file["path"] != own), COLUMNS)
+        files = read_files(place.store, parts[row["id"]], conditions)
+        yield from batches((file for file in files if file["path"] != own), COLUMNS)
 
 
-def pieces(found: Iterable[RecordBatch], most: int) -> Iterator[RecordBatch]:
+def pieces(record_batches: Iterable[RecordBatch], most: int) -> Iterator[RecordBatch]:
     """Arrow batches of no more than so many rows."""
-    for batch in found:
+    for batch in record_batches:
         for start in range(0, batch.num_rows, most):
             yield batch.slice(start, most)
 
 
-def rows_of(found: Iterable[RecordBatch]) -> Iterator[dict[str, Any]]:
+def rows_of(record_batches: Iterable[RecordBatch]) -> Iterator[dict[str, Any]]:
     """The rows of Arrow batches, one batch in memory at once."""
-    for batch in found:
+    for batch in record_batches:
         yield from batch.to_pylist()
 
 

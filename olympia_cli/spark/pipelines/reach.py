@@ -87,17 +87,17 @@ class SparkReach(Reach):
             self._frames.append(names)
             return
         self._files.progress.phase("reading definitions", number)
-        found = walk.read_definitions(names, number, self._frames)
+        frame = walk.read_definitions(names, number, self._frames)
         with walk.engine.job(f"{walk.what}: definitions"):
             # the first by path, so that it does not depend on which task came first
             flaw = "min(if(code is null, null, struct(path, kind, code, reason, hint, host))) as flaw"
-            [read] = found.selectExpr("count(bytes) as files", "coalesce(sum(bytes), 0) as bytes", flaw).collect()
-        walk.engine.run.read(read.files, read.bytes)
-        if (row := read.flaw) is not None:
+            [totals] = frame.selectExpr("count(bytes) as files", "coalesce(sum(bytes), 0) as bytes", flaw).collect()
+        walk.engine.run.read(totals.files, totals.bytes)
+        if (row := totals.flaw) is not None:
             if row.host is not None:
                 settle_missing(self._files, {row.path: row.host})
             raise Flaw(row.code, row.reason, hint=row.hint).error(row.path)
-        self._frames.append(in_fewer_parts(walk.engine, found, number))
+        self._frames.append(in_fewer_parts(walk.engine, frame, number))
 
 
 def _unflawed(level: DataFrame) -> DataFrame:

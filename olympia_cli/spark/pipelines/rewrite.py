@@ -45,16 +45,18 @@ class SparkRewriter:
                 rows = numbers.mapInArrow(partial(_write, work, proof), ddl(_ROW)).toArrow()
         finally:
             work.store.delete_many([proof.path])
-        done: list[Outcome] = [""] * number
+        outcomes: list[Outcome] = [""] * number
         for row in rows_of(rows.to_batches()):
-            found = pickle.loads(row["files"])
-            if isinstance(found, Unseen) and work.sees(found):
+            outcome = pickle.loads(row["files"])
+            if isinstance(outcome, Unseen) and work.sees(outcome):
                 raise ExecutorUnprepared(
-                    f"the executor on {row['host']} does not see {found.path} below {self.base} as it is",
+                    f"the executor on {row['host']} does not see {outcome.path} below {self.base} as it is",
                     hint="let every machine reach the same files: a folder must be mounted on all of them",
                 )
-            done[row["at"]] = f"{found.path} is not there as it was listed" if isinstance(found, Unseen) else found
-        return done
+            outcomes[row["at"]] = (
+                f"{outcome.path} is not there as it was listed" if isinstance(outcome, Unseen) else outcome
+            )
+        return outcomes
 
 
 # On the workers

@@ -132,13 +132,13 @@ class SparkWalk:
         level = keep(engine.spark.range(0, parts, 1, parts).mapInArrow(look, ddl(_NODE)), self.stack)
         with engine.job(f"{self.what}: nodes, level {places[0].level}"):
             rows = level.select("path", "facts").toArrow().to_pydict()
-        told = {path: _unpacked(data) for path, data in zip(rows["path"], rows["facts"], strict=True)}
-        settle_missing(files, {path: host for path, _ in places if (host := told[path].host) is not None})
-        self.levels.append(in_fewer_parts(engine, level, sum(node.named for node in told.values())))
-        sizes = [node.size for node in told.values() if node.size is not None]
+        nodes = {path: _unpacked(data) for path, data in zip(rows["path"], rows["facts"], strict=True)}
+        settle_missing(files, {path: host for path, _ in places if (host := nodes[path].host) is not None})
+        self.levels.append(in_fewer_parts(engine, level, sum(node.named for node in nodes.values())))
+        sizes = [node.size for node in nodes.values() if node.size is not None]
         engine.run.read(len(sizes), sum(sizes))
         for place in places:
-            node = told[place.path]
+            node = nodes[place.path]
             self.named += node.named
             files.tally(place, node.size is not None, node.size or 0, is_node=True)
             yield place, node.facts
@@ -155,14 +155,14 @@ class SparkWalk:
         frames = [frame_of(self.engine, chain(first, rows), _NAME)] if first or not levels else []
         return together([*frames, *map(named_by, levels)])
 
-    def read_definitions(self, names: DataFrame, number: int, known: Sequence[DataFrame] = ()) -> DataFrame:
+    def read_definitions(self, names: DataFrame, number: int, known_frames: Sequence[DataFrame] = ()) -> DataFrame:
         """A row for each definition, but for the known ones, which was read once: the number of its object's id, or
         what is wrong with it. There are at most so many of them."""
         parts = self.engine.parts(number, DEFINITIONS_A_TASK)
         unread = grouped(names, parts, self.texts)
-        if known:
-            read = together(frame.select("path", "kind") for frame in known).repartition(parts, "path")
-            unread = unread.join(apart(read), ["path", "kind"], "left_anti")
+        if known_frames:
+            known_rows = together(frame.select("path", "kind") for frame in known_frames).repartition(parts, "path")
+            unread = unread.join(apart(known_rows), ["path", "kind"], "left_anti")
         return keep(unread.mapInArrow(partial(_look_at_definitions, self.open_files), ddl(_DEFINITION)), self.stack)
 
 
@@ -177,14 +177,14 @@ class TaskNode:
     host: str | None
 
 
-def _packed(told: TaskNode) -> bytes:
+def _packed(node: TaskNode) -> bytes:
     # the keys of an inner node are mostly padding, and Spark would copy it several times
-    return zlib.compress(pickle.dumps(told), 1)
+    return zlib.compress(pickle.dumps(node), 1)
 
 
 def _unpacked(data: bytes) -> TaskNode:
-    told: TaskNode = pickle.loads(zlib.decompress(data))
-    return told
+    node: TaskNode = pickle.loads(zlib.decompress(data))
+    return node
 
 
 def named_by(level: DataFrame) -> DataFrame:
@@ -193,10 +193,10 @@ def named_by(level: DataFrame) -> DataFrame:
     return rows.selectExpr("holder", "level", "readable", "name.path", "name.kind", "name.code", "name.key")
 
 
-def in_fewer_parts(engine: SparkEngine, kept: DataFrame, rows: int) -> DataFrame:
+def in_fewer_parts(engine: SparkEngine, frame: DataFrame, rows: int) -> DataFrame:
     """So many rows that are kept, for steps that go through them. They are in as many parts as there were tasks that
     made them: that took each long, and going through one takes next to nothing."""
-    return kept.coalesce(engine.parts(rows, ROWS_A_TASK))
+    return frame.coalesce(engine.parts(rows, ROWS_A_TASK))
 
 
 def grouped(names: DataFrame, parts: int, texts: bool) -> DataFrame:
@@ -262,7 +262,7 @@ def _look_at_nodes(
         for row in rows_of(numbers):
             share = iter(shares[row["id"]])
             while batch := list(islice(share, _NODES_AT_ONCE)):
-                yield _node_batch([_looked_at(files, rules, along, *read) for read in files.nodes(batch)], texts)
+                yield _node_batch([_looked_at(files, rules, along, *node) for node in files.nodes(batch)], texts)
 
 
 def _looked_at(
@@ -288,14 +288,14 @@ def _node_batch(rows: Sequence[tuple[Place, NodeFacts, TaskNode]], texts: bool) 
         [key if texts else None for _, _, key in names],
     )
     values = [pa.array(values, field.type) for values, field in zip(fields, struct, strict=True)]
-    offsets = pa.array(accumulate((told.named for _, _, told in rows), initial=0), pa.int32())
+    offsets = pa.array(accumulate((node.named for _, _, node in rows), initial=0), pa.int32())
     columns = {
         "path": [place.path for place, _, _ in rows],
         "level": [place.level for place, _, _ in rows],
         "readable": [facts.readable for _, facts, _ in rows],
         "flawed": [bool(facts.marks) for _, facts, _ in rows],
         "names": pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(values, fields=list(struct))),
-        "facts": [_packed(told) for _, _, told in rows],
+        "facts": [_packed(node) for _, _, node in rows],
     }
     return pa.RecordBatch.from_pydict(columns, schema=_NODE_ARROW)
 
@@ -305,8 +305,8 @@ def _look_at_definitions(open_files: OpenFiles, batches: Iterable[pa.RecordBatch
         for batch in pieces(batches, _DEFINITIONS_AT_ONCE):
             kinds = batch.column("kind").to_pylist()
             columns = (batch.column(name).to_pylist() for name in ("path", "level"))
-            read = files.definitions([Place(*one) for one in zip(*columns, strict=True)])
-            judged = [_judge(files, _KINDS[kind], *one) for kind, one in zip(kinds, read, strict=True)]
+            contents = files.definitions([Place(*row) for row in zip(*columns, strict=True)])
+            judged = [_judge(files, _KINDS[kind], *row) for kind, row in zip(kinds, contents, strict=True)]
             said = [
                 pa.array(column, field.type) for column, field in zip(zip(*judged, strict=True), _READ, strict=True)
             ]
@@ -315,12 +315,12 @@ def _look_at_definitions(open_files: OpenFiles, batches: Iterable[pa.RecordBatch
 
 def _judge(files: Files, kind: Kind, place: Place, data: bytes | StoreError) -> tuple[int | bool | str | None, ...]:
     """The columns that are said of a definition, in their order."""
-    found = look_at_definition(kind, data, place.path)
-    files.looked_at(place, data, found if isinstance(found, Flaw) else None, is_node=False)
+    facts = look_at_definition(kind, data, place.path)
+    files.looked_at(place, data, facts if isinstance(facts, Flaw) else None, is_node=False)
     size = len(data) if isinstance(data, bytes) else None
     host = socket.gethostname() if isinstance(data, PathMissing) else None
-    if isinstance(found, Flaw):
-        return None, None, found.code, text(found.reason), found.hint, None, size, host
-    definition, verified = found
+    if isinstance(facts, Flaw):
+        return None, None, facts.code, text(facts.reason), facts.hint, None, size, host
+    definition, verified = facts
     location = definition.iceberg_metadata_location if isinstance(definition, TableDef | ViewDef) else ""
     return key_code(definition.id), verified, None, None, None, text(location) or None, size, host

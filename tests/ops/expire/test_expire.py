@@ -54,14 +54,14 @@ def test_versions_go_when_count_and_age_both_allow_it(aged):
     head = aged.head.version
     plan = aged.plan().mark
     assert plan.expired == range(head - 2)
-    assert [(kept.version, kept.reason) for kept in plan.kept] == [
+    assert [(kept.version, kept.reason) for kept in plan.kept_versions] == [
         (head - 2, "keep-last"),
         (head - 1, "keep-last"),
         (head, "latest"),
     ]
     assert aged.plan(keep_last=10).mark.oldest == head - 9
     assert aged.plan(older_than="30d").mark.oldest == 0
-    assert aged.plan(older_than="30d").mark.kept[0].reason == "age"
+    assert aged.plan(older_than="30d").mark.kept_versions[0].reason == "age"
 
 
 def test_what_was_current_at_the_limit_stays(place):
@@ -224,7 +224,7 @@ def test_a_live_distributed_transaction_keeps_where_it_began_and_what_it_wrote(a
         aged.commit(f"a.later{number}")
     plan = aged.plan(Floors(HOUR, HOUR), older_than="0s", offline=True, keep_last=1).mark
     assert plan.oldest == begun.transaction.base.version
-    assert plan.kept[0].reason == "transaction"
+    assert plan.kept_versions[0].reason == "transaction"
     mark(aged.catalog, plan)
     aged.clock.advance(2 * HOUR)
     aged.purge(Floors(HOUR, HOUR))
@@ -294,7 +294,7 @@ def test_versions_in_which_a_transaction_may_still_live_stay_unless_offline(plac
     with place.catalog.transaction() as transaction:
         transaction.alter_catalog({"olympia.retention.max-version-age": "1h"})
     place.clock.advance(2 * HOUR)
-    kept = place.plan(keep_last=1).mark.kept
+    kept = place.plan(keep_last=1).mark.kept_versions
     assert kept[0].version == 0
     assert kept[0].reason == "in-use"
 
@@ -681,7 +681,7 @@ def test_an_export_without_a_pin_is_the_reason_it_gives(aged):
     aged.clock.advance(10 * DAY)
     plan = aged.plan().mark
     assert plan.oldest == 5
-    assert (plan.kept[0].version, plan.kept[0].reason) == (5, "export")
+    assert (plan.kept_versions[0].version, plan.kept_versions[0].reason) == (5, "export")
 
 
 @pytest.mark.parametrize("text", ["nonsense", "[1]", '{"a": 1}', "[{}]"])

@@ -67,7 +67,7 @@ def test_while_a_damaged_version_stays_roots_go_and_all_that_it_may_reach_stays(
     before = trees(place)
     plan = place.plan(keep_last=6)
     assert plan.mark.damaged == (HIT,)
-    assert HIT in [kept.version for kept in plan.mark.kept]
+    assert HIT in [kept.version for kept in plan.mark.kept_versions]
     assert {file.kind for file in plan.mark.files} == {"root"}
     place.mark(keep_last=6)
     place.clock.advance(2 * DAY)
@@ -101,7 +101,7 @@ def test_a_root_that_is_known_to_be_unreadable_stays_in_the_list_of_what_is_kept
     place = filled(12)
     spoil(place.store, root_path(HIT), "empty")
     plan = acknowledged(place).plan(keep_last=6)
-    assert [kept.version for kept in plan.mark.kept] == [9, 10, 11, 12, 13, 14]
+    assert [kept.version for kept in plan.mark.kept_versions] == [9, 10, 11, 12, 13, 14]
 
 
 def test_which_versions_cannot_be_followed():

@@ -195,7 +195,7 @@ def test_interrupted_while_it_reads_nothing_more_is_written(catalog, places):
     files = copying(FULL, catalog.store, dest)
     for place, data in files.nodes([place for place, is_node in places.items() if is_node]):
         files.looked_at(place, data, None, is_node=True)
-    files.close(done=False)
+    files.close(complete=False)
     assert dest.paths("create_many") == []
 
 

@@ -70,7 +70,7 @@ def save(store: Store, dest: Store) -> SalvageReport:
     before = files_of(store)
     report = salvage(store, dest, CLOCK, AUTHOR)
     assert files_of(store) == before
-    assert report.objects == len(contents(dest)) == sum(report.found.values()) + _made_anew(report)
+    assert report.objects == len(contents(dest)) == sum(report.origins.values()) + _made_anew(report)
     assert plan_repair(dest).nothing_to_do
     describe_salvage(report)
     return report
@@ -170,7 +170,7 @@ def test_without_any_root(sample, dest):
     report = save(store, dest)
     after = contents(dest)
     assert report.from_version is None
-    assert report.found["nodes"] > 20
+    assert report.origins["nodes"] > 20
     live = {name for name in held(sample) if name.namespace != "e"}
     assert live <= after.keys()
     assert dict(report.doubtful).keys() >= live
@@ -181,7 +181,7 @@ def test_with_nothing_but_definitions(sample, dest):
     store.delete_many([file.path for folder in ("vn/", "node/", "dtxn/") for file in store.list(folder)])
     report = save(store, dest)
     after = contents(dest)
-    assert report.found["versions"] == report.found["nodes"] == 0
+    assert report.origins["versions"] == report.origins["nodes"] == 0
     found = {str(name) for name in after if isinstance(name, TableName)}
     assert "lost+found.a-t00" in found
     assert "lost+found.c-moved" not in found, "a definition keeps the name that it was first written under"
