@@ -19,7 +19,7 @@ FLOORS = Floors(DAY, DAY)
 class Place:
     def __init__(self, order: int = 4, **settings) -> None:
         self.clock = FakeClock()
-        self.store = CountingStore(MemoryStore(now_millis=self.clock.now_millis))
+        self.store = CountingStore(MemoryStore("place", now_millis=self.clock.now_millis))
         self.catalog = Catalog.create(self.store, order=order, clock=self.clock, **settings)
 
     def commit(self, *names, after: int = HOUR) -> int:

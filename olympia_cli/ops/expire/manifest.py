@@ -108,7 +108,7 @@ def read_head(store: Store, path: str) -> Manifest:
     try:
         return decode_manifest(store.read(path), path)
     except PathMissing:
-        raise Damaged("", path, f"{_MANIFEST} is missing") from None
+        raise Damaged("F906", path, f"{_MANIFEST} is missing") from None
 
 
 def named_files(manifest: Manifest, read_many: ReadMany) -> tuple[Doomed, ...]:
@@ -136,13 +136,13 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
             files = tuple(_doomed(file) for file in document["files"])
         return Manifest(path, int(document["oldest"]), int(document["former_oldest"]), files, parts)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        raise Damaged("", path, f"it is not {_MANIFEST}") from None
+        raise Damaged("F906", path, f"it is not {_MANIFEST}") from None
 
 
 def decode_part(data: bytes | StoreError, part: ManifestPart, manifest: str) -> tuple[Doomed, ...]:
     """What a part names, given what was read for it."""
     if isinstance(data, PathMissing):
-        raise Damaged("", part.path, f"a part of {_MANIFEST} is missing")
+        raise Damaged("F906", part.path, f"a part of {_MANIFEST} is missing")
     if isinstance(data, Exception):
         raise data
     try:
@@ -152,7 +152,7 @@ def decode_part(data: bytes | StoreError, part: ManifestPart, manifest: str) -> 
             raise ValueError
         return files
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        raise Damaged("", part.path, f"it is not the part of {_MANIFEST} that was written") from None
+        raise Damaged("F906", part.path, f"it is not the part of {_MANIFEST} that was written") from None
 
 
 def _doomed(entry: Any) -> Doomed:
@@ -175,7 +175,13 @@ def check_deletable(files: Iterable[Doomed], oldest: int, holder: str) -> None:
         kind = file_kind(file.path)
         fits = kind in DELETABLE and kind.value == file.kind and not file.path.startswith("def/dtxn/")
         if not fits or is_foreign_root(file.path, version) or (version is not None and version >= oldest):
-            raise Damaged("", holder, f"it names a file that an expire never deletes: {file.path[:200]!a}")
+            raise Damaged(
+                "F906",
+                holder,
+                f"it names a file that an expire never deletes: {file.path[:200]!a}",
+                hint="nothing of it is deleted; bring back what rests, and expire anew",
+                command=("expire", "undo"),
+            )
 
 
 def left_behind(

@@ -26,9 +26,12 @@ _OF_ALL = frozenset({_GAP, "F102", "F103"})
 
 
 def of_the_past(finding: Finding, latest: int | None, oldest: int | None) -> bool:
-    """Whether a finding is about older versions alone: nothing of the latest one is damaged by it. Readers may stop at
-    a gap, unless it is the oldest versions that are missing."""
+    """Whether a finding is about older versions alone: nothing of the latest one is damaged by it, and nothing that a
+    live transaction or an export needs. Readers may stop at a gap, unless it is the oldest versions that are missing.
+    """
     if finding.severity is not Severity.ERROR or latest is None or not (finding.path and finding.versions):
+        return False
+    if finding.held_by:
         return False
     at_the_end = finding.code == _GAP and oldest is not None and finding.versions[0][0] <= oldest
     return (at_the_end or finding.code not in _OF_ALL) and finding.versions[-1][1] < latest

@@ -5,7 +5,7 @@ A code never changes its meaning; new ones are only ever added.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -38,7 +38,8 @@ class Finding:
 
     `path` is relative to the catalog, or a location for table data. `versions` are closed ranges, ascending.
     `objects` holds the first of them in key order, `objects_total` how many there are. `hint` is the words of the next
-    command. `acknowledged` says that people know of it, so that it is told and raises no alarm.
+    command. `acknowledged` says that people know of it, so that it is told and raises no alarm. `held_by` are the live
+    transactions and exports that it hits.
     """
 
     code: str
@@ -50,6 +51,7 @@ class Finding:
     objects_total: int = 0
     hint: str = ""
     acknowledged: bool = False
+    held_by: tuple[str, ...] = ()
 
     @property
     def is_damage(self) -> bool:
@@ -135,11 +137,14 @@ def finding(
     objects: Iterable[ObjectName] = (),
     objects_total: int | None = None,
     hint: str = "",
+    held_by: Sequence[str] = (),
 ) -> Finding:
     """A finding whose severity is its code's, and whose objects are cut to the first thousand."""
     named = tuple(objects)
     total = len(named) if objects_total is None else objects_total
-    return Finding(code, severity(code), path, message, tuple(versions), named[:MAX_OBJECTS], total, hint)
+    return Finding(
+        code, severity(code), path, message, tuple(versions), named[:MAX_OBJECTS], total, hint, held_by=tuple(held_by)
+    )
 
 
 def merge(spans: Iterable[tuple[int, int]]) -> Ranges:

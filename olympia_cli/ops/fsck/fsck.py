@@ -215,11 +215,10 @@ def _check_holder(examined: Examined, holder: Holder) -> list[Finding]:
     findings = []
     catalog = examined.reader.catalog(holder.root.catalog_def)
     if catalog.flaw is not None and holder.root.catalog_def not in examined.notes.bad_catalogs:
-        reason = f"{holder.who}: {catalog.flaw.reason}"
-        findings.append(finding(holder.code, holder.root.catalog_def, reason, hint=holder.hint))
+        findings.append(holder.finding(holder.root.catalog_def, catalog.flaw))
     checks_actions = examined.depth >= FULL and not examined.chain.java
     if checks_actions and isinstance(flaw := read_actions(holder.data, holder.path), Flaw):
-        findings.append(finding(holder.code, holder.path, f"{holder.who}: {flaw.reason}", hint=holder.hint))
+        findings.append(holder.finding(holder.path, flaw))
     return findings
 
 

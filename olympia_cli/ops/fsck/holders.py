@@ -26,7 +26,7 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef, DistributedTransaction
 from olympia_cli.ops.fsck.chain import Chain
 from olympia_cli.ops.fsck.findings import Finding, finding
 from olympia_cli.ops.walk.files import Files, StoreFailure
-from olympia_cli.ops.walk.flaws import flaw_of
+from olympia_cli.ops.walk.flaws import Flaw, flaw_of
 
 MODES = ("full", "partial", "minimal")
 
@@ -42,6 +42,10 @@ class Holder:
     root: Root
     hint: str
     """The command that gives it up."""
+
+    def finding(self, path: str, flaw: Flaw) -> Finding:
+        """What is wrong with a file that it needs."""
+        return finding(self.code, path, f"{self.who}: {flaw.reason}", hint=self.hint, held_by=[self.who])
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ def _transactions_of_java(files: Files, now: int) -> Held:
     for path, data in files.read_many(listed):
         definition, who = _parse(data, path), f"the transaction {java_transaction_id(path)}"
         if isinstance(definition, str):
-            states.append(finding("F501", path, f"{who}: {definition}"))
+            states.append(finding("F501", path, f"{who}: {definition}", held_by=[who]))
         elif now > definition.expire_at_millis:
             states.append(finding("F907", path, f"{who} is past its end"))
         elif definition.running_root_node_file_path:
@@ -115,17 +119,18 @@ def _unreadable(files: Files, id: str, path: str, saves: list[int], reason: str,
     earlier = [transaction_save_path(id, save) for save in sorted(saves)[:-1]]
     if _over(files, [transaction_path(id), *reversed(earlier[-8:])], now):
         return finding("F907", path, f"the transaction {id} is past its end, and {reason}")
-    return finding("F501", path, f"the transaction {id}: {reason}", hint=f"txn abort {id}")
+    who = f"the transaction {id}"
+    return finding("F501", path, f"{who}: {reason}", hint=f"txn abort {id}", held_by=[who])
 
 
 def _transaction(
     files: Files, id: str, path: str, definition: DistributedTransactionDef, existing: set[int], now: int
 ) -> Iterator[Holder | Finding]:
-    abort, beginning = f"txn abort {id}", definition.beginning_root_node_file_path
+    who, abort, beginning = f"the transaction {id}", f"txn abort {id}", definition.beginning_root_node_file_path
     running, began = definition.running_root_node_file_path, parse_root_path(beginning)
     if definition.id != id:
         reason = f"it is of the transaction {definition.id[:60]!a}"
-        yield finding("F501", path, f"the transaction {id}: {reason}", hint=abort)
+        yield finding("F501", path, f"{who}: {reason}", hint=abort, held_by=[who])
     elif not running or parse_root_path(running) is not None:
         return  # aborted or committed: nothing depends on it any more
     elif now > definition.expire_at_millis:
@@ -134,9 +139,9 @@ def _transaction(
         # it may have begun at a version that was committed since the listing
         if began is None or (began not in existing and not files.store.exists(beginning)):
             where = f"version {began}" if began is not None else ascii(beginning[:100])
-            reason = f"the transaction {id} began at {where}, which does not exist"
-            yield finding("F502", path, reason, hint=abort)
-        yield _root(files, running, path, f"the transaction {id}", "F502", abort)
+            reason = f"{who} began at {where}, which does not exist"
+            yield finding("F502", path, reason, hint=abort, held_by=[who])
+        yield _root(files, running, path, who, "F502", abort)
 
 
 def exports(files: Files, catalog: CatalogDef, holder: str, now: int) -> Held:
@@ -174,7 +179,7 @@ def _root(files: Files, path: str, holder: str, who: str, code: str, hint: str, 
         error = damage
     flaw = flaw_of(error)
     where = holder if flaw.code == "F212" else path
-    return finding(code, where, f"the root that {who} needs: {flaw.reason}", hint=hint)
+    return finding(code, where, f"the root that {who} needs: {flaw.reason}", hint=hint, held_by=[who])
 
 
 def _parse(data: bytes | Exception, path: str) -> DistributedTransactionDef | str:

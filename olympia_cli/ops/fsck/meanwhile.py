@@ -48,10 +48,6 @@ def _kept(finding: Finding, chain: Chain, oldest: int) -> Finding | None:
 def _still_held(files: Files, later: Chain, findings: list[Finding], now: int) -> list[Finding]:
     """The findings about transactions and exports that are still there."""
     holdings = held_files(files, later, now)
-    live = [holder.who for holding in holdings for holder in holding.holders]
-    messages = {finding.message for holding in holdings for finding in holding.findings}
-    return [
-        finding
-        for finding in findings
-        if finding.code not in _HELD or finding.message in messages or any(who in finding.message for who in live)
-    ]
+    live = {holder.who for holding in holdings for holder in holding.holders}
+    live |= {who for holding in holdings for finding in holding.findings for who in finding.held_by}
+    return [finding for finding in findings if finding.code not in _HELD or not live.isdisjoint(finding.held_by)]

@@ -160,7 +160,10 @@ class Verdict:
             message = f"{', '.join(who[:3])}: {message}"
         elif who:
             message += f"; {', '.join(who[:3])} too"
-        return finding(code, path, message, versions=versions, objects=hit.objects, hint=hint)
+            if not inside(self._examined.chain.latest, versions):
+                # who needs it still is all that keeps it from being of the past
+                hint = self._by_who[who[0]].hint
+        return finding(code, path, message, versions=versions, objects=hit.objects, hint=hint, held_by=who)
 
     # Definitions
 

@@ -142,7 +142,8 @@ def _rollback(store: Store, version: int) -> Iterator[Advice]:
 
 def _own(damage: Sequence[Finding]) -> list[Advice]:
     """What findings about transactions and exports say for themselves."""
-    hints = {finding.hint: finding.message for finding in damage if finding.hint and not finding.versions}
+    own = (finding for finding in damage if finding.hint and (finding.held_by or not finding.versions))
+    hints = {finding.hint: finding.message for finding in own}
     words = {hint: message for hint, message in hints.items() if hint not in (REPAIR, SALVAGE)}
     candidates = [Advice(tuple(shlex.split(hint)), 0, message) for hint, message in words.items()]
     return [advice for advice in candidates if not " ".join(advice.words).startswith(_LOOKS)][:MOST_ADVICE]

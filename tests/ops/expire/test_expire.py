@@ -541,6 +541,22 @@ def test_a_manifest_cannot_lead_a_purge_astray(aged):
     aged.store.overwrite(resting.manifest, text)
 
 
+def test_where_a_manifest_stops_a_purge_an_undo_leads_on(aged):
+    aged.mark()
+    [resting] = read_quarantine(aged.head.definition)
+    text = aged.store.read(resting.manifest)
+    aged.store.overwrite(resting.manifest, text.replace(root_path(0).encode(), b"data/x.parquet"))
+    aged.clock.advance(2 * DAY)
+    with pytest.raises(Damaged, match="never deletes") as stopped:
+        aged.purge()
+    assert (stopped.value.code, stopped.value.command) == ("F906", ("expire", "undo"))
+    undo(aged.catalog)
+    aged.mark()
+    aged.clock.advance(2 * DAY)
+    aged.purge()
+    assert not orphans(aged.store)
+
+
 def test_a_lost_manifest_is_found_again_by_the_next_mark(aged):
     aged.mark()
     [resting] = read_quarantine(aged.head.definition)

@@ -12,10 +12,15 @@ from olympia_cli.catalog.versions import read_root
 from olympia_cli.errors import Damaged
 from olympia_cli.format.paths import FileKind, file_kind, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.names import AtVersion
 from olympia_cli.ops.expire.expire import undo
 from olympia_cli.ops.expire.simulate import simulate
+from olympia_cli.ops.export.drop import drop_export
+from olympia_cli.ops.export.export import create_export
+from olympia_cli.ops.export.note import Mode, scope
 from olympia_cli.ops.fsck.acknowledged import acknowledge, of_the_past
 from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog
 from tests.helpers.clock import DAY
 from tests.helpers.damage import spoil
@@ -116,3 +121,19 @@ def test_policies_are_compared_past_it():
     place = acknowledged(spoiled())
     outcomes = simulate(place.planner(), place.policy(keep_last=6))
     assert outcomes[0].files == outcomes[0].versions, "roots alone"
+
+
+def test_what_an_export_needs_is_not_of_the_past_and_both_say_so():
+    place = filled(12)
+    create_export(place.catalog, MemoryStore("dest"), "friday", scope(Mode.MINIMAL), at=AtVersion(HIT))
+    lost = sorted(reached(place, HIT) - reached(place, HIT + 1))[0]
+    spoil(place.store, lost, "truncated")
+    report = fsck(place.store, level=Level.FULL, all_versions=True, clock=place.clock)
+    [error] = [finding for finding in report.findings if finding.is_damage]
+    assert not of_the_past(error, report.latest, report.oldest)
+    assert error.hint == "export drop friday"
+    with pytest.raises(Damaged) as stopped:
+        place.plan(keep_last=6)
+    assert (stopped.value.code, stopped.value.path) == (error.code, error.path) == ("F204", lost)
+    drop_export(place.catalog, "friday")
+    assert acknowledged(place).plan(keep_last=9).mark.damaged == (HIT,)
