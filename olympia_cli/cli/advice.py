@@ -61,13 +61,13 @@ def _point_to(error: Damaged, ctx: typer.Context, session: Session) -> None:
     if version is None and not several and error.path != latest.root.catalog_def:
         reference = ctx.params.get("at") or ctx.params.get("reference")
         version = None if reference is None else session.resolve(reference, latest).version
-    known = [
+    known_spans = [
         span
         for (_, path), spans in read_acknowledged(latest.definition).items()
         if path == error.path
         for span in spans
     ]
-    if known and (version is None or any(first <= version <= last for first, last in known)):
+    if known_spans and (version is None or any(first <= version <= last for first, last in known_spans)):
         error.advice, error.command = "that is known; see which other versions there are", ("log", "--oneline")
     elif version is not None and version != latest.version:
         error.command = (*error.command, "--at", f"v{version}")
@@ -101,6 +101,6 @@ def _say_what_is_there(error: NotThere, snapshot: Snapshot, at: list[str]) -> No
 def _meant(name: str, there: Iterable[ObjectName]) -> ObjectName | None:
     from olympia_cli.names import nearest
 
-    names = {one.name or one.namespace: one for one in islice(there, MOST)}
-    found = nearest(name, names)
-    return None if found is None else names[found]
+    names = {candidate.name or candidate.namespace: candidate for candidate in islice(there, MOST)}
+    match = nearest(name, names)
+    return None if match is None else names[match]

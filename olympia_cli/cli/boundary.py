@@ -129,10 +129,10 @@ def _wants_json(arguments: Sequence[str]) -> bool:
     """Whether JSON was asked for; the command line may be too wrong to be parsed."""
     if "--" in arguments:
         arguments = arguments[: list(arguments).index("--")]
-    asked = {"--json", "--output=json", "--output=jsonl", "-ojson", "-ojsonl"}
+    flags = {"--json", "--output=json", "--output=jsonl", "-ojson", "-ojsonl"}
     pairs = set(pairwise(arguments))
-    asked_apart = {(flag, value) for flag in ("-o", "--output") for value in ("json", "jsonl")}
-    return bool(asked & set(arguments) or asked_apart & pairs)
+    flag_pairs = {(flag, value) for flag in ("-o", "--output") for value in ("json", "jsonl")}
+    return bool(flags & set(arguments) or flag_pairs & pairs)
 
 
 def _usage_hint(error: Any) -> str:

@@ -106,9 +106,9 @@ def _credentials(session: Session, checkup: Checkup) -> None:
     if scheme not in ("s3", "gs"):
         checkup.add("credentials", "ok", "none are needed")
         return
-    found = list(_s3_credentials(options) if scheme == "s3" else _gs_credentials(options))
-    if found:
-        checkup.add("credentials", "ok", f"there are some: {', '.join(found)}")
+    credentials = list(_s3_credentials(options) if scheme == "s3" else _gs_credentials(options))
+    if credentials:
+        checkup.add("credentials", "ok", f"there are some: {', '.join(credentials)}")
     else:
         checkup.add("credentials", "note", "none are set here; the machine may have a role of its own")
 
@@ -202,19 +202,19 @@ def _catalog(session: Session, checkup: Checkup) -> None:
     from olympia_cli.ops.look.status import status
 
     try:
-        found = status(session.catalog)
+        catalog_status = status(session.catalog)
     except OlympiaError as error:
         checkup.failed("catalog", error)
         return
-    checkup.status = found
-    values = found.values
+    checkup.status = catalog_status
+    values = catalog_status.values
     # why it is anything else than well follows, each with a line of its own
-    well = not (found.damage or found.attention)
-    what = f"version {values['version']}{f', {found.standing}' if well else ''}"
+    well = not (catalog_status.damage or catalog_status.attention)
+    what = f"version {values['version']}{f', {catalog_status.standing}' if well else ''}"
     checkup.add("catalog", "ok", f"{what}; of the Java SDK, and never written to" if values["read_only"] else what)
-    for reason in (*found.damage, *found.attention):
+    for reason in (*catalog_status.damage, *catalog_status.attention):
         checkup.add("catalog", "attention", reason.text)
-    checkup.due = fsck_due(found.runs, session.catalog.clock.now_millis())
+    checkup.due = fsck_due(catalog_status.runs, session.catalog.clock.now_millis())
     state: State = "ok" if checkup.due is None else "note"
     checkup.add("fsck", state, "none is due" if checkup.due is None else checkup.due.text)
 

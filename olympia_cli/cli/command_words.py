@@ -54,7 +54,7 @@ class _Line:
     """What the words up to the cursor mean."""
 
     def __init__(self, root: Any) -> None:
-        self.given: dict[str, Any] = {}
+        self.own_params: dict[str, Any] = {}
         self.shared: dict[str, Any] = {}
         self.arguments: list[str] = []
         # the option whose value comes next
@@ -86,9 +86,9 @@ class _Line:
             option, written, value = self._option_in(incomplete)
             if option is None or (not value and "=" not in incomplete):
                 return self._option_names(incomplete)
-            found = self._values(option, value or "")
-            words = tuple((written + word, help) for word, help in found.words)
-            return Candidates(words, found.kind, written)
+            matches = self._values(option, value or "")
+            words = tuple((written + word, help) for word, help in matches.words)
+            return Candidates(words, matches.kind, written)
         if isinstance(self.command, TyperGroup):
             return Candidates(
                 [
@@ -99,10 +99,10 @@ class _Line:
             )
         for number, argument in enumerate(p for p in self.command.params if p.param_type_name == "argument"):
             if number == len(self.arguments) or argument.nargs == -1:
-                found = self._values(argument, incomplete)
+                matches = self._values(argument, incomplete)
                 # a name that looks like an option is one, until -- says that no more of them follow
-                plain = tuple(one for one in found.words if self.only_arguments or not one[0].startswith("-"))
-                return found._replace(words=plain)
+                plain = tuple(entry for entry in matches.words if self.only_arguments or not entry[0].startswith("-"))
+                return matches._replace(words=plain)
         return NOTHING
 
     def _enter(self, command: Any) -> None:
@@ -146,17 +146,17 @@ class _Line:
 
     def _give(self, option: Any, value: Any) -> None:
         # the shared options pass their values on in the context; see params.remember
-        (self.given if option.expose_value else self.shared)[option.name] = value
+        (self.own_params if option.expose_value else self.shared)[option.name] = value
 
     def _option_names(self, incomplete: str) -> Candidates:
-        taken = self.given.keys() | self.shared.keys()
+        used_names = self.own_params.keys() | self.shared.keys()
         return Candidates(
             [
                 (name, option.help or "")
                 for name, option in self.options.items()
                 if name.startswith(incomplete)
                 and not option.hidden
-                and (option.multiple or option.name not in taken or name == incomplete)
+                and (option.multiple or option.name not in used_names or name == incomplete)
             ]
         )
 
@@ -171,8 +171,8 @@ class _Line:
             return Candidates([(str(word), "") for word in choices if str(word).startswith(incomplete)])
         if param.name == "profile":
             return Candidates([(word, "") for word in complete.complete_profile(ctx, incomplete)])
-        if found := _BY_METAVAR.get(metavar):
-            return Candidates([(word, "") for word in found(ctx, incomplete)])
+        if completer := _BY_METAVAR.get(metavar):
+            return Candidates([(word, "") for word in completer(ctx, incomplete)])
         if metavar == "URI":
             # a location in a bucket is not ours to list
             return NOTHING if "://" in incomplete else FOLDERS if param.name in ("catalog", "uri") else FILES
@@ -183,7 +183,7 @@ class _Line:
     def _context(self) -> typer.Context:
         settings = self.command.context_settings
         ctx = typer.Context(self.command, info_name=self.command.name, resilient_parsing=True, **settings)
-        ctx.params.update(self.given)
+        ctx.params.update(self.own_params)
         ctx.args = list(self.arguments)
         for name, value in self.shared.items():
             ctx.meta[f"olympia.{name}"] = os.path.expandvars(value) if name == "catalog" else value

@@ -63,10 +63,10 @@ def complete_new_in_namespace(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def complete_object(ctx: typer.Context, incomplete: str) -> list[str]:
     """A namespace, or the full name of a table or view."""
-    found = _full_names(ctx, incomplete, ("TABLE", "VIEW"))
+    names = _full_names(ctx, incomplete, ("TABLE", "VIEW"))
     if _FULL_NAME.fullmatch(incomplete):
-        return found
-    return _starting(incomplete, [word for dotted in found for word in (dotted.removesuffix("."), dotted)])
+        return names
+    return _starting(incomplete, [word for dotted in names for word in (dotted.removesuffix("."), dotted)])
 
 
 def complete_reference(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -103,10 +103,10 @@ def _full_names(ctx: typer.Context, incomplete: str, kinds: Iterable[str]) -> li
     if parts is None:
         return _starting(incomplete, (quote_part(name) + "." for name in _namespaces(ctx, _unquoted(incomplete))))
     namespace, start = _unquoted(parts[1]), _unquoted(parts[2])
-    found: list[str] = []
+    names: list[str] = []
     for kind in kinds:
-        found += _names(ctx, Kind[kind], namespace, start)
-    return _starting(incomplete, (f"{quote_part(namespace)}.{quote_part(name)}" for name in found))
+        names += _names(ctx, Kind[kind], namespace, start)
+    return _starting(incomplete, (f"{quote_part(namespace)}.{quote_part(name)}" for name in names))
 
 
 def _namespaces(ctx: typer.Context, start: str) -> list[str]:
@@ -126,9 +126,9 @@ def _names(ctx: typer.Context, kind: Kind, namespace: str | None, start: str) ->
             return (name.namespace for name in view.namespaces())
         return (name.name for name in (view.tables(namespace) if kind.word == "table" else view.views(namespace)))
 
-    found = _look_up(ctx, what, first, LIMIT + 1)
-    if len(found) <= LIMIT or txn is not None or not start:
-        return found[:LIMIT]
+    names = _look_up(ctx, what, first, LIMIT + 1)
+    if len(names) <= LIMIT or txn is not None or not start:
+        return names[:LIMIT]
     return _look_up(ctx, f"{what} {start}", lambda session: _scan(session.snapshot(at), kind, namespace, start))
 
 
@@ -185,11 +185,11 @@ def _look_up(ctx: typer.Context, what: str, names: Callable[[Session], Iterable[
 
         session = Session(ctx)
         location = session.location
-        found = names_cache.recall(location.uri, location.options, what)
-        if found is None:
-            found = _read_in_time(session, names, limit)
-            names_cache.remember(location.uri, location.options, what, found)
-        return found
+        words = names_cache.recall(location.uri, location.options, what)
+        if words is None:
+            words = _read_in_time(session, names, limit)
+            names_cache.remember(location.uri, location.options, what, words)
+        return words
     return []
 
 
@@ -199,20 +199,20 @@ def _read_in_time(session: Session, names: Callable[[Session], Iterable[str]], l
     # importing takes as long as it takes, and cannot hang: it is not part of the time that is bounded
     import_module("olympia_cli.catalog.distributed")
     _ = session.store
-    found: list[str] = []
-    done = threading.Event()
+    words: list[str] = []
+    finish = threading.Event()
 
     def read() -> None:
         with contextlib.suppress(Exception):
-            found.extend(islice(names(session), limit))
-            done.set()
+            words.extend(islice(names(session), limit))
+            finish.set()
 
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
     thread.join(SECONDS)
-    if not done.is_set():
+    if not finish.is_set():
         raise TimeoutError
-    return found
+    return words
 
 
 def complete_command(ctx: typer.Context, incomplete: str) -> list[str]:

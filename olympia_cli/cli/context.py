@@ -42,11 +42,11 @@ class Session:
 
     def __init__(self, ctx: typer.Context, uri: str | None = None) -> None:
         self._ctx = ctx
-        self._given = {
+        self._options = {
             key.removeprefix("olympia."): value for key, value in ctx.meta.items() if key.startswith("olympia.")
         }
         if uri is not None:
-            self._given["catalog"] = uri
+            self._options["catalog"] = uri
         about(command=getattr(ctx, "command_path", "").partition(" ")[2] or None, quiet=self.quiet)
         check_variable()
         self.metrics: Callable[[], dict[str, Any]] | None = None
@@ -56,18 +56,18 @@ class Session:
 
     @property
     def output(self) -> Output:
-        if self._given.get("json"):
+        if self._options.get("json"):
             return Output.JSON
-        found = self._given.get("output")
-        return Output(found) if found is not None else Output.TABLE
+        word = self._options.get("output")
+        return Output(word) if word is not None else Output.TABLE
 
     @property
     def quiet(self) -> bool:
-        return bool(self._given.get("quiet"))
+        return bool(self._options.get("quiet"))
 
     @property
     def verbose(self) -> bool:
-        return bool(self._given.get("verbose"))
+        return bool(self._options.get("verbose"))
 
     @property
     def color(self) -> bool:
@@ -76,11 +76,11 @@ class Session:
     @property
     def csv_safe(self) -> bool:
         """Whether no cell of a CSV file may be taken for a formula."""
-        return bool(self._given.get("csv_safe"))
+        return bool(self._options.get("csv_safe"))
 
     @property
     def no_color(self) -> bool:
-        return bool(self._given.get("no_color") or os.environ.get("NO_COLOR"))
+        return bool(self._options.get("no_color") or os.environ.get("NO_COLOR"))
 
     @property
     def is_tty(self) -> bool:
@@ -104,10 +104,10 @@ class Session:
         """Flags beat the environment, which beats the config file."""
         for option in ("catalog", "profile"):
             # an unset variable in a script must not lead to another catalog
-            if self._given.get(option) == "":
+            if self._options.get(option) == "":
                 raise InvalidLocation(f"--{option} is empty", hint="give it a value, or leave it out")
         catalog = self.said("catalog")
-        if catalog.value and (catalog.source == "flag" or not self._given.get("profile")):
+        if catalog.value and (catalog.source == "flag" or not self._options.get("profile")):
             return Location(catalog.value, self.options_for(catalog.value))
         profile = read_profile(self._profile)
         if not profile.uri:
@@ -121,22 +121,22 @@ class Session:
 
         name = profile or self._profile
         # a folder needs none, so a config file that nobody asked for is not in the way
-        known = name is not None or scheme_of(uri) in BUCKET_SCHEMES
-        found = read_profile(name) if known else Location("", {})
-        if profile and found.options and found.uri and scheme_of(found.uri) != scheme_of(uri):
+        needs_profile = name is not None or scheme_of(uri) in BUCKET_SCHEMES
+        place = read_profile(name) if needs_profile else Location("", {})
+        if profile and place.options and place.uri and scheme_of(place.uri) != scheme_of(uri):
             raise InvalidOption(
-                f"the profile {profile} has storage options for {scheme_of(found.uri)}, and {uri} is not such a place",
+                f"the profile {profile} has storage options for {scheme_of(place.uri)}, and {uri} is not such a place",
                 hint="name a profile of that kind of store",
             )
-        return options_for(uri, found, self.timeout)
+        return options_for(uri, place, self.timeout)
 
     def said(self, option: str) -> Setting:
         """What was said for an option, and where: a flag beats the environment."""
         from olympia_cli.cli.settings import Setting
 
         variable = f"OLYMPIA_{option.upper()}"
-        if self._given.get(option):
-            return Setting(option, str(self._given[option]), "flag", f"--{option.replace('_', '-')}")
+        if self._options.get(option):
+            return Setting(option, str(self._options[option]), "flag", f"--{option.replace('_', '-')}")
         if value := os.environ.get(variable):
             return Setting(option, value, "environment", variable)
         return Setting(option, None, "default")
@@ -181,9 +181,9 @@ class Session:
         from olympia_cli.catalog.clock import SystemClock
         from olympia_cli.catalog.references import open_snapshot
 
-        found = open_snapshot(store, reference, SystemClock().now_millis(), names)
-        self.warn_of_lost_root(found)
-        return found
+        snapshot = open_snapshot(store, reference, SystemClock().now_millis(), names)
+        self.warn_of_lost_root(snapshot)
+        return snapshot
 
     # Names to look for: what the format forbids may be one all the same, in a catalog of the Java SDK
 
@@ -206,10 +206,10 @@ class Session:
         try:
             return parse(text)
         except InvalidName:
-            found = parse_as_found(kind, text)
+            name = parse_as_found(kind, text)
             if not self.is_java():
                 raise
-            return found
+            return name
 
     def is_java(self) -> bool:
         """Whether the catalog was written by the Java SDK; not when it cannot be opened."""
@@ -242,16 +242,16 @@ class Session:
             raise InvalidOption("--at and --txn do not go together", hint="a transaction has a version of its own")
         from olympia_cli.catalog import distributed
 
-        found = distributed.load(self.catalog, txn)
-        known = len(found.transaction.actions)
+        open_transaction = distributed.load(self.catalog, txn)
+        count = len(open_transaction.transaction.actions)
 
         def save_reads() -> None:
             # under SERIALIZABLE what was read decides about conflicts, so it is part of the transaction
-            if len(found.transaction.actions) > known:
-                found.save()
+            if len(open_transaction.transaction.actions) > count:
+                open_transaction.save()
 
         self._ctx.call_on_close(save_reads)
-        return TransactionView(found.transaction)
+        return TransactionView(open_transaction.transaction)
 
     def change(
         self,
@@ -274,19 +274,19 @@ class Session:
         if txn is not None:
             from olympia_cli.catalog import distributed
 
-            found = distributed.load(self.catalog, txn)
-            before = len(found.transaction.actions)
-            with found.statements() as transaction:
+            open_transaction = distributed.load(self.catalog, txn)
+            before = len(open_transaction.transaction.actions)
+            with open_transaction.statements() as transaction:
                 do(transaction)
-            found.save()
-            return Changed(None, txn, tuple(found.transaction.actions[before:]))
+            open_transaction.save()
+            return Changed(None, txn, tuple(open_transaction.transaction.actions[before:]))
         for attempt in range(20):
             transaction = self.catalog.begin(names=names)
             self.warn_of_lost_root(transaction.base)
             do(transaction)
             try:
-                done = self.catalog.commit(transaction, message, retry_for=seconds, atomic=atomic)
-                return Changed(done.version, None, done.actions)
+                commit = self.catalog.commit(transaction, message, retry_for=seconds, atomic=atomic)
+                return Changed(commit.version, None, commit.actions)
             except CommitConflict:
                 if not again or attempt == 19:
                     raise
@@ -295,14 +295,14 @@ class Session:
     @property
     def program(self) -> tuple[str, ...]:
         """What a command to suggest begins with: the program, and the location that was given to this one."""
-        place = self._given.get("catalog")
+        place = self._options.get("catalog")
         program, *options = self.program_elsewhere
         return (program, *(("-c", place) if place else ()), *options)
 
     @property
     def program_elsewhere(self) -> tuple[str, ...]:
         """The same for a command that names another catalog."""
-        profile = self._given.get("profile")
+        profile = self._options.get("profile")
         return ("olympia", *(("--profile", profile) if profile else ()))
 
     def command(self, words: str | Sequence[str]) -> str:
@@ -345,7 +345,7 @@ class Session:
         """How far long work is, on stderr. Data is printed after the block."""
         from olympia_cli.cli.progress import shown
 
-        with shown(self, bool(self._given.get("no_progress"))) as progress:
+        with shown(self, bool(self._options.get("no_progress"))) as progress:
             yield progress
 
 

@@ -19,39 +19,39 @@ if TYPE_CHECKING:
 _FIELDS = ["severity", "code", "path", "message"]
 
 
-def print_inspected(session: Session, done: Imported, transactions: Iterable[Told]) -> None:
+def print_inspected(session: Session, outcome: Imported, transactions: Iterable[Told]) -> None:
     """The tables, then the log, the newest transaction last; what an import would leave out is told on stderr."""
     from olympia_cli.cli.import_render import print_imported
 
-    log = [_describe(one) for one in transactions]
+    log = [_describe(entry) for entry in transactions]
     if session.output not in (Output.JSON, Output.JSONL) and not session.quiet:
         with session.out(paged=True) as out:
-            for table in done.created:
+            for table in outcome.created:
                 skipped = f"  {plural(len(table.skipped), 'sort')} left out" if table.skipped else ""
                 files = "" if table.files is None else plural(table.files, "file")
                 rows = "" if table.rows is None else plural(table.rows, "row")
                 out.write(visible(f"{table.source}  {files}  {rows}{skipped}") + "\n")
-            for one in log:
-                words = one["problem"] or ", ".join(_counted(one["operations"])) or "nothing written"
-                said = f"  {one['message']}" if one["message"] else ""
-                ended = one["ended_at"] or one["began_at"]
-                out.write(visible(f"{ended}  {one['state']}  {one['id']}  {words}{said}") + "\n")
-    print_imported(session, done, 0, True, "part", transactions=log)
+            for entry in log:
+                words = entry["problem"] or ", ".join(_counted(entry["operations"])) or "nothing written"
+                said = f"  {entry['message']}" if entry["message"] else ""
+                ended = entry["ended_at"] or entry["began_at"]
+                out.write(visible(f"{ended}  {entry['state']}  {entry['id']}  {words}{said}") + "\n")
+    print_imported(session, outcome, 0, True, "part", transactions=log)
 
 
 def _counted(operations: Sequence[str]) -> list[str]:
     return [f"{operations.count(type)} {type}" for type in dict.fromkeys(operations)]
 
 
-def _describe(told: Told) -> dict[str, Any]:
+def _describe(transaction: Told) -> dict[str, Any]:
     return {
-        "id": told.id,
-        "state": told.state,
-        "began_at": _time(told.began_at),
-        "ended_at": None if told.ended_at is None else _time(told.ended_at),
-        "message": told.message,
-        "operations": list(told.operations),
-        "problem": told.problem,
+        "id": transaction.id,
+        "state": transaction.state,
+        "began_at": _time(transaction.began_at),
+        "ended_at": None if transaction.ended_at is None else _time(transaction.ended_at),
+        "message": transaction.message,
+        "operations": list(transaction.operations),
+        "problem": transaction.problem,
     }
 
 
@@ -63,20 +63,24 @@ def print_checked(session: Session, source: str, checked: dict[str, int], findin
     """One finding a line, and the verdict; the exit code."""
     from olympia_cli.ops.fsck.findings import Severity, describe_finding
 
-    damaged = any(one.is_damage for one in findings)
+    damaged = any(finding.is_damage for finding in findings)
     if session.output is Output.JSON:
-        told = [describe_finding(one) for one in findings]
-        render.document(session, {"source": source, "checked": checked, "findings": told, "damaged": damaged})
+        rows = [describe_finding(finding) for finding in findings]
+        render.document(session, {"source": source, "checked": checked, "findings": rows, "damaged": damaged})
         return 50 if damaged else 0
     with session.out(paged=True) as out:
         if session.output is Output.JSONL:
-            out.writelines(render.json_text(session, describe_finding(one)) + "\n" for one in findings)
+            out.writelines(render.json_text(session, describe_finding(finding)) + "\n" for finding in findings)
         elif session.output is Output.CSV:
             render.csv_rows(session, out, _FIELDS, map(describe_finding, findings))
         else:
-            for one in findings:
-                out.write("\t".join(map(visible, (str(one.severity), one.code, one.path, one.message))) + "\n")
-            counts = ((sum(one.severity is severity for one in findings), str(severity)) for severity in Severity)
+            for finding in findings:
+                out.write(
+                    "\t".join(map(visible, (str(finding.severity), finding.code, finding.path, finding.message))) + "\n"
+                )
+            counts = (
+                (sum(finding.severity is severity for finding in findings), str(severity)) for severity in Severity
+            )
             words = ", ".join(f"{count} {word}" for count, word in counts if count) or "nothing found"
             looked = ", ".join(
                 plural(count, noun.removesuffix("s").replace("_", " ")) for noun, count in checked.items()

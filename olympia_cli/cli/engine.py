@@ -87,8 +87,8 @@ def engine(
     """
     settings = parse_settings(conf or ())
     about = {"--master": master, "--remote": remote, "--parallelism": parallelism, "--conf": conf}
-    given = [option for option, value in about.items() if value is not None]
-    if not _wants_spark(session, word, given, local_only, source):
+    spark_options = [option for option, value in about.items() if value is not None]
+    if not _wants_spark(session, word, spark_options, local_only, source):
         yield LocalWork()
         return
     from olympia_cli.spark.engine import spark_engine
@@ -109,8 +109,8 @@ def engine(
         verbose=session.verbose,
         command=session.name,
         run=run,
-    ) as found:
-        yield SparkWork(found)
+    ) as spark:
+        yield SparkWork(spark)
 
 
 def parse_settings(conf: Sequence[str]) -> dict[str, str]:

@@ -35,7 +35,7 @@ def dumps(value: Any, stream: TextIO, indent: int | None = None) -> str:
     """The value as JSON that the stream can hold: characters as they are, or JSON's own escapes."""
     text = _encoder(stream.encoding or "", indent)(value)
     # inside a string, where alone they can stand, the escape means the same
-    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 @lru_cache(maxsize=8)

@@ -52,7 +52,7 @@ def plan(session: Session, plan: ExpirePlan) -> None:
     purge(session, plan.purge)
     if not mark.is_empty:
         session.say(f"expire  {_versions(mark.expired)}: {_totals(mark.files)}")
-    session.say(f"keep    {_versions([kept.version for kept in mark.kept_versions])}")
+    session.say(f"keep    {_versions([version.version for version in mark.kept_versions])}")
     if mark.damaged:
         named = versions_text(ranges(mark.damaged), "…") + (" is" if len(mark.damaged) == 1 else " are")
         session.say(f"leave   all nodes and definitions: {named} known to be damaged, and may need any of them")

@@ -85,8 +85,8 @@ def whole_command(session: Session, text: str, dest_profile: str | None) -> str:
     import shlex
 
     words = "export resume " if dest_profile is None else f"export resume --dest-profile {shlex.quote(dest_profile)} "
-    before, found, after = text.partition("export resume ")
-    return before + session.command(words) + after if found else text
+    before, separator, after = text.partition("export resume ")
+    return before + session.command(words) + after if separator else text
 
 
 @contextmanager
@@ -120,21 +120,21 @@ def copy_for_java(session: Session, dest: Store, name: str, reference: Reference
     from olympia_cli.ops.export.java_copy import create_java_copy, describe_java_copy
 
     with session.progress() as progress:
-        done = create_java_copy(session.catalog, dest, name, at=reference, progress=progress)
+        copy = create_java_copy(session.catalog, dest, name, at=reference, progress=progress)
     if session.output in (Output.JSON, Output.JSONL):
-        render.document(session, describe_java_copy(done))
+        render.document(session, describe_java_copy(copy))
     elif not session.quiet:
-        size = f"{plural(done.count.files, 'file')}, {plural(done.count.bytes, 'byte')}"
-        render.line(session, f"v{done.version}  copied v{done.at_version} to {done.location} for the Java SDK: {size}")
+        size = f"{plural(copy.count.files, 'file')}, {plural(copy.count.bytes, 'byte')}"
+        render.line(session, f"v{copy.version}  copied v{copy.at_version} to {copy.location} for the Java SDK: {size}")
 
 
-def render_exported(session: Session, done: Exported) -> None:
+def render_exported(session: Session, export: Exported) -> None:
     from olympia_cli.cli.escape import plural
     from olympia_cli.ops.export.export import describe_exported
 
     if session.output in (Output.JSON, Output.JSONL):
-        render.document(session, describe_exported(done))
+        render.document(session, describe_exported(export))
     elif not session.quiet:
-        note = done.note
-        size = f"{plural(done.count.files, 'file')}, {plural(done.count.bytes, 'byte')}"
-        render.line(session, f"v{done.version}  exported v{note.version} as {note.name} to {done.location}: {size}")
+        note = export.note
+        size = f"{plural(export.count.files, 'file')}, {plural(export.count.bytes, 'byte')}"
+        render.line(session, f"v{export.version}  exported v{note.version} as {note.name} to {export.location}: {size}")

@@ -48,12 +48,12 @@ class Problems:
 
     def __init__(self) -> None:
         self.count = 0
-        self.kept: list[dict[str, Any]] = []
+        self.rows: list[dict[str, Any]] = []
 
     def add(self, row: Mapping[str, Any]) -> None:
         self.count += 1
-        if len(self.kept) < MAX_PROBLEMS:
-            self.kept.append({key: row.get(key) for key in ("namespace", "name", "error", "reason")})
+        if len(self.rows) < MAX_PROBLEMS:
+            self.rows.append({key: row.get(key) for key in ("namespace", "name", "error", "reason")})
 
     def take(self, count: int, first: Iterable[Mapping[str, Any]]) -> None:
         """So many, of which these are the first."""
@@ -70,7 +70,7 @@ class Problems:
                 yield row
 
     def describe(self) -> dict[str, Any]:
-        return {"problems": self.kept}
+        return {"problems": self.rows}
 
     def tell(self, session: Session) -> None:
         """Say what there is, and end with an error if there is any."""
@@ -79,8 +79,8 @@ class Problems:
         from olympia_cli.errors import PartlyDone
         from olympia_cli.names import full_name
 
-        for one in self.kept[:SHOWN_PROBLEMS]:
-            session.say(f"warning: table {full_name(one['namespace'], one['name'])}: {one['reason']}")
+        for problem in self.rows[:SHOWN_PROBLEMS]:
+            session.say(f"warning: table {full_name(problem['namespace'], problem['name'])}: {problem['reason']}")
         if self.count > SHOWN_PROBLEMS:
             session.say(f"warning: and {self.count - SHOWN_PROBLEMS:,} more")
         raise PartlyDone(

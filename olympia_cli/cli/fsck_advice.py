@@ -60,7 +60,7 @@ def with_commands(session: Session, report: Report, commands: Sequence[NextComma
     def whole(hint: str) -> str:
         return best if commands is not None and hint in (REPAIR, SALVAGE) else session.command(hint)
 
-    findings = (replace(one, hint=whole(one.hint)) if one.hint else one for one in report.findings)
+    findings = (replace(finding, hint=whole(finding.hint)) if finding.hint else finding for finding in report.findings)
     return replace(report, findings=tuple(findings))
 
 

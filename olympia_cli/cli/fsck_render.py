@@ -35,27 +35,27 @@ def print_report(
     from olympia_cli.ops.fsck.fsck import describe_report
 
     if session.output is Output.JSON:
-        told = [command.describe() for command in commands]
-        render.document(session, {**describe_report(report), "next": told, **(more or {})})
+        steps = [command.describe() for command in commands]
+        render.document(session, {**describe_report(report), "next": steps, **(more or {})})
         return
     with session.out(paged=True) as out:
         if session.output is Output.JSONL:
-            for one in report.findings:
-                out.write(render.json_text(session, describe_finding(one)) + "\n")
+            for finding in report.findings:
+                out.write(render.json_text(session, describe_finding(finding)) + "\n")
         elif session.output is Output.CSV:
             render.csv_rows(session, out, _CSV, map(describe_finding, report.findings))
         elif session.output is Output.NAME:
-            for path in dict.fromkeys(one.path for one in report.findings if one.path):
+            for path in dict.fromkeys(finding.path for finding in report.findings if finding.path):
                 out.write(visible(path) + "\n")
         else:
-            for one in report.findings:
-                write_finding(session, out, one)
+            for finding in report.findings:
+                write_finding(session, out, finding)
             out.write(_verdict(session, report, to_repair) + "\n")
 
 
-def write_finding(session: Session, out: TextIO, found: Finding) -> None:
+def write_finding(session: Session, out: TextIO, finding: Finding) -> None:
     """A block for people, a line for pipes."""
-    (_write_block if session.is_tty else _write_line)(session, out, found)
+    (_write_block if session.is_tty else _write_line)(session, out, finding)
 
 
 def versions_text(ranges: Sequence[tuple[int, int]], dash: str = "-") -> str:
@@ -64,16 +64,16 @@ def versions_text(ranges: Sequence[tuple[int, int]], dash: str = "-") -> str:
     return ", ".join(parts if len(parts) <= 8 else [f"{len(parts) - 8} ranges more", *parts[-8:]])
 
 
-def objects_text(found: Finding) -> str:
+def objects_text(finding: Finding) -> str:
     """The objects that are hit: by name when there are few, else as numbers."""
-    if not found.objects:
+    if not finding.objects:
         return ""
-    if found.objects_total <= 3:
-        return ", ".join(f"{one.kind.word} {one}" for one in found.objects)
-    if found.objects_total > len(found.objects):
-        return f"{found.objects_total:,} objects, the first of them {_word(found.objects[0])}"
-    kinds = Counter(one.kind.word for one in found.objects)
-    inside = {one.namespace for one in found.objects}
+    if finding.objects_total <= 3:
+        return ", ".join(f"{name.kind.word} {name}" for name in finding.objects)
+    if finding.objects_total > len(finding.objects):
+        return f"{finding.objects_total:,} objects, the first of them {_word(finding.objects[0])}"
+    kinds = Counter(name.kind.word for name in finding.objects)
+    inside = {name.namespace for name in finding.objects}
     where = f" in {next(iter(inside))}" if len(inside) == 1 else f" in {len(inside):,} namespaces"
     return ", ".join(plural(count, word) for word, count in kinds.items()) + where
 
@@ -82,47 +82,47 @@ def _word(name: ObjectName) -> str:
     return f"{name.kind.word} {name}"
 
 
-def _write_line(session: Session, out: TextIO, found: Finding) -> None:
+def _write_line(session: Session, out: TextIO, finding: Finding) -> None:
     """One record a line: severity, code, file, what, versions, objects, and the next command or that it is known."""
-    names = ", ".join(map(_word, found.objects)) if session.output is Output.WIDE else objects_text(found)
-    cells = [str(found.severity), found.code, found.path, found.message, versions_text(found.versions), names]
-    cells.append("acknowledged" if found.acknowledged else found.hint)
+    names = ", ".join(map(_word, finding.objects)) if session.output is Output.WIDE else objects_text(finding)
+    cells = [str(finding.severity), finding.code, finding.path, finding.message, versions_text(finding.versions), names]
+    cells.append("acknowledged" if finding.acknowledged else finding.hint)
     out.write("\t".join(map(visible, cells)) + "\n")
 
 
-def _write_block(session: Session, out: TextIO, found: Finding) -> None:
-    severity = str(found.severity)
-    out.write(f"{_colored(session, severity.ljust(8), _COLORS[severity])} {found.code}  {visible(found.message)}\n")
-    for title, lines in _parts(session, found):
+def _write_block(session: Session, out: TextIO, finding: Finding) -> None:
+    severity = str(finding.severity)
+    out.write(f"{_colored(session, severity.ljust(8), _COLORS[severity])} {finding.code}  {visible(finding.message)}\n")
+    for title, lines in _parts(session, finding):
         for at, line in enumerate(lines):
             out.write(f"{(title if not at else '').rjust(7)}  {visible(line)}\n")
 
 
-def _parts(session: Session, found: Finding) -> Iterator[tuple[str, list[str]]]:
-    if found.path:
-        yield "file", [found.path]
+def _parts(session: Session, finding: Finding) -> Iterator[tuple[str, list[str]]]:
+    if finding.path:
+        yield "file", [finding.path]
     hits = []
-    if found.versions:
-        hits.append(f"{versions_text(found.versions, '…')} ({plural(found.versions_total, 'version')})")
+    if finding.versions:
+        hits.append(f"{versions_text(finding.versions, '…')} ({plural(finding.versions_total, 'version')})")
     if session.output is Output.WIDE:
-        hits += map(_word, found.objects)
-    elif found.objects:
-        hits.append(objects_text(found))
+        hits += map(_word, finding.objects)
+    elif finding.objects:
+        hits.append(objects_text(finding))
     if hits:
         yield "hits", hits
-    if found.acknowledged:
+    if finding.acknowledged:
         yield "known", ["acknowledged"]
-    elif found.hint:
-        yield "next", [found.hint]
+    elif finding.hint:
+        yield "next", [finding.hint]
 
 
 def _verdict(session: Session, report: Report, to_repair: bool) -> str:
     from olympia_cli.ops.fsck.findings import Severity
 
     counts = [(report.count(severity), str(severity)) for severity in Severity]
-    told = ", ".join(f"{count:,} info" if word == "info" else plural(count, word) for count, word in counts if count)
-    known = sum(found.acknowledged for found in report.findings)
-    told += f" ({known:,} acknowledged)" if known else ""
+    summary = ", ".join(f"{count:,} info" if word == "info" else plural(count, word) for count, word in counts if count)
+    acknowledged_count = sum(finding.acknowledged for finding in report.findings)
+    summary += f" ({acknowledged_count:,} acknowledged)" if acknowledged_count else ""
     checked = ", ".join(
         plural(report.checked[key], key.removesuffix("s"))
         for key in ("versions", "roots", "nodes", "definitions")
@@ -132,12 +132,12 @@ def _verdict(session: Session, report: Report, to_repair: bool) -> str:
         last = "none" if report.last_sound_version is None else f"v{report.last_sound_version}"
         # who asks for one older version is told of that one alone
         tail = "" if last == "none" and report.version != report.latest else f".  Last sound version: {last}"
-        return f"{_colored(session, 'DAMAGED', '1;31')}  {told}{tail}"
+        return f"{_colored(session, 'DAMAGED', '1;31')}  {summary}{tail}"
     if to_repair:
-        return f"{_colored(session, 'TO REPAIR', '1;33')}  {checked}; {told or 'nothing found'}"
+        return f"{_colored(session, 'TO REPAIR', '1;33')}  {checked}; {summary or 'nothing found'}"
     if not report.complete:
-        return f"{_colored(session, 'INCOMPLETE', '1;33')}  {checked} so far; {told or 'nothing found'}"
-    return f"{_colored(session, 'SOUND', '1;32')}  {checked}; {told or 'nothing found'}"
+        return f"{_colored(session, 'INCOMPLETE', '1;33')}  {checked} so far; {summary or 'nothing found'}"
+    return f"{_colored(session, 'SOUND', '1;32')}  {checked}; {summary or 'nothing found'}"
 
 
 def _colored(session: Session, text: str, color: str) -> str:

@@ -29,14 +29,14 @@ def check_options(
     from olympia_cli.errors import InvalidOption
 
     modes = {"--repair": repair, "--salvage": salvage is not None, "--acknowledge": acknowledge}
-    given = [option for option, value in modes.items() if value]
-    if len(given) > 1:
-        raise InvalidOption(f"{given[0]} and {given[1]} do not go together", hint="give one of them")
+    flags = [option for option, value in modes.items() if value]
+    if len(flags) > 1:
+        raise InvalidOption(f"{flags[0]} and {flags[1]} do not go together", hint="give one of them")
     if repair and past:
         raise InvalidOption("a repair is about the latest version", hint="leave out --at")
     if not repair and prefer is not None:
         raise InvalidOption("--prefer is about --repair", hint="add --repair")
-    if not given and (dry_run or yes):
+    if not flags and (dry_run or yes):
         # what does not ask takes --yes all the same: a script adds it to whatever comes next
         option = "--dry-run" if dry_run else "--yes"
         raise InvalidOption(f"{option} is about --repair, --salvage and --acknowledge", hint="add one of them")
@@ -48,7 +48,7 @@ def exit_code(report: Report) -> int:
 
 def repair_shown(
     session: Session,
-    found: Report,
+    report: Report,
     commands: Sequence[NextCommand],
     looked: Sequence[str],
     prefer: Prefer,
@@ -69,16 +69,16 @@ def repair_shown(
         planned = plan(session, prefer)
     except OlympiaError:
         if not as_json:
-            print_report(session, found)
+            print_report(session, report)
         raise
     if not as_json:
-        print_report(session, found, to_repair=bool(planned.steps))
+        print_report(session, report, to_repair=bool(planned.steps))
     version = repair(session, planned, prefer, yes=yes, dry_run=dry_run, message=message)
-    after, standing = found, []
+    after, standing = report, []
     if not planned.nothing_to_do and not dry_run:
         clock = SystemClock()
         with session.progress() as progress:
-            after = fsck(session.store, FsckRequest(found.level, clock=clock, progress=progress))
+            after = fsck(session.store, FsckRequest(report.level, clock=clock, progress=progress))
         standing = note_fsck(session.store, after, clock, False)
         commands = next_commands(session, after, looked)
         after = with_commands(session, after, commands)
@@ -86,8 +86,8 @@ def repair_shown(
             print_report(session, after)
     if as_json:
         print_report(session, after, commands, more={"repair": describe_repair(planned, version, dry_run)})
-    if after is found:
-        return exit_code(found)
+    if after is report:
+        return exit_code(report)
     # versions before the repaired one stay as they are, damaged or not, until they expire
     sound = after.version is not None and after.last_sound_version == after.version
     if after.damaged and sound:
@@ -100,7 +100,7 @@ def repair_shown(
 
 def salvage_shown(
     session: Session,
-    found: Report,
+    fsck_report: Report,
     commands: Sequence[NextCommand],
     destination: str,
     dry_run: bool,
@@ -110,10 +110,10 @@ def salvage_shown(
     from olympia_cli.ops.repair.plan import describe_salvage
 
     if session.output is not Output.JSON:
-        print_report(session, found)
+        print_report(session, fsck_report)
     report = salvage(session, destination, dry_run=dry_run, message=message)
     if session.output is Output.JSON:
-        print_report(session, found, commands, more={"salvage": {**describe_salvage(report), "dry_run": dry_run}})
+        print_report(session, fsck_report, commands, more={"salvage": {**describe_salvage(report), "dry_run": dry_run}})
     return 0 if report.complete else 3
 
 
@@ -141,8 +141,8 @@ def repair(session: Session, plan: RepairPlan, prefer: Prefer, *, yes: bool, dry
     confirm("Repair it like this?", yes)
     with session.progress() as progress:
         version = apply_repair(session.store, clock, plan, Author(by=who(), message=message), progress)
-    done = "it is done: no version was needed" if version is None else f"v{version} is the repaired version"
-    session.say(done if plan.asides or version is not None else "the hints are right again")
+    text = "it is done: no version was needed" if version is None else f"v{version} is the repaired version"
+    session.say(text if plan.asides or version is not None else "the hints are right again")
     return version
 
 
@@ -160,7 +160,7 @@ def _show(session: Session, plan: RepairPlan) -> None:
 
 def _show_step(session: Session, step: RepairStep) -> None:
     _say_some(session, step.details)
-    _say_some(session, [f"unsure: {one}" for one in step.lost_ranges])
+    _say_some(session, [f"unsure: {lost_range}" for lost_range in step.lost_ranges])
     _say_some(session, _names("lost", step.loses))
     if step.reverts:
         session.say(f"  as an older version has it: {plural(len(step.reverts), 'object')}")
@@ -211,7 +211,7 @@ def _show_salvage(session: Session, report: SalvageReport, dry_run: bool) -> Non
     _say_some(session, [f"unreadable: {path}: {reason}" for path, reason in report.unreadable])
     if report.missing_versions:
         session.say(f"  {plural(len(report.missing_versions), 'version')} missing")
-    _say_some(session, [f"unsure: {one}" for one in report.lost_ranges])
+    _say_some(session, [f"unsure: {lost_range}" for lost_range in report.lost_ranges])
     _say_some(session, [f"doubtful: {name.kind.word} {name}: {why}" for name, why in report.doubtful])
     _say_some(session, _names("lost", report.lost))
     origin = "leftover files" if report.from_version is None else f"v{report.from_version}"
@@ -222,26 +222,28 @@ def _show_salvage(session: Session, report: SalvageReport, dry_run: bool) -> Non
         session.say(f"to look at it: {shlex.join(('olympia', '-c', report.destination, 'status'))}")
 
 
-def acknowledge(session: Session, found: Report, *, dry_run: bool, message: str) -> Report:
+def acknowledge(session: Session, report: Report, *, dry_run: bool, message: str) -> Report:
     """Note as known what was found in the past; the report with that."""
     from dataclasses import replace
 
     from olympia_cli.ops.fsck.acknowledged import acknowledge, of_the_past, recognised
 
-    known = [
-        finding for finding in found.findings if finding.is_damage and of_the_past(finding, found.latest, found.oldest)
+    past_findings = [
+        finding
+        for finding in report.findings
+        if finding.is_damage and of_the_past(finding, report.latest, report.oldest)
     ]
-    if not known:
+    if not past_findings:
         session.say("there is nothing to acknowledge: only damage that the latest version does not reach can be")
-        return found
+        return report
     if dry_run:
-        session.say(f"{plural(len(known), 'finding')} would be acknowledged")
-        return found
-    version = acknowledge(session.catalog, known, message)
+        session.say(f"{plural(len(past_findings), 'finding')} would be acknowledged")
+        return report
+    version = acknowledge(session.catalog, past_findings, message)
     definition = session.catalog.snapshot().definition
-    assert found.latest is not None, "something was found in the past of it"
-    session.say(f"v{version} acknowledges {plural(len(known), 'finding')}")
-    return replace(found, findings=tuple(recognised(found.findings, definition, found.latest, found.oldest)))
+    assert report.latest is not None, "something was found in the past of it"
+    session.say(f"v{version} acknowledges {plural(len(past_findings), 'finding')}")
+    return replace(report, findings=tuple(recognised(report.findings, definition, report.latest, report.oldest)))
 
 
 def is_rows(session: Session) -> bool:

@@ -59,12 +59,12 @@ ENGINES = ("commit.", "compatibility.", "format-version", "gc.", "history.", "re
 
 
 def say_other_place(
-    session: Session, table: TableName, set: Mapping[str, str], unset: Sequence[str], done: Changed, txn: str | None
+    session: Session, table: TableName, set: Mapping[str, str], unset: Sequence[str], change: Changed, txn: str | None
 ) -> None:
     """Where a property that was set or unset in the catalog is probably meant for the table's own metadata, or is
     there, say the command for that place."""
     there: Mapping[str, str] = {}
-    if not done.actions and txn is None:
+    if not change.actions and txn is None:
         from olympia_cli.cli.schema_render import read_description
 
         # nothing was to do, so it may be there that something is; what is wrong with that file is no matter here
@@ -89,9 +89,9 @@ def need_pyiceberg(minor: int = 0) -> None:
     if minor:
         from importlib.metadata import version
 
-        found = version("pyiceberg")
-        if tuple(int(part) for part in found.split(".")[:2] if part.isdigit()) < (0, minor):
-            raise IcebergMissing(f"this needs PyIceberg 0.{minor}, and {found} is installed")
+        release = version("pyiceberg")
+        if tuple(int(part) for part in release.split(".")[:2] if part.isdigit()) < (0, minor):
+            raise IcebergMissing(f"this needs PyIceberg 0.{minor}, and {release} is installed")
 
 
 def changed(catalog: OlympiaCatalog, txn: str | None) -> Changed:

@@ -22,7 +22,7 @@ SHOWN = 20
 
 def print_imported(
     session: Session,
-    done: Imported,
+    outcome: Imported,
     version: int,
     dry_run: bool,
     noun: str = "table",
@@ -33,86 +33,88 @@ def print_imported(
     from olympia_cli.errors import PartlyDone
 
     if session.output in (Output.JSON, Output.JSONL):
-        render.document(session, {**_describe(session, done, version), **more, "dry_run": dry_run})
+        render.document(session, {**_describe(session, outcome, version), **more, "dry_run": dry_run})
     elif not session.quiet:
-        words = [f"{plural(len(done.created), 'table')} registered"]
+        words = [f"{plural(len(outcome.created), 'table')} registered"]
         for count, text in (
-            (len(done.moved_on), "moved on"),
-            (done.unchanged, "as before"),
-            (done.dropped, "dropped"),
+            (len(outcome.moved_on), "moved on"),
+            (outcome.unchanged, "as before"),
+            (outcome.dropped, "dropped"),
         ):
             if count:
                 words.append(f"{count} {text}")
-        if done.views:
-            words.insert(1, plural(done.views, "view"))
+        if outcome.views:
+            words.insert(1, plural(outcome.views, "view"))
         would = "  nothing was done" if dry_run else ""
         render.line(session, f"v{version}  {', '.join(words)}{would}")
-    for former, name in done.renamed[:SHOWN]:
+    for former, name in outcome.renamed[:SHOWN]:
         session.say(f"renamed {former} to {name}")
     skipped = [
-        (f"of {table.name} {one.what}", one.why) for table in (*done.created, *done.moved_on) for one in table.skipped
+        (f"of {table.name} {omission.what}", omission.why)
+        for table in (*outcome.created, *outcome.moved_on)
+        for omission in table.skipped
     ]
-    left_out = [*((one.what, one.why) for one in done.left_out), *skipped]
+    left_out = [*((omission.what, omission.why) for omission in outcome.left_out), *skipped]
     for what, why in left_out[:SHOWN]:
         session.say(f"warning: left out {what}: {why}")
     if left_out:
-        remedy = next((one.remedy for one in _left_out(done) if one.remedy is not None), None)
+        remedy = next((omission.remedy for omission in _left_out(outcome) if omission.remedy is not None), None)
         said = (hint, ()) if remedy is None else (remedy.hint, remedy.command)
         raise PartlyDone(f"{plural(len(left_out), noun)} left out", hint=said[0], command=said[1])
 
 
-def _left_out(done: Imported) -> Iterator[LeftOut]:
-    yield from done.left_out
-    for table in (*done.created, *done.moved_on):
+def _left_out(outcome: Imported) -> Iterator[LeftOut]:
+    yield from outcome.left_out
+    for table in (*outcome.created, *outcome.moved_on):
         yield from table.skipped
 
 
-def _describe_left_out(session: Session, one: LeftOut) -> dict[str, Any]:
-    command = {} if one.remedy is None else {"command": shlex.join((*session.program, *one.remedy.command))}
-    return {"what": one.what, "why": one.why, **command}
+def _describe_left_out(session: Session, omission: LeftOut) -> dict[str, Any]:
+    command = {} if omission.remedy is None else {"command": shlex.join((*session.program, *omission.remedy.command))}
+    return {"what": omission.what, "why": omission.why, **command}
 
 
-def _describe(session: Session, done: Imported, version: int) -> dict[str, Any]:
+def _describe(session: Session, outcome: Imported, version: int) -> dict[str, Any]:
     tables: list[dict[str, Any]] = [
         {
-            "name": str(one.name),
-            "source": one.source,
-            "files": one.files,
-            "rows": one.rows,
-            "skipped": [_describe_left_out(session, left) for left in one.skipped],
+            "name": str(table.name),
+            "source": table.source,
+            "files": table.files,
+            "rows": table.rows,
+            "skipped": [_describe_left_out(session, omission) for omission in table.skipped],
         }
-        for one in (*done.created, *done.moved_on)
+        for table in (*outcome.created, *outcome.moved_on)
     ]
     return {
         "version": version,
-        "namespaces": done.namespaces,
+        "namespaces": outcome.namespaces,
         "tables": tables,
-        "views": done.views,
-        "problems": [_describe_left_out(session, one) for one in done.left_out],
-        "unchanged": done.unchanged,
-        "dropped": done.dropped,
-        "renamed": [{"from": former, "to": name} for former, name in done.renamed],
+        "views": outcome.views,
+        "problems": [_describe_left_out(session, omission) for omission in outcome.left_out],
+        "unchanged": outcome.unchanged,
+        "dropped": outcome.dropped,
+        "renamed": [{"from": former, "to": name} for former, name in outcome.renamed],
     }
 
 
-def print_checked(session: Session, found: Checked) -> int:
+def print_checked(session: Session, result: Checked) -> int:
     """Print what is wrong with a source; the exit code."""
     from olympia_cli.ops.fsck.findings import describe_finding
 
-    checked = {"transactions": found.transactions, "checkpoints": found.checkpoints, "files": found.files}
+    checked = {"transactions": result.transactions, "checkpoints": result.checkpoints, "files": result.files}
     if session.output is Output.JSON:
-        findings = [describe_finding(one) for one in found.findings]
-        versions = {"oldest": found.revisions[0], "latest": found.revisions[1]}
-        document = {"source_versions": versions, "checked": checked, "findings": findings, "damaged": found.is_damaged}
+        findings = [describe_finding(finding) for finding in result.findings]
+        versions = {"oldest": result.revisions[0], "latest": result.revisions[1]}
+        document = {"source_versions": versions, "checked": checked, "findings": findings, "damaged": result.is_damaged}
         render.document(session, document)
     elif session.output is Output.JSONL:
-        for one in found.findings:
-            render.line(session, render.json_text(session, describe_finding(one)))
+        for finding in result.findings:
+            render.line(session, render.json_text(session, describe_finding(finding)))
     else:
         with session.out(paged=True) as out:
-            for one in found.findings:
-                write_finding(session, out, one)
+            for finding in result.findings:
+                write_finding(session, out, finding)
             words = ", ".join(plural(count, noun.removesuffix("s")) for noun, count in checked.items())
-            verdict = "DAMAGED" if found.is_damaged else "SOUND"
-            out.write(f"{verdict}  {words}; {plural(len(found.findings), 'finding')}\n")
-    return 50 if found.is_damaged else 0
+            verdict = "DAMAGED" if result.is_damaged else "SOUND"
+            out.write(f"{verdict}  {words}; {plural(len(result.findings), 'finding')}\n")
+    return 50 if result.is_damaged else 0

@@ -92,23 +92,23 @@ class Root(Group):
 
 def commands(table: dict[str, str], groups: dict[str, str]) -> dict[str, Any]:
     """The commands in the order of the table."""
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for path, help in {**table, **HIDDEN}.items():
         group, _, name = path.rpartition(" ")
         command = LazyCommand(path, help, hidden=path in HIDDEN)
         if not group:
-            found[name] = command
+            members[name] = command
             continue
-        if group not in found:
-            found[group] = Group(
+        if group not in members:
+            members[group] = Group(
                 name=group,
                 help=groups[group],
                 no_args_is_help=True,
                 context_settings=CONTEXT_SETTINGS,
                 rich_markup_mode=None,
             )
-        found[group].add_command(command)
-    return found
+        members[group].add_command(command)
+    return members
 
 
 def module_name(path: str) -> str:

@@ -60,14 +60,14 @@ def _wide_rows(session: Session, view: View, kind: Kind, namespace: str | None) 
     from olympia_cli.format.pb.objects_pb2 import TableDef
     from olympia_cli.ops.look.last_changes import last_changes
 
-    found = list(view.objects(kind, namespace))
-    last = last_changes(view.snapshot, [one.name for one in found])
+    objects = list(view.objects(kind, namespace))
+    last = last_changes(view.snapshot, [item.name for item in objects])
     now = session.catalog.clock.now_millis()
-    for one in found:
-        row = {**_row(one.name), "id": one.id}
-        entry = last.get(one.name)
+    for item in objects:
+        row = {**_row(item.name), "id": item.id}
+        entry = last.get(item.name)
         if entry is not None and entry.created_at_millis is not None:
             row |= {"age": age(entry.created_at_millis, now), "last_version": f"v{entry.version}"}
-        if isinstance(one.definition, TableDef):
-            row["location"] = one.definition.iceberg_metadata_location
+        if isinstance(item.definition, TableDef):
+            row["location"] = item.definition.iceberg_metadata_location
         yield row

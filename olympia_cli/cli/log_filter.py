@@ -32,9 +32,9 @@ class Filter:
 
     @classmethod
     def parse(cls, object: NamespaceName | TableName | None, types: list[str], by: str | None) -> Filter:
-        known = set(ActionType.keys())
-        upper = frozenset(one.upper().replace("-", "_").replace(" ", "_") for one in types)
-        if unknown := sorted(upper - known):
+        action_types = set(ActionType.keys())
+        upper = frozenset(word.upper().replace("-", "_").replace(" ", "_") for word in types)
+        if unknown := sorted(upper - action_types):
             raise InvalidOption(
                 f"there is no action {quoted(unknown[0])}", hint="for example TABLE_CREATE or TABLE_DROP"
             )
@@ -59,11 +59,11 @@ class Filter:
             return None
         if self.object is None and not self.types:
             return entry
-        wanted = tuple(action for action in entry.changes if self._wants(action))
-        if not wanted:
+        actions = tuple(action for action in entry.changes if self._wants(action))
+        if not actions:
             return None
         info = tuple(action for action in entry.actions if action.type == ActionType.COMMIT_INFO)
-        return replace(entry, actions=(*wanted, *info))
+        return replace(entry, actions=(*actions, *info))
 
     def _wants(self, action: Action) -> bool:
         if self.types and action.type_name not in self.types:
@@ -82,9 +82,9 @@ class Filter:
         return not self.object.name or not name.name or name.name == self.object.name
 
 
-def check_known(session: Session, wanted: Filter) -> None:
+def check_known(session: Session, entry_filter: Filter) -> None:
     """Raise what `show` raises for a name that no version knows. Where one cannot be read, it may."""
-    names = wanted.names
+    names = entry_filter.names
     if not names:
         return
     try:
@@ -103,10 +103,10 @@ def _is_about(entry: LogEntry, names: list[ObjectName]) -> bool:
     return any(name in touched(action) for action in entry.changes for name in names)
 
 
-def take(wanted: Filter, entries: Iterable[LogEntry], number: int | None) -> Iterator[LogEntry]:
+def take(entry_filter: Filter, entries: Iterable[LogEntry], number: int | None) -> Iterator[LogEntry]:
     """The first so many entries that are wanted."""
     number = None if number is None else min(number, sys.maxsize)
-    if wanted.is_empty:
+    if entry_filter.is_empty:
         return islice(entries, number)
-    found = (kept for entry in entries if (kept := wanted.apply(entry)) is not None)
-    return islice(found, number)
+    matches = (match for entry in entries if (match := entry_filter.apply(entry)) is not None)
+    return islice(matches, number)

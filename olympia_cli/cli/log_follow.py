@@ -17,7 +17,7 @@ SHORTEST, LONGEST = 0.1, 3600.0
 
 
 def followed(
-    session: Session, wanted: Filter, number: int | None, since: str | None, interval: str, others: Sequence[str]
+    session: Session, entry_filter: Filter, number: int | None, since: str | None, interval: str, others: Sequence[str]
 ) -> Iterator[LogEntry]:
     """The entries to show. `others` are options that make no sense with it."""
     if others:
@@ -30,5 +30,5 @@ def followed(
     catalog, newest = session.catalog, session.snapshot()
     past: Iterator[LogEntry] = iter(())
     if number or since is not None:
-        past = take(wanted, log_between(catalog, since, f"v{newest.version}"), number)
-    return chain(reversed(list(past)), take(wanted, follow(newest, catalog.clock, seconds, session.say), None))
+        past = take(entry_filter, log_between(catalog, since, f"v{newest.version}"), number)
+    return chain(reversed(list(past)), take(entry_filter, follow(newest, catalog.clock, seconds, session.say), None))

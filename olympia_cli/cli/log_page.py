@@ -93,14 +93,16 @@ def _version(entry: LogEntry) -> Iterator[str]:
 
 
 def _actions(actions: list[dict[str, Any]]) -> Iterator[str]:
-    lines = [one.text for one in folded(actions)]
+    lines = [line.text for line in folded(actions)]
     if not lines:
         return
     yield '<ul class="actions">' + "".join(f"<li><code>{text(line)}</code></li>" for line in lines[:NAMED]) + "</ul>"
     if len(lines) < len(actions) or len(lines) > NAMED:
-        told = actions[:NAMED]
+        first_actions = actions[:NAMED]
         yield f"<details><summary>{text(stat(actions))}, one by one</summary>"
-        yield "<ul>" + "".join(f"<li><code>{text(action_line(one))}</code></li>" for one in told) + "</ul>"
+        yield (
+            "<ul>" + "".join(f"<li><code>{text(action_line(action))}</code></li>" for action in first_actions) + "</ul>"
+        )
         if len(actions) > NAMED:
             yield f"<p>and {len(actions) - NAMED:,} more</p>"
         yield "</details>"

@@ -20,10 +20,10 @@ MARKS = {"created": "+", "dropped": "-", "altered": "~", "renamed": ">"}
 
 
 class Patched(NamedTuple):
-    """The changes that a version made to its predecessor, field by field; `told` says whether these are all of them."""
+    """The changes that a version made to its predecessor, field by field; `complete` when these are all of them."""
 
     lines: list[str]
-    told: bool
+    complete: bool
 
 
 def patch_lines(entry: LogEntry) -> Patched:
@@ -53,11 +53,11 @@ def _all_fields(change: ObjectChange) -> dict[str, tuple[Any, Any]]:
     """The fields that changed; of an object that came or went, all of them, so that it can be made again."""
     if change.old is not None and change.new is not None:
         return change.fields()
-    found = change.new or change.old
-    if found is None:
+    side = change.new or change.old
+    if side is None:
         return {}
-    empty = type(found.definition)()
-    return changed_fields(*((empty, found.definition) if change.old is None else (found.definition, empty)))
+    empty = type(side.definition)()
+    return changed_fields(*((empty, side.definition) if change.old is None else (side.definition, empty)))
 
 
 def change_line(change: ObjectChange) -> str:

@@ -95,7 +95,7 @@ def _print_for_pipe(out: TextIO, entries: Iterable[LogEntry], stats: bool, patch
             [f"v{entry.version}", moment, visible(entry.by), visible(entry.message), ", ".join(fate(entry))]
         )
         patched = patch(entry) if patch is not None and not stats else NO_PATCH
-        actions = _untold(shown["actions"]) if patched.told else shown["actions"]
+        actions = _untold(shown["actions"]) if patched.complete else shown["actions"]
         lines = [stat(actions)] if stats else [action_line(action) for action in actions]
         if entry.unreadable:
             lines = [_unreadable(entry)]
@@ -134,8 +134,8 @@ def _print_blocks(
             span = f"v{first}" if first == last else f"v{first}…v{last}"
             out.write(f"{indent}{paint(f'< undoes {span}', '35')}\n")
         else:
-            for one in folded(_untold(shown["actions"]) if patched.told else shown["actions"]):
-                out.write(f"{indent}{paint(one.text, '2' if undone else _STYLES.get(one.sign, '0'))}\n")
+            for row in folded(_untold(shown["actions"]) if patched.complete else shown["actions"]):
+                out.write(f"{indent}{paint(row.text, '2' if undone else _STYLES.get(row.sign, '0'))}\n")
         for text in patched.lines:
             out.write(f"{indent}{paint(text, '2' if undone else _STYLES.get(text[:1], '0'))}\n")
         out.flush()
@@ -178,12 +178,12 @@ def fate(entry: LogEntry) -> list[str]:
 
 def _untold(actions: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The actions that a patch does not tell: those on the catalog that are no change of its definition alone."""
-    return [one for one in actions if one["object"] == "catalog" and one["type"] != "CATALOG_ALTER"]
+    return [action for action in actions if action["object"] == "catalog" and action["type"] != "CATALOG_ALTER"]
 
 
 def _first(actions: list[dict[str, Any]]) -> str:
     """What a version did, for one that says no reason."""
-    lines = [one.text for one in folded(actions)]
+    lines = [line.text for line in folded(actions)]
     return " ".join([*lines[:1], *([f"and {len(lines) - 1:,} more"] if lines[1:] else [])])
 
 

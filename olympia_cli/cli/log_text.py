@@ -78,9 +78,9 @@ def action_line(action: dict[str, Any]) -> str:
     parts = []
     for key, mark in (("set", ""), ("unset", "-")):
         if detail.get(key):
-            parts.append(", ".join(mark + one for one in detail[key]))
+            parts.append(", ".join(mark + word for word in detail[key]))
     parts += [f"{mark}{column}" for key, mark in _COLUMNS for column in detail.get(key, ())]
-    parts += [f"column {one['from']} → {one['to']}" for one in detail.get("renamed_columns", ())]
+    parts += [f"column {rename['from']} → {rename['to']}" for rename in detail.get("renamed_columns", ())]
     if files := [f"{mark}{detail[key]:,}" for key, mark in _FILES if detail.get(key)]:
         parts.append("files " + " ".join(files))
     if any("metadata_location" in field for field in detail.get("fields", ())):
@@ -118,10 +118,10 @@ class Line:
 
 def folded(actions: Sequence[dict[str, Any]]) -> Iterator[Line]:
     """One line an action; neighbours of one type in one namespace share a line when they are many."""
-    for _, group in groupby(actions, key=lambda one: (one["type"], one["object"], _fold_key(one))):
+    for _, group in groupby(actions, key=lambda action: (action["type"], action["object"], _fold_key(action))):
         alike = list(group)
         if len(alike) < FOLD_FROM or alike[0]["object"] == "catalog":
-            yield from (Line(action_line(one), sign(one)) for one in alike)
+            yield from (Line(action_line(action), sign(action)) for action in alike)
             continue
         kind, mark = alike[0]["object"], sign(alike[0])
         first, last = full_name(alike[0]), alike[-1]["name"]
@@ -142,8 +142,8 @@ def stat(actions: Iterable[dict[str, Any]]) -> str:
 
 def parse_object(session: Session, text: str) -> NamespaceName | TableName:
     """`NS` or `NS.T`, quoted as full names are."""
-    if found := _QUOTED.fullmatch(text):
-        return session.namespace_name(found[1].replace('""', '"'))
+    if match := _QUOTED.fullmatch(text):
+        return session.namespace_name(match[1].replace('""', '"'))
     if text.startswith('"') or "." in text:
         return session.table_name(text)
     return session.namespace_name(text)

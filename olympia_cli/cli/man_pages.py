@@ -226,11 +226,11 @@ def _see_also(names: Iterable[str]) -> list[str]:
 
 @cache
 def _classes_by_code() -> dict[int, list[type[errors.OlympiaError]]]:
-    found: dict[int, list[type[errors.OlympiaError]]] = {}
+    classes: dict[int, list[type[errors.OlympiaError]]] = {}
     for error in vars(errors).values():
         if isinstance(error, type) and issubclass(error, errors.OlympiaError) and error is not errors.OlympiaError:
-            found.setdefault(error.exit_code, []).append(error)
-    return found
+            classes.setdefault(error.exit_code, []).append(error)
+    return classes
 
 
 # Words
@@ -280,7 +280,7 @@ def _text(text: str) -> str:
 
 def _letters(text: str) -> str:
     shown = text.translate(_SPECIAL)
-    return shown if shown.isascii() else re.sub(r"[^\x00-\x7f]", lambda found: f"\\[u{ord(found[0]):04X}]", shown)
+    return shown if shown.isascii() else re.sub(r"[^\x00-\x7f]", lambda match: f"\\[u{ord(match[0]):04X}]", shown)
 
 
 def _join(*sections: Iterable[str]) -> str:

@@ -61,13 +61,13 @@ def _read(path: Path) -> dict[str, tuple[float, list[str]]]:
     if not isinstance(entries, dict):
         raise ValueError("not a cache")
     now = time.time()
-    found: dict[str, tuple[float, list[str]]] = {}
+    young_entries: dict[str, tuple[float, list[str]]] = {}
     for what, (at, names) in entries.items():
         if not isinstance(at, float) or not all(isinstance(name, str) for name in names):
             raise ValueError("not a cache")
         if 0 <= now - at < SECONDS:
-            found[what] = (at, names)
-    return found
+            young_entries[what] = (at, names)
+    return young_entries
 
 
 def _path(uri: str, options: Mapping[str, Any]) -> Path:

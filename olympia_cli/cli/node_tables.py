@@ -57,16 +57,16 @@ class ShortPaths:
 
     def __init__(self, paths: Iterable[str | None], ellipsis: str, *, whole: bool = False) -> None:
         self._short: dict[str, str] = {}
-        known = sorted({path for path in paths if path is not None})
+        all_paths = sorted({path for path in paths if path is not None})
         if whole:
             return
-        for at, path in enumerate(known):
+        for at, path in enumerate(all_paths):
             folder, _, name = path.rpartition("/")
             if folder not in ("node", "def/catalog", "def/ns", "def/table", "def/view") or len(name) < 36:
                 continue
             least = len(folder) + 1 + self._LEAST
             # sorted, so only the neighbours can share a longer beginning
-            for other in known[max(0, at - 1) : at] + known[at + 1 : at + 2]:
+            for other in all_paths[max(0, at - 1) : at] + all_paths[at + 1 : at + 2]:
                 least = max(least, _common(path, other) + 1)
             if least + len(ellipsis) < len(path):
                 self._short[path] = path[:least] + ellipsis
@@ -75,8 +75,10 @@ class ShortPaths:
         return self._short.get(path, path)
 
 
-def _common(one: str, other: str) -> int:
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+def _common(first: str, second: str) -> int:
+    return next(
+        (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
+    )
 
 
 # One node file
@@ -150,8 +152,8 @@ def _pivot(console: Console, rows: Sequence[PivotRow], short: ShortPaths, raw: b
 def _cell(row: PivotRow, name: str) -> str:
     if name in row.lost:
         return "(lost)"
-    found: str | None = getattr(row, name)
-    return "NULL" if found is None else found
+    value: str | None = getattr(row, name)
+    return "NULL" if value is None else value
 
 
 def _actions(console: Console, actions: Sequence[dict[str, Any]]) -> None:
@@ -303,8 +305,8 @@ def _without(cells: Sequence[str], at: int) -> list[str]:
     return [*cells[:at], *cells[at + 1 :]]
 
 
-def count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+def count(number: int, singular: str, plural: str | None = None) -> str:
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 
 def size_text(number: int) -> str:

@@ -142,30 +142,30 @@ def parse_renames(pairs: list[str] | None) -> dict[str, str]:
     """OLD=NEW pairs of columns."""
     from olympia_cli.errors import InvalidOption, quoted
 
-    found: dict[str, str] = {}
+    renames: dict[str, str] = {}
     for pair in pairs or []:
         old, _, new = pair.partition("=")
         if not old or not new:
             raise InvalidOption(f"{quoted(pair)} is not OLD=NEW", hint="write ts=ordered_at, say")
-        if old in found:
+        if old in renames:
             raise InvalidOption(f"the column {quoted(old)} is renamed twice", hint="give each column once")
-        found[old] = new
-    return found
+        renames[old] = new
+    return renames
 
 
 def parse_properties(pairs: list[str] | None) -> dict[str, str]:
     """KEY=VALUE pairs; the value may hold further equal signs, and may be empty."""
     from olympia_cli.errors import InvalidOption, quoted
 
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for pair in pairs or []:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise InvalidOption(f"{quoted(pair)} is not KEY=VALUE", hint="write owner=ann, say")
-        if key in found:
+        if key in properties:
             raise InvalidOption(f"the property {quoted(key)} is given twice", hint="give each property once")
-        found[key] = value
-    return found
+        properties[key] = value
+    return properties
 
 
 def parse_seconds(duration: str) -> float:

@@ -38,9 +38,9 @@ def read_profile(name: str | None) -> Location:
     if profile is None and name is None:
         return Location("", {})
     if not isinstance(profile, dict):
-        known = ", ".join(key for key, value in config.items() if isinstance(value, dict)) or "none"
+        names = ", ".join(key for key, value in config.items() if isinstance(value, dict)) or "none"
         raise InvalidOption(
-            f"the config file {path} has no profile {quoted(name or 'default', 200)}", hint=f"there are: {known}"
+            f"the config file {path} has no profile {quoted(name or 'default', 200)}", hint=f"there are: {names}"
         )
     options = profile.get("storage", {})
     uri = profile.get("catalog", "")
@@ -53,8 +53,8 @@ def read_profile(name: str | None) -> Location:
 
 
 def config_path() -> Path:
-    if found := os.environ.get("OLYMPIA_CONFIG"):
-        return Path(found)
+    if setting := os.environ.get("OLYMPIA_CONFIG"):
+        return Path(setting)
     home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(home) / "olympia" / "config.toml"
 

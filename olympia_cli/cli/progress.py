@@ -65,32 +65,32 @@ class Lines:
         self._lock = threading.Lock()
         self._what = ""
         self._total: int | None = None
-        self._done = 0
+        self._count = 0
         self._first = self._began = self._said = now()
 
     def phase(self, what: str, total: int | None = None) -> None:
         with self._lock:
-            self._what, self._total, self._done = what, total, 0
+            self._what, self._total, self._count = what, total, 0
             self._began = self._said = self._now()
             if self._said - self._first >= PATIENCE_SECONDS:
                 self._say(what if total is None else f"{what}: {total:,}")
 
     def advance(self, count: int = 1) -> None:
         with self._lock:
-            self._done += count
+            self._count += count
             now = self._now()
             if self._what and now - self._said >= EVERY_SECONDS:
                 self._said = now
                 self._say(self._line(now - self._began))
 
     def _line(self, seconds: float) -> str:
-        rate = self._done / seconds if seconds > 0 else 0.0
-        parts = [f"{self._what}: {self._done:,}", f"{rate:,.0f}/s"]
+        rate = self._count / seconds if seconds > 0 else 0.0
+        parts = [f"{self._what}: {self._count:,}", f"{rate:,.0f}/s"]
         if self._total:
-            parts[0] += f" of {self._total:,} ({100 * self._done // self._total}%)"
-            left = self._total - self._done
-            if rate > 0 and left > 0:
-                parts.append(f"{duration(left / rate)} left")
+            parts[0] += f" of {self._total:,} ({100 * self._count // self._total}%)"
+            rest = self._total - self._count
+            if rate > 0 and rest > 0:
+                parts.append(f"{duration(rest / rate)} left")
         return ", ".join(parts)
 
 

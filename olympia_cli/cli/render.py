@@ -137,21 +137,21 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def changed(session: Session, done: Changed, text: str, **more: Any) -> None:
+def changed(session: Session, change: Changed, text: str, **more: Any) -> None:
     """What a changing command did; in JSON with more to say of it."""
     from olympia_cli.ops.look.describe import describe_actions
 
     if session.output in (Output.JSON, Output.JSONL):
-        value: dict[str, Any] = {"version": done.version, "actions": describe_actions(done.actions)}
-        if done.transaction is not None:
-            value["transaction"] = done.transaction
+        value: dict[str, Any] = {"version": change.version, "actions": describe_actions(change.actions)}
+        if change.transaction is not None:
+            value["transaction"] = change.transaction
         document(session, value | more)
         return
     if session.quiet:
         return
-    where = f"v{done.version}" if done.transaction is None else f"transaction {done.transaction}"
+    where = f"v{change.version}" if change.transaction is None else f"transaction {change.transaction}"
     with session.out() as out:
-        out.write(f"{where}  {visible(text)}\n" if done.actions else f"{where}  nothing to do\n")
+        out.write(f"{where}  {visible(text)}\n" if change.actions else f"{where}  nothing to do\n")
 
 
 def say_actions(session: Session, actions: Iterable[Action]) -> None:
@@ -159,8 +159,8 @@ def say_actions(session: Session, actions: Iterable[Action]) -> None:
     from olympia_cli.cli.log_text import folded
     from olympia_cli.ops.look.describe import describe_actions
 
-    for one in folded(describe_actions(actions)):
-        session.say(f"  {one.text}")
+    for row in folded(describe_actions(actions)):
+        session.say(f"  {row.text}")
 
 
 def line(session: Session, text: str) -> None:
@@ -303,17 +303,17 @@ def _write_fields(session: Session, out: TextIO, value: Mapping[str, Any]) -> No
 def _flat(key: str, value: Any, *, inside: bool = False) -> Iterator[tuple[str, str]]:
     """What is inside another value has both names, with a dot between them; what is not there is left out."""
     if isinstance(value, Mapping):
-        for inner, one in value.items():
-            yield from _flat(f"{key}.{inner}", one, inside=True)
+        for inner, item in value.items():
+            yield from _flat(f"{key}.{inner}", item, inside=True)
     elif inside or (value is not None and value != []):
         yield key, _cell(value)
 
 
 def _for_people(value: Any) -> str:
     """A cell on a terminal: what is in a small map or list, without the marks of JSON."""
-    if isinstance(value, Mapping) and not any(isinstance(one, Mapping | list) for one in value.values()):
-        return ", ".join(f"{key}={_cell(one)}" for key, one in value.items())
-    if isinstance(value, list) and not any(isinstance(one, Mapping | list) for one in value):
+    if isinstance(value, Mapping) and not any(isinstance(item, Mapping | list) for item in value.values()):
+        return ", ".join(f"{key}={_cell(item)}" for key, item in value.items())
+    if isinstance(value, list) and not any(isinstance(item, Mapping | list) for item in value):
         return ", ".join(map(_cell, value))
     return _cell(value)
 

@@ -27,12 +27,12 @@ def restore(
     from olympia_cli.errors import NamespaceNotFound, command_words
 
     source = session.snapshot(at)
-    found = source.get(name)
-    if found is None:
+    former = source.get(name)
+    if former is None:
         raise not_found(name, source.version)
     try:
-        done = session.change(
-            lambda transaction: transaction.restore(found, source.version),
+        change = session.change(
+            lambda transaction: transaction.restore(former, source.version),
             txn=txn,
             message=message,
             retry_for=retry_for,
@@ -42,4 +42,4 @@ def restore(
         error.version, error.advice = None, "bring it back with all that was in it"
         error.command = command_words("ns", "restore", "--at", f"v{source.version}", *within, names=[name.namespace])
         raise
-    render.changed(session, done, f"restored {name.kind.word} {name} from v{source.version}")
+    render.changed(session, change, f"restored {name.kind.word} {name} from v{source.version}")

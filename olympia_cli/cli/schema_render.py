@@ -50,13 +50,13 @@ def print_table(session: Session, shown: dict[str, Any], described: dict[str, An
 
 def _sections(described: dict[str, Any]) -> Iterator[tuple[str, list[list[str]]]]:
     fields = described["schema"]["fields"]
-    rows = [[one["id"], one["name"], one["type"], "required" if one["required"] else "", one["doc"]] for one in fields]
+    rows = [[row["id"], row["name"], row["type"], "required" if row["required"] else "", row["doc"]] for row in fields]
     yield "fields", _texts(rows)
-    yield "partitioning", _texts([[one["name"], one["transform"], one["source"]] for one in described["partitioning"]])
+    yield "partitioning", _texts([[row["name"], row["transform"], row["source"]] for row in described["partitioning"]])
     orders = described["sort_order"]
     yield (
         "sort order",
-        _texts([[one["source"], one["transform"], one["direction"], one["null_order"]] for one in orders]),
+        _texts([[row["source"], row["transform"], row["direction"], row["null_order"]] for row in orders]),
     )
     snapshots = described["snapshots"]
     yield (
@@ -64,13 +64,13 @@ def _sections(described: dict[str, Any]) -> Iterator[tuple[str, list[list[str]]]
         _texts(
             [
                 [
-                    one["snapshot_id"],
-                    one["created_at"],
-                    one["operation"],
-                    _rows(one["summary"]),
-                    "current" if one["current"] else "",
+                    row["snapshot_id"],
+                    row["created_at"],
+                    row["operation"],
+                    _rows(row["summary"]),
+                    "current" if row["current"] else "",
                 ]
-                for one in snapshots
+                for row in snapshots
             ]
         ),
     )

@@ -95,14 +95,14 @@ def _said(variable: str) -> Setting | None:
 
 def profiles() -> list[dict[str, Any]]:
     """Every profile of the config file, with its secrets masked."""
-    found = []
+    rows = []
     for name, section in read_config(None).items():
         if isinstance(section, dict):
             catalog, storage = section.get("catalog"), section.get("storage")
             shown = mask_uri(catalog) if isinstance(catalog, str) else None
             options = masked(storage) if isinstance(storage, dict) else {}
-            found.append({"name": name, "catalog": shown, "storage": options})
-    return found
+            rows.append({"name": name, "catalog": shown, "storage": options})
+    return rows
 
 
 def masked(options: Mapping[str, Any]) -> dict[str, str]:

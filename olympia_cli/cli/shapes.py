@@ -98,8 +98,8 @@ class Part(NamedTuple):
 @cache
 def schema(name: str) -> dict[str, Any]:
     """The schema in a file; `$ref` names another file."""
-    found: dict[str, Any] = json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
-    return found
+    document: dict[str, Any] = json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
+    return document
 
 
 def whole_schema(title: str, names: tuple[str, ...]) -> dict[str, Any]:

@@ -23,9 +23,9 @@ SHOWN = 5
 """So many transactions or exports are named."""
 
 
-def describe_status(session: Session, found: Status) -> dict[str, Any]:
+def describe_status(session: Session, status: Status) -> dict[str, Any]:
     """As the JSON output has it: each reason with the command that comes next."""
-    return {**found.values, "reasons": [_reason(session, reason.text, reason.words) for reason in found.reasons]}
+    return {**status.values, "reasons": [_reason(session, reason.text, reason.words) for reason in status.reasons]}
 
 
 def describe_failure(session: Session, error: OlympiaError, looked_at: str) -> dict[str, Any]:
@@ -41,19 +41,19 @@ def describe_failure(session: Session, error: OlympiaError, looked_at: str) -> d
     }
 
 
-def print_status(session: Session, found: Status) -> None:
+def print_status(session: Session, status: Status) -> None:
     if session.output in (Output.TABLE, Output.WIDE):
         with session.out() as out:
             if session.is_tty:
-                _write_screen(session, out, found)
+                _write_screen(session, out, status)
             else:
-                for cells in _records(session, found):
+                for cells in _records(session, status):
                     out.write("\t".join(map(visible, cells)) + "\n")
         if not session.is_tty:
-            for reason in found.attention:
+            for reason in status.attention:
                 session.say(f"needs attention: {reason.text}")
     else:
-        render.record(session, describe_status(session, found), name=str(found.values["id"]))
+        render.record(session, describe_status(session, status), name=str(status.values["id"]))
 
 
 def print_failure(session: Session, error: OlympiaError) -> None:
@@ -85,23 +85,23 @@ def _after(error: OlympiaError) -> tuple[str, ...]:
 # A pipe: one value a line
 
 
-def _records(session: Session, found: Status) -> Iterator[tuple[str, ...]]:
-    for key, value in found.values.items():
+def _records(session: Session, status: Status) -> Iterator[tuple[str, ...]]:
+    for key, value in status.values.items():
         if key not in ("needs_attention", "fsck_runs", "transactions"):
             yield from _flat(key, value)
-    for run in found.values["fsck_runs"]:
+    for run in status.values["fsck_runs"]:
         yield "fsck_run", *(_cell(value) for value in run.values())
-    for transaction in found.values["transactions"]:
+    for transaction in status.values["transactions"]:
         yield "transaction", *(_cell(value) for value in transaction.values())
-    for reason in found.reasons:
+    for reason in status.reasons:
         yield "reason", reason.text, session.command(shlex.join(reason.words))
 
 
 def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
     """What is inside another value has both names, with a dot between them."""
     if isinstance(value, Mapping):
-        for inner, one in value.items():
-            yield from _flat(f"{key}.{inner}", one)
+        for inner, item in value.items():
+            yield from _flat(f"{key}.{inner}", item)
     elif value is not None and value != []:
         yield key, _cell(value)
 
@@ -115,14 +115,14 @@ def _cell(value: Any) -> str:
 # The screen
 
 
-def _write_screen(session: Session, out: TextIO, found: Status) -> None:
-    values = found.values
+def _write_screen(session: Session, out: TextIO, status: Status) -> None:
+    values = status.values
     now = _millis(values["looked_at"]) or 0
     # beside damage it would only confuse that others looked at less, or earlier
-    sound = [run for run in reversed(found.runs) if run.sound and not found.damaged]
+    sound = [run for run in reversed(status.runs) if run.sound and not status.damaged]
     checked = "  " + ", ".join(_run(run, now, values["version"]) for run in sound) if sound else ""
-    out.write(f"{_standing(session, found.standing)}  {visible(values['catalog'])}{checked}\n")
-    for reason in found.reasons:
+    out.write(f"{_standing(session, status.standing)}  {visible(values['catalog'])}{checked}\n")
+    for reason in status.reasons:
         _write_reason(session, out, reason.text, reason.words)
     out.write("\n")
     for title, text in _fields(values, now, wide=session.output is Output.WIDE):
@@ -159,7 +159,7 @@ def _fields(values: Mapping[str, Any], now: int, *, wide: bool) -> Iterator[tupl
     yield "exports", _names(values["exports"], values["export_names"])
     yield "quarantine", _quarantine(values, now)
     transactions = values["transactions"]
-    shown = [f"{one['id']} ({_lifetime(one, now)})" for one in transactions]
+    shown = [f"{transaction['id']} ({_lifetime(transaction, now)})" for transaction in transactions]
     yield "transactions", _names(len(transactions), shown)
     if values["read_only"]:
         yield "read only", "a catalog of the Java SDK, which is never written to"
@@ -181,7 +181,7 @@ def _in_full(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     change = "" if objects is None else f"; {objects:+,.1f} a day"
     counts = ", ".join(plural(count, kind.removesuffix("s")) for kind, count in values["objects"].items())
     yield "objects", counts + change
-    files, total = (sum(one[key] for one in values["files"].values()) for key in ("files", "bytes"))
+    files, total = (sum(entry[key] for entry in values["files"].values()) for key in ("files", "bytes"))
     written = growth["bytes_per_day"]
     a_day = "" if written is None else f"; {size(round(written))} written a day"
     yield "files", f"{plural(files, 'file')}, {size(total)}{a_day}"
@@ -212,9 +212,9 @@ def _last(record: Mapping[str, Any] | None, now: int, detail: Callable[[Mapping[
 
 
 def _fsck_detail(record: Mapping[str, Any]) -> str:
-    found = "damaged" if record.get("damaged") else "sound" if record.get("complete", True) else "not to its end"
+    result = "damaged" if record.get("damaged") else "sound" if record.get("complete", True) else "not to its end"
     scope = " of all versions" if record.get("all_versions") else ""
-    return f": {found}, level {record.get('level', 'unknown')}{scope}"
+    return f": {result}, level {record.get('level', 'unknown')}{scope}"
 
 
 def _export_detail(record: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ def _round(session: Session, full: bool) -> None:
 
     on_screen = session.is_tty and session.output in (Output.TABLE, Output.WIDE)
     try:
-        found = status(session.catalog, full)
+        catalog_status = status(session.catalog, full)
     except OlympiaError as error:
         if on_screen:
             sys.stdout.write(_CLEAR)
@@ -43,9 +43,9 @@ def _round(session: Session, full: bool) -> None:
         return
     if on_screen:
         sys.stdout.write(_CLEAR)
-        print_status(session, found)
+        print_status(session, catalog_status)
     else:
-        _record(session, describe_status(session, found))
+        _record(session, describe_status(session, catalog_status))
 
 
 def _record(session: Session, values: dict[str, Any]) -> None:

@@ -40,11 +40,11 @@ def draw_tree(console: Console, shape: Shape, *, whole: bool = False) -> None:
         prefix + (f"v{shape.version}" if node is shape.root else short(node.path) if node else "")
         for prefix, node in lines
     ]
-    left = max(len(head) for head, (_, node) in zip(heads, lines, strict=True) if node is not None)
+    head_width = max(len(head) for head, (_, node) in zip(heads, lines, strict=True) if node is not None)
     counts = max(len(f"{node.keys:,}") for _, node in lines if node is not None)
     sizes = max(len(f"{node.size:,}") for _, node in lines if node is not None)
     for head, (_, node) in zip(heads, lines, strict=True):
-        line = Text(visible(head).ljust(left if node is not None else 0))
+        line = Text(visible(head).ljust(head_width if node is not None else 0))
         if node is None:
             line.stylize("dim")
         elif node.reason:

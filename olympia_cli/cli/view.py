@@ -63,15 +63,15 @@ class TransactionView:
             "view": lambda: self.views(namespace),
         }
         names = within[kind.word]()
-        return (found for name in names if (found := self._transaction.find(name)) is not None)
+        return (item for name in names if (item := self._transaction.find(name)) is not None)
 
     def tables(self, namespace: str | None) -> Iterator[TableName]:
-        for one in self._in(namespace):
-            yield from self._transaction.tables(one)
+        for namespace_name in self._in(namespace):
+            yield from self._transaction.tables(namespace_name)
 
     def views(self, namespace: str | None) -> Iterator[ViewName]:
-        for one in self._in(namespace):
-            yield from self._transaction.views(one)
+        for namespace_name in self._in(namespace):
+            yield from self._transaction.views(namespace_name)
 
     def names_by_namespace(self, kind: Kind, namespace: str | None) -> Iterator[tuple[str, Sequence[str]]]:
         """The names of tables or views."""

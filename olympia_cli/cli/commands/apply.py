@@ -52,12 +52,12 @@ def run(
     author = Author(by=who(), message=message)
     with lines_of(file) as lines:
         if commit_every is None:
-            done = apply_all(
+            commit = apply_all(
                 session.catalog, parse_lines(lines), author, retry_for=seconds, atomic=atomic, dry_run=dry_run
             )
-            count = len([action for action in done.actions if action.type_name != "COMMIT_INFO"])
+            count = len([action for action in commit.actions if action.type_name != "COMMIT_INFO"])
             text = f"{'would make' if dry_run else 'made'} {plural(count, 'change')}"
-            render.changed(session, Changed(done.version, None, done.actions), text)
+            render.changed(session, Changed(commit.version, None, commit.actions), text)
             return
         input = digest_of(lines)
         lines.seek(0)

@@ -30,7 +30,7 @@ def run(
     from olympia_cli.names import parse_duration
 
     session, properties = Session(ctx), parse_properties(set)
-    done = session.change(
+    change = session.change(
         lambda transaction: transaction.alter_catalog(
             properties,
             unset or (),
@@ -40,4 +40,4 @@ def run(
         message=message,
         retry_for=retry_for,
     )
-    render.changed(session, done, "altered the catalog")
+    render.changed(session, change, "altered the catalog")

@@ -21,25 +21,25 @@ def run(ctx: typer.Context, at: At = None) -> None:
 
     session = Session(ctx)
     snapshot = session.snapshot(at)
-    found = snapshot.definition
+    definition = snapshot.definition
     value: dict[str, Any] = {
         "catalog": session.store.uri,
-        "id": found.id,
-        "format_version": found.major_version,
-        "order": found.order,
-        "namespace_name_max_bytes": found.namespace_name_max_size_bytes,
-        "table_name_max_bytes": found.table_name_max_size_bytes,
-        "view_name_max_bytes": found.view_name_max_size_bytes,
-        "node_file_max_bytes": found.node_file_max_size_bytes,
-        "txn_ttl_millis": found.txn_ttl_millis,
-        "isolation": isolation_word(found.txn_isolation_level),
+        "id": definition.id,
+        "format_version": definition.major_version,
+        "order": definition.order,
+        "namespace_name_max_bytes": definition.namespace_name_max_size_bytes,
+        "table_name_max_bytes": definition.table_name_max_size_bytes,
+        "view_name_max_bytes": definition.view_name_max_size_bytes,
+        "node_file_max_bytes": definition.node_file_max_size_bytes,
+        "txn_ttl_millis": definition.txn_ttl_millis,
+        "isolation": isolation_word(definition.txn_isolation_level),
         "retention": {
-            "max_version_age": found.properties.get(MAX_AGE, DEFAULT_MAX_AGE),
-            "min_versions": found.properties.get(MIN_VERSIONS, DEFAULT_MIN_VERSIONS),
+            "max_version_age": definition.properties.get(MAX_AGE, DEFAULT_MAX_AGE),
+            "min_versions": definition.properties.get(MIN_VERSIONS, DEFAULT_MIN_VERSIONS),
         },
-        "properties": dict(sorted(found.properties.items())),
-        "exports": dict(sorted(found.exported_snapshots.items())),
+        "properties": dict(sorted(definition.properties.items())),
+        "exports": dict(sorted(definition.exported_snapshots.items())),
         "definition": snapshot.root.catalog_def,
         "version": snapshot.version,
     }
-    render.record(session, value, name=found.id)
+    render.record(session, value, name=definition.id)

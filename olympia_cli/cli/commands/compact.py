@@ -45,8 +45,8 @@ def run(
     nothing = transaction.changes_nothing
     version, actions = before.version, () if nothing else tuple(transaction.actions)
     if not dry_run:
-        done = session.catalog.commit(transaction, message, retry_for=parse_seconds(retry_for))
-        version, actions = done.version, done.actions
+        commit = session.catalog.commit(transaction, message, retry_for=parse_seconds(retry_for))
+        version, actions = commit.version, commit.actions
     if session.output in (Output.JSON, Output.JSONL):
         value = {
             "version": version,

@@ -44,12 +44,12 @@ def _lines(root: object, shell: str, words: list[str]) -> list[str]:
     from olympia_cli.cli.escape import visible
     from olympia_cli.cli.shell_words import Quote, escaped, read_line, read_word
 
-    def lines(found: Candidates, shown: list[str]) -> list[str]:
-        return [found.kind, *shown] if found.kind == "words" else [found.kind, found.after]
+    def lines(matches: Candidates, shown: list[str]) -> list[str]:
+        return [matches.kind, *shown] if matches.kind == "words" else [matches.kind, matches.after]
 
     if shell in ("zsh", "fish") and words:
-        found = candidates(root, words[:-1], words[-1])
-        return lines(found, [f"{word}\t{visible(help)}" for word, help in found.words])
+        matches = candidates(root, words[:-1], words[-1])
+        return lines(matches, [f"{word}\t{visible(help)}" for word, help in matches.words])
     if shell != "bash" or len(words) != 2:
         return []
     line, replaced = read_line(words[0]), words[1]
@@ -59,10 +59,10 @@ def _lines(root: object, shell: str, words: list[str]) -> list[str]:
         return []
     # readline replaces the end of a word only, from the last = or : or opening quote on
     stays = read_word(line.last.raw.removesuffix(replaced) if replaced else line.last.raw)
-    found = candidates(root, line.before, line.last.value)
+    matches = candidates(root, line.before, line.last.value)
     shown = []
-    for word, _ in found.words:
+    for word, _ in matches.words:
         if word.startswith(stays.value):
             end = "" if stays.quote is not Quote.NONE or word.endswith(".") else " "
             shown.append(escaped(word.removeprefix(stays.value), stays.quote) + end)
-    return lines(found, shown)
+    return lines(matches, shown)

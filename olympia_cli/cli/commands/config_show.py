@@ -23,18 +23,20 @@ def run(ctx: typer.Context) -> None:
     from olympia_cli.cli.settings import profiles, settings
 
     session = Session(ctx)
-    found = [setting.describe() for setting in settings(session)]
-    known = profiles()
-    used = next(setting["value"] for setting in found if setting["name"] == "profile")
+    setting_rows = [setting.describe() for setting in settings(session)]
+    profile_rows = profiles()
+    used = next(setting["value"] for setting in setting_rows if setting["name"] == "profile")
     if session.output in (Output.JSON, Output.JSONL):
         path = config_path()
         head = {"config_file": str(path), "exists": path.is_file(), "profile": used}
-        render.document(session, {**head, "settings": found, "profiles": known})
+        render.document(session, {**head, "settings": setting_rows, "profiles": profile_rows})
         return
-    render.records(session, "settings", SETTINGS, found)
-    if known and session.output in (Output.TABLE, Output.WIDE):
-        options = (", ".join(f"{name}={value}" for name, value in one["storage"].items()) for one in known)
-        rows = ({**one, "options": text} for one, text in zip(known, options, strict=True))
+    render.records(session, "settings", SETTINGS, setting_rows)
+    if profile_rows and session.output in (Output.TABLE, Output.WIDE):
+        options = (
+            ", ".join(f"{name}={value}" for name, value in profile["storage"].items()) for profile in profile_rows
+        )
+        rows = ({**profile, "options": text} for profile, text in zip(profile_rows, options, strict=True))
         with session.out() as out:
             out.write("\n")
         render.records(session, "profiles", PROFILES, rows)

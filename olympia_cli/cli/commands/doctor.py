@@ -39,40 +39,40 @@ def run(
     from olympia_cli.cli.checkup import check_up
 
     session = Session(ctx)
-    found = check_up(session, write=not read_only)
-    values = _describe(session, found)
+    checkup = check_up(session, write=not read_only)
+    values = _describe(session, checkup)
     if session.output in (Output.JSON, Output.JSONL):
         render.document(session, values)
     else:
         with session.out() as out:
             _write(session, out, values)
-    raise typer.Exit(found.exit_code)
+    raise typer.Exit(checkup.exit_code)
 
 
-def _describe(session: Session, found: Checkup) -> dict[str, Any]:
-    words, why = _next(found)
+def _describe(session: Session, checkup: Checkup) -> dict[str, Any]:
+    words, why = _next(checkup)
     return {
-        "catalog": found.uri,
-        "settings": [setting.describe() for setting in found.settings],
-        "checks": [{"check": one.check, "state": one.state, "text": one.text} for one in found.checks],
+        "catalog": checkup.uri,
+        "settings": [setting.describe() for setting in checkup.settings],
+        "checks": [{"check": check.check, "state": check.state, "text": check.text} for check in checkup.checks],
         "versions": _versions(),
-        "verdict": None if found.status is None else str(found.status.standing),
-        "needs_attention": found.attention,
+        "verdict": None if checkup.status is None else str(checkup.status.standing),
+        "needs_attention": checkup.attention,
         "next": {"command": shlex.split(session.command(shlex.join(words))), "why": why},
-        "exit_code": found.exit_code,
-        "left_behind": [found.left_behind] if found.left_behind is not None else [],
+        "exit_code": checkup.exit_code,
+        "left_behind": [checkup.left_behind] if checkup.left_behind is not None else [],
     }
 
 
-def _next(found: Checkup) -> tuple[tuple[str, ...], str]:
+def _next(checkup: Checkup) -> tuple[tuple[str, ...], str]:
     """The one command that comes next: damage first, then what keeps the program from working, then what is due."""
-    if found.status is not None and found.status.damage:
-        return found.status.damage[0].words, found.status.damage[0].text
-    if found.error is not None:
-        words = {10: ("init",), 40: ("fsck",)}.get(found.error.exit_code, ("config", "show"))
-        return words, f"{found.error.message}: {found.error.hint}" if found.error.hint else found.error.message
-    if found.status is not None:
-        for reason in found.status.attention or ([found.due] if found.due is not None else []):
+    if checkup.status is not None and checkup.status.damage:
+        return checkup.status.damage[0].words, checkup.status.damage[0].text
+    if checkup.error is not None:
+        words = {10: ("init",), 40: ("fsck",)}.get(checkup.error.exit_code, ("config", "show"))
+        return words, f"{checkup.error.message}: {checkup.error.hint}" if checkup.error.hint else checkup.error.message
+    if checkup.status is not None:
+        for reason in checkup.status.attention or ([checkup.due] if checkup.due is not None else []):
             return reason.words, reason.text
     return ("status",), "all is well"
 
@@ -96,13 +96,13 @@ def _write(session: Session, out: TextIO, values: dict[str, Any]) -> None:
     if session.output is Output.CSV:
         render.csv_rows(session, out, _CSV, values["checks"])
     elif session.output is Output.NAME:
-        bad = [one["check"] for one in values["checks"] if one["state"] in ("attention", "failed")]
+        bad = [row["check"] for row in values["checks"] if row["state"] in ("attention", "failed")]
         out.writelines(f"{visible(check)}\n" for check in bad)
     elif not session.is_tty:
-        for one in values["checks"]:
-            out.write("\t".join(map(visible, ("check", one["check"], one["state"], one["text"]))) + "\n")
-        for one in values["settings"]:
-            cells = ("setting", one["name"], one["value"] or "", one["source"], one["from"])
+        for row in values["checks"]:
+            out.write("\t".join(map(visible, ("check", row["check"], row["state"], row["text"]))) + "\n")
+        for row in values["settings"]:
+            cells = ("setting", row["name"], row["value"] or "", row["source"], row["from"])
             out.write("\t".join(map(visible, cells)) + "\n")
         for name, version in values["versions"].items():
             out.write(f"version\t{name}\t{visible(version or 'not installed')}\n")
@@ -114,17 +114,17 @@ def _write(session: Session, out: TextIO, values: dict[str, Any]) -> None:
 
 
 def _draw(session: Session, out: TextIO, values: dict[str, Any]) -> None:
-    for one in values["checks"]:
-        state = one["state"].ljust(9)
-        shown = f"\x1b[{_COLORS[one['state']]}m{state}\x1b[0m" if session.color else state
-        first, *rest = _wrapped(session, visible(one["text"]), 31)
-        out.write(f"{shown}  {one['check'].ljust(18)}  {first}\n")
+    for row in values["checks"]:
+        state = row["state"].ljust(9)
+        shown = f"\x1b[{_COLORS[row['state']]}m{state}\x1b[0m" if session.color else state
+        first, *rest = _wrapped(session, visible(row["text"]), 31)
+        out.write(f"{shown}  {row['check'].ljust(18)}  {first}\n")
         out.writelines(f"{' ' * 31}{line}\n" for line in rest)
     out.write("\n")
-    width = max((len(one["name"]) for one in values["settings"]), default=0)
-    for one in values["settings"]:
-        where = one["from"] or one["source"]
-        out.write(f"{visible(one['name']).ljust(width)}  {visible(one['value'] or 'not set')}  ({visible(where)})\n")
+    width = max((len(row["name"]) for row in values["settings"]), default=0)
+    for row in values["settings"]:
+        where = row["from"] or row["source"]
+        out.write(f"{visible(row['name']).ljust(width)}  {visible(row['value'] or 'not set')}  ({visible(where)})\n")
     out.write("\n")
     there = ", ".join(f"{name} {version}" for name, version in values["versions"].items() if version is not None)
     out.writelines(f"{line}\n" for line in _wrapped(session, visible(there), 0))

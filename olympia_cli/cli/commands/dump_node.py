@@ -73,7 +73,7 @@ def run(
             raise InvalidOption("--follow needs a catalog, and a file is alone", hint="give a version instead")
         _follow(session, target, KeyTarget.parse(follow))
         return
-    wanted = None if key is None else KeyTarget.parse(key)
+    key_target = None if key is None else KeyTarget.parse(key)
     if is_file:
         from olympia_cli.ops.look.dump_node import dump_node
 
@@ -83,13 +83,15 @@ def run(
 
         dump = read_target(session.catalog, target)
     whole = dump.pivot
-    if wanted is not None:
-        dump.pivot = [row for row in dump.pivot if wanted.matches(row.key, row.name)]
-        dump.actions = [row for row in dump.actions if wanted.matches(row.key, _action_name(row.action))]
-    _print(session, dump, raw=raw, chosen=wanted is not None)
+    if key_target is not None:
+        dump.pivot = [row for row in dump.pivot if key_target.matches(row.key, row.name)]
+        dump.actions = [row for row in dump.actions if key_target.matches(row.key, _action_name(row.action))]
+    _print(session, dump, raw=raw, chosen=key_target is not None)
     _end(dump, alone=is_file)
-    if wanted is not None and not dump.pivot and whole:
-        raise _not_found(wanted, f"{dump.path} has no row for {wanted.text[:80]}", "go down the tree with --follow")
+    if key_target is not None and not dump.pivot and whole:
+        raise _not_found(
+            key_target, f"{dump.path} has no row for {key_target.text[:80]}", "go down the tree with --follow"
+        )
 
 
 def _print(session: Session, dump: NodeDump, *, raw: bool, chosen: bool) -> None:
@@ -107,9 +109,9 @@ def _print(session: Session, dump: NodeDump, *, raw: bool, chosen: bool) -> None
         elif output is Output.CSV:
             render.csv_rows(session, out, ["at", "key", "value", "pnode", "object", "namespace", "name"], rows)
         elif output is Output.NAME:
-            for one in dump.pivot:
-                if one.name is not None:
-                    out.write(visible(str(one.name)) + "\n")
+            for pivot_row in dump.pivot:
+                if pivot_row.name is not None:
+                    out.write(visible(str(pivot_row.name)) + "\n")
         elif not session.is_tty:
             for line in pivot_lines(dump.pivot):
                 out.write(line + "\n")
@@ -127,18 +129,18 @@ def _end(dump: NodeDump, alone: bool) -> None:
         raise Unsupported(f"{dump.path}: {dump.unsupported}")
 
 
-def _follow(session: Session, target: str, wanted: KeyTarget) -> None:
+def _follow(session: Session, target: str, key_target: KeyTarget) -> None:
     from olympia_cli.errors import Damaged
     from olympia_cli.ops.look.follow_key import follow_key
 
-    way = follow_key(session.catalog, target, wanted)
+    way = follow_key(session.catalog, target, key_target)
     _print_way(session, way)
     if way.damaged:
         (path, reason), more = way.damaged[0], len(way.damaged) - 1
         raise Damaged("", path, reason + (f", and {more} more files are damaged" if more else ""))
     if not way.is_there:
         where = f"version {way.version}" if way.version is not None else way.steps[0].dump.path
-        raise _not_found(wanted, f"there is no {wanted.text[:80]} in {where}", "")
+        raise _not_found(key_target, f"there is no {key_target.text[:80]} in {where}", "")
 
 
 def _print_way(session: Session, way: Way) -> None:
@@ -205,10 +207,10 @@ def _action_name(action: dict[str, Any]) -> Any:
         return None
 
 
-def _not_found(wanted: KeyTarget, message: str, hint: str) -> Exception:
+def _not_found(key_target: KeyTarget, message: str, hint: str) -> Exception:
     from olympia_cli.errors import NamespaceNotFound, TableNotFound, ViewNotFound
 
-    if wanted.raw is None:
-        return (TableNotFound if wanted.is_table else NamespaceNotFound)(message, hint=hint)
+    if key_target.raw is None:
+        return (TableNotFound if key_target.is_table else NamespaceNotFound)(message, hint=hint)
     kinds = {"B===": NamespaceNotFound, "D===": ViewNotFound}
-    return kinds.get(wanted.raw[:4], TableNotFound)(message, hint=hint)
+    return kinds.get(key_target.raw[:4], TableNotFound)(message, hint=hint)

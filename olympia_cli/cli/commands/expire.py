@@ -108,7 +108,7 @@ def run(
     from olympia_cli.ops.expire.values import Floors
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
-    given = {
+    options = {
         "--keep-last": keep_last,
         "--older-than": older_than,
         "--grace": grace,
@@ -118,7 +118,7 @@ def run(
         "--explain": explain or None,
         "--simulate": simulate or None,
     }
-    used = [option for option, value in given.items() if value is not None]
+    used = [option for option, value in options.items() if value is not None]
     if action not in (None, "undo", "purge", "ls"):
         hint = "use undo, purge or ls, or none of them"
         raise InvalidOption(f"{action[:60]!a} is not something that expire does", hint=hint)
@@ -187,14 +187,14 @@ def _after_others(session: Session, once: Callable[[list[Planner]], None]) -> No
     from olympia_cli.errors import CommitConflict, PartlyDone
     from olympia_cli.ops.expire.expire import overtaken
 
-    for left in reversed(range(TRIES)):
+    for tries_left in reversed(range(TRIES)):
         planners: list[Planner] = []
         try:
             once(planners)
             return
         except (CommitConflict, PartlyDone) as error:
             conflict = isinstance(error, CommitConflict) or isinstance(error.__cause__, CommitConflict)
-            if not left or not conflict or not all(map(overtaken, planners)):
+            if not tries_left or not conflict or not all(map(overtaken, planners)):
                 raise
         session.say("another expire was first: looking at what it left to do")
 
@@ -236,8 +236,8 @@ def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: flo
     show.undo(session, plan)
     if not dry_run and not plan.is_empty:
         confirm("Undo the expire?", yes)
-        done = undo(session.catalog, message, retry_for=seconds)
-        version = version if done is None else done.version
+        commit = undo(session.catalog, message, retry_for=seconds)
+        version = version if commit is None else commit.version
     show.undone(session, plan, dry_run, version)
 
 

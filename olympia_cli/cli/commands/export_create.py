@@ -84,10 +84,10 @@ def run(
     if mode not in list(Mode):
         raise InvalidOption(f"{quoted(mode)} is not a mode", hint="use full, partial or minimal")
     check_export_name(name)
-    wanted = scope(Mode(mode), depth, not no_definitions)
+    extent = scope(Mode(mode), depth, not no_definitions)
     reference = None if at is None else parse_reference(at)
     if reader is not None:
-        check_java(reader, wanted, expires, engine)
+        check_java(reader, extent, expires, engine)
     store = open_dest(session, dest, dest_profile)
     if reader is not None:
         copy_for_java(session, store, name, reference)
@@ -101,11 +101,11 @@ def run(
             export_engine(session, store, dest_profile, engine, master, remote, parallelism, conf) as copier,
             session.progress() as progress,
         ):
-            done = create_export(
+            export = create_export(
                 session.catalog,
                 store,
                 name,
-                wanted,
+                extent,
                 at=reference,
                 expires_at_millis=expires_at,
                 message=message,
@@ -116,4 +116,4 @@ def run(
     except KeyboardInterrupt:
         session.say(f"to go on: {whole_command(session, resume_words(name, dest), dest_profile)}")
         raise
-    render_exported(session, done)
+    render_exported(session, export)

@@ -39,7 +39,7 @@ def run(
         export_engine(session, store, dest_profile, engine, master, remote, parallelism, conf) as copier,
         session.progress() as progress,
     ):
-        done = resume_export(
+        export = resume_export(
             session.catalog, store, name, message=message, retry_for=seconds, progress=progress, engine=copier
         )
-    render_exported(session, done)
+    render_exported(session, export)

@@ -65,22 +65,22 @@ def run(
         export_engine(whose, store, dest_profile, engine, master, remote, parallelism, conf) as reader,
         whose.progress() as progress,
     ):
-        found = verify_export(store, note, source, progress, reader)
+        result = verify_export(store, note, source, progress, reader)
     session.metrics = whose.metrics
-    rows: list[dict[str, Any]] = [describe_finding(one) for one in found.findings]
+    rows: list[dict[str, Any]] = [describe_finding(finding) for finding in result.findings]
     if session.output is Output.JSON:
         value = {
             "name": note.name,
             "mode": note.scope.mode,
             "at_version": note.version,
             "location": store.uri,
-            "files": found.copied.files,
-            "bytes": found.copied.bytes,
-            "shared_files": found.shared.files,
-            "shared_bytes": found.shared.bytes,
+            "files": result.copied.files,
+            "bytes": result.copied.bytes,
+            "shared_files": result.shared.files,
+            "shared_bytes": result.shared.bytes,
             "findings": rows,
-            "findings_total": found.findings_total,
-            "damaged": found.damaged,
+            "findings_total": result.findings_total,
+            "damaged": result.damaged,
         }
         render.document(session, value)
     elif rows or session.output is not Output.TABLE:
@@ -91,9 +91,9 @@ def run(
             Column("message", "WHAT"),
         ]
         render.records(session, "findings", columns, rows, name=lambda row: str(row["path"]), title="findings")
-    checked = plural(found.copied.files + found.shared.files, "file")
-    if found.findings_total > len(rows):
-        session.say(f"… and {found.findings_total - len(rows):,} more")
-    session.say(f"{'DAMAGED' if found.damaged else 'sound'}: {note.name} of v{note.version}, {checked} read")
-    if found.damaged:
+    checked = plural(result.copied.files + result.shared.files, "file")
+    if result.findings_total > len(rows):
+        session.say(f"… and {result.findings_total - len(rows):,} more")
+    session.say(f"{'DAMAGED' if result.damaged else 'sound'}: {note.name} of v{note.version}, {checked} read")
+    if result.damaged:
         raise typer.Exit(50)

@@ -141,8 +141,13 @@ def run(
     # what a repair mends is found by looking at definitions, too
     deep = repair and level in (LevelWord.HINTS, LevelWord.STRUCTURE)
     chosen = Level.FULL if deep else Level(level.value)
-    given = {"--since-last": since_last, "--max-duration": max_duration, "--repair": repair, "--salvage": salvage}
-    local_only = next((option for option, value in given.items() if value), None)
+    local_options = {
+        "--since-last": since_last,
+        "--max-duration": max_duration,
+        "--repair": repair,
+        "--salvage": salvage,
+    }
+    local_only = next((option for option, value in local_options.items() if value), None)
     with (
         engine(session, engine_word, master, remote, parallelism, conf, local_only=local_only) as work,
         session.progress() as progress,
@@ -157,41 +162,41 @@ def run(
             data=_data_checks(session) if level is LevelWord.DATA else None,
             progress=progress,
         )
-        found = work.fsck(session.store, request)
+        fsck_report = work.fsck(session.store, request)
     if acknowledge:
         from olympia_cli.cli.fsck_repair import acknowledge as note_as_known
 
-        found = note_as_known(session, found, dry_run=dry_run, message=message)
-    standing = note_fsck(session.store, found, clock, all_versions, latest=at is None)
+        fsck_report = note_as_known(session, fsck_report, dry_run=dry_run, message=message)
+    standing = note_fsck(session.store, fsck_report, clock, all_versions, latest=at is None)
     looked = _options(chosen, at, all_versions)
     mends = repair or salvage is not None
-    asked = report is not None or session.output is Output.JSON or not mends
-    commands = next_commands(session, found, looked) if asked else []
-    told = with_commands(session, found, commands if asked else None)
+    shows_commands = report is not None or session.output is Output.JSON or not mends
+    commands = next_commands(session, fsck_report, looked) if shows_commands else []
+    full_report = with_commands(session, fsck_report, commands if shows_commands else None)
     if report is not None:
         from olympia_cli.ops.fsck.page import report_page
 
         lines = [(command.line, command.loss, command.why) for command in commands]
-        _write(report, report_page(told, session.store.uri, clock.now_millis(), lines).encode())
+        _write(report, report_page(full_report, session.store.uri, clock.now_millis(), lines).encode())
     if bundle is not None:
         from olympia_cli.ops.fsck.bundle import make_bundle
 
-        _write(bundle, make_bundle(session.store, told))
+        _write(bundle, make_bundle(session.store, full_report))
     if repair:
         word: Any = PreferWord.AUTO.value if prefer is None else prefer.value
-        raise typer.Exit(repair_shown(session, told, commands, looked, word, yes, dry_run, message))
+        raise typer.Exit(repair_shown(session, full_report, commands, looked, word, yes, dry_run, message))
     if salvage is not None:
-        raise typer.Exit(salvage_shown(session, told, commands, salvage, dry_run, message))
-    print_report(session, told, commands)
-    if found.level is Level.STRUCTURE and found.definitions == "no" and not found.read_only:
+        raise typer.Exit(salvage_shown(session, full_report, commands, salvage, dry_run, message))
+    print_report(session, full_report, commands)
+    if fsck_report.level is Level.STRUCTURE and fsck_report.definitions == "no" and not fsck_report.read_only:
         session.say(f"definitions were not looked for: {session.command('fsck --level full')} reads them")
     say_next(session, commands)
-    if not found.damaged:
+    if not fsck_report.damaged:
         say_standing(session, standing)
-    if not found.complete:
-        again = "" if found.damaged else f": go on with {session.command('fsck --since-last')}"
+    if not fsck_report.complete:
+        again = "" if fsck_report.damaged else f": go on with {session.command('fsck --since-last')}"
         session.say(f"stopped after {max_duration}, not everything was looked at{again}")
-    raise typer.Exit(exit_code(found))
+    raise typer.Exit(exit_code(fsck_report))
 
 
 def _options(level: Level, at: str | None, all_versions: bool) -> list[str]:

@@ -69,9 +69,9 @@ def run(
         (*looks, ("--rewrite", rewrite)),
         (("--history", history), ("--rewrite", rewrite)),
     ):
-        given = [option for option, value in options if value]
-        if len(given) > 1:
-            raise InvalidOption(f"{given[0]} and {given[1]} do not go together", hint="give one of them")
+        flags = [option for option, value in options if value]
+        if len(flags) > 1:
+            raise InvalidOption(f"{flags[0]} and {flags[1]} do not go together", hint="give one of them")
     about = (("--master", master), ("--remote", remote), ("--parallelism", parallelism), ("--conf", conf))
     for option, value in about:
         if value is not None and not rewrite:
@@ -86,26 +86,26 @@ def run(
     session = Session(ctx)
     with session.progress() as progress:
         progress.phase("listing files")
-        found = Source(open_store(source, session.options_for(source) or None))
+        origin = Source(open_store(source, session.options_for(source) or None))
     words = command_words(
         "import", "deltacat", "--rewrite", *([] if into is None else ["--into", into]), names=[source]
     )
-    found.remedy = Remedy("bring it too, its rows merged and written anew on Spark", words)
-    found.last_remedy = Remedy("let DeltaCAT compact the partition, which leaves its rows alone, and go on", words)
-    before = found.before(at, SystemClock().now_millis())
+    origin.remedy = Remedy("bring it too, its rows merged and written anew on Spark", words)
+    origin.last_remedy = Remedy("let DeltaCAT compact the partition, which leaves its rows alone, and go on", words)
+    before = origin.before(at, SystemClock().now_millis())
     if check:
-        _check(session, found, before)
+        _check(session, origin, before)
     elif inspect:
-        _inspect(session, found, before, into)
+        _inspect(session, origin, before, into)
         return
     where = EngineWord.SPARK if rewrite else EngineWord.LOCAL
     with engine(session, where, master, remote, parallelism, conf) as work:
-        _import(session, found, source, before, into, history and not dry_run, dry_run, message, retry_for, work)
+        _import(session, origin, source, before, into, history and not dry_run, dry_run, message, retry_for, work)
 
 
 def _import(
     session: Session,
-    found: Source,
+    origin: Source,
     source: str,
     before: int,
     into: str | None,
@@ -124,7 +124,7 @@ def _import(
     from olympia_cli.importers.renaming import Renaming
     from olympia_cli.storage.open import scheme_of
 
-    base = f"file://{found.store.uri}" if scheme_of(source) == "file" else source.rstrip("/")
+    base = f"file://{origin.store.uri}" if scheme_of(source) == "file" else source.rstrip("/")
     properties = io_properties(source, session.options_for(source))
     with (
         session.progress() as progress,
@@ -133,25 +133,25 @@ def _import(
         progress.phase("reading tables")
         renaming = Renaming(session.snapshot().sizes, into)
         rewriter = work.rewriter(base, properties, catalog.properties)
-        adoption = Adoption(found, base, open_io(base, properties), catalog, renaming, dry_run, rewriter)
-        done, version = (import_history if history else import_at)(adoption, before, message)
-    print_imported(session, done, version, dry_run, "object")
+        adoption = Adoption(origin, base, open_io(base, properties), catalog, renaming, dry_run, rewriter)
+        outcome, version = (import_history if history else import_at)(adoption, before, message)
+    print_imported(session, outcome, version, dry_run, "object")
 
 
-def _inspect(session: Session, found: Source, before: int, into: str | None) -> None:
+def _inspect(session: Session, origin: Source, before: int, into: str | None) -> None:
     from olympia_cli.cli.deltacat_render import print_inspected
     from olympia_cli.format.node import Sizes
     from olympia_cli.importers.deltacat.inspecting import look
     from olympia_cli.importers.renaming import Renaming
 
-    print_inspected(session, *look(found, before, Renaming(Sizes(128, 100, 100, 100), into)))
+    print_inspected(session, *look(origin, before, Renaming(Sizes(128, 100, 100, 100), into)))
 
 
-def _check(session: Session, found: Source, before: int) -> NoReturn:
+def _check(session: Session, origin: Source, before: int) -> NoReturn:
     from olympia_cli.cli.deltacat_render import print_checked
     from olympia_cli.importers.deltacat.checking import check
 
     with session.progress() as progress:
         progress.phase("reading the catalog")
-        findings = list(check(found, before))
-    raise typer.Exit(print_checked(session, found.store.uri, found.index.counts, findings))
+        findings = list(check(origin, before))
+    raise typer.Exit(print_checked(session, origin.store.uri, origin.index.counts, findings))

@@ -55,16 +55,16 @@ def run(
         transaction = session.catalog.begin()
         print_imported(session, bring(tables, transaction), transaction.base.version, dry_run)
         return
-    done: list[Imported] = []
+    outcomes: list[Imported] = []
     changed = session.change(
-        lambda transaction: done.append(bring(tables, transaction)),
+        lambda transaction: outcomes.append(bring(tables, transaction)),
         message=message,
         retry_for=retry_for,
         again=True,
         atomic=True,
     )
     assert changed.version is not None
-    print_imported(session, done[-1], changed.version, dry_run)
+    print_imported(session, outcomes[-1], changed.version, dry_run)
 
 
 def _below(session: Session, prefix: str, into: str | None) -> list[FoundTable | LeftOut]:

@@ -50,12 +50,12 @@ def run(
     from olympia_cli.errors import InvalidOption
     from olympia_cli.names import check_name, parse_reference
 
-    given = [option for option, value in (("--inspect", inspect), ("--check", check), ("--dry-run", dry_run)) if value]
-    if len(given) > 1:
-        raise InvalidOption(f"{given[0]} and {given[1]} do not go together", hint="give one of them")
+    flags = [option for option, value in (("--inspect", inspect), ("--check", check), ("--dry-run", dry_run)) if value]
+    if len(flags) > 1:
+        raise InvalidOption(f"{flags[0]} and {flags[1]} do not go together", hint="give one of them")
     if into is not None:
         check_name(into, "namespace")
-    wanted = parse_reference("latest" if at is None else at)
+    own_reference = parse_reference("latest" if at is None else at)
     from olympia_cli.cli.iceberg_tables import iceberg_catalog, need_pyiceberg
 
     # older ones do not read tables of Iceberg's version 3
@@ -77,7 +77,7 @@ def run(
     options = session.options_for(source)
     store = open_store(source, options or None, size_limit=lambda path: LARGEST)
     base = f"file://{store.uri}" if scheme_of(source) == "file" else source.rstrip("/")
-    reference = settle(wanted, clock.now_millis(), tuple)
+    reference = settle(own_reference, clock.now_millis(), tuple)
     with Source(store, source) as there:
         if check:
             _check(session, there)
@@ -85,9 +85,9 @@ def run(
         with session.progress() as progress:
             progress.phase("reading the catalog")
             if inspect:
-                state, done = there.state(reference), Imported()
-                for plan in Planner(there, base, Renaming(Sizes(128, 100, 100, 100), into)).plans(state, done, None):
-                    count(plan, done)
+                state, outcome = there.state(reference), Imported()
+                for plan in Planner(there, base, Renaming(Sizes(128, 100, 100, 100), into)).plans(state, outcome, None):
+                    count(plan, outcome)
                 version = 0
             else:
                 with iceberg_catalog(session, message=message, retry_for=retry_for) as catalog:
@@ -96,10 +96,10 @@ def run(
                     note = read_note(snapshot.definition.properties, base, there)
                     work = Run(tables, catalog, into, message, note)
                     if history and not dry_run:
-                        done, state, version = work.history(reference)
+                        outcome, state, version = work.history(reference)
                     else:
-                        done, state, version = work.one(reference, dry_run)
-        print_imported(session, done, version, inspect or dry_run, "part", **_about(there, state))
+                        outcome, state, version = work.one(reference, dry_run)
+        print_imported(session, outcome, version, inspect or dry_run, "part", **_about(there, state))
 
 
 def _about(there: Source, state: State) -> dict[str, Any]:
@@ -119,5 +119,5 @@ def _check(session: Session, there: Source) -> NoReturn:
 
     with session.progress() as progress:
         progress.phase("reading the catalog")
-        found = check(there)
-    raise typer.Exit(print_checked(session, found))
+        result = check(there)
+    raise typer.Exit(print_checked(session, result))

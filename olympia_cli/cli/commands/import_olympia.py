@@ -51,16 +51,16 @@ def run(
     from olympia_cli.errors import CatalogNotFound, InvalidLocation, InvalidOption, OlympiaError
     from olympia_cli.names import check_name
 
-    given = [option for option, value in (("--inspect", inspect), ("--check", check), ("--dry-run", dry_run)) if value]
-    if len(given) > 1:
-        raise InvalidOption(f"{given[0]} and {given[1]} do not go together", hint="give one of them")
+    flags = [option for option, value in (("--inspect", inspect), ("--check", check), ("--dry-run", dry_run)) if value]
+    if len(flags) > 1:
+        raise InvalidOption(f"{flags[0]} and {flags[1]} do not go together", hint="give one of them")
     if into is not None:
         check_name(into, "namespace")
     there, session = Session(ctx, source), Session(ctx)
     try:
         if check:
             _check(there)
-        wanted = there.snapshot(at)
+        snapshot = there.snapshot(at)
     except CatalogNotFound as error:
         raise CatalogNotFound(error.message, hint="name a folder or prefix that holds one") from None
     except OlympiaError as error:
@@ -70,31 +70,33 @@ def run(
     if inspect:
         from olympia_cli.importers.olympia import inspect as look
 
-        print_imported(there, look(wanted, into), wanted.version, True, "object", source_version=wanted.version)
+        print_imported(there, look(snapshot, into), snapshot.version, True, "object", source_version=snapshot.version)
         return
     if there.store.uri == session.store.uri:
         raise InvalidLocation(f"{source} is the catalog itself", hint="name another one")
     from olympia_cli.importers.olympia import import_catalog
 
     def commit(bring: Callable[[Transaction], Imported], about: str) -> tuple[Imported, int]:
-        done: list[Imported] = []
+        outcomes: list[Imported] = []
         if dry_run:
             transaction = session.catalog.begin()
             return bring(transaction), transaction.base.version
         changed = session.change(
-            lambda transaction: done.append(bring(transaction)),
+            lambda transaction: outcomes.append(bring(transaction)),
             message=f"{message}\n{about}" if message else about,
             retry_for=retry_for,
             again=True,
             atomic=True,
         )
         assert changed.version is not None
-        return done[-1], changed.version
+        return outcomes[-1], changed.version
 
     with session.progress() as progress:
         progress.phase("reading the catalog")
-        done, version = import_catalog(there.catalog, wanted, into, history and not dry_run, session.catalog, commit)
-    print_imported(session, done, version, dry_run, "object", source_version=wanted.version)
+        outcome, version = import_catalog(
+            there.catalog, snapshot, into, history and not dry_run, session.catalog, commit
+        )
+    print_imported(session, outcome, version, dry_run, "object", source_version=snapshot.version)
 
 
 def _check(there: Session) -> NoReturn:
@@ -104,8 +106,8 @@ def _check(there: Session) -> NoReturn:
     from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck
 
     with there.progress() as progress:
-        found = fsck(there.store, FsckRequest(Level.FULL, all_versions=True, progress=progress))
-    commands = next_commands(there, found, ("--level", "full", "--all-versions"))
-    print_report(there, with_commands(there, found, commands), commands)
+        report = fsck(there.store, FsckRequest(Level.FULL, all_versions=True, progress=progress))
+    commands = next_commands(there, report, ("--level", "full", "--all-versions"))
+    print_report(there, with_commands(there, report, commands), commands)
     say_next(there, commands)
-    raise typer.Exit(exit_code(found))
+    raise typer.Exit(exit_code(report))

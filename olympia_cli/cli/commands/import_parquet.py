@@ -61,12 +61,12 @@ def run(
     options = session.options_for(prefix)
     store = open_store(prefix, options or None)
     base = f"file://{store.uri}" if scheme_of(prefix) == "file" else prefix.rstrip("/")
-    done = Imported()
+    outcome = Imported()
     with session.progress() as progress:
         progress.phase("listing files")
         files = store.list() if inspect else not_of(session.store.uri, store.uri, store.list())
-        folders, done.left_out = find_folders(files)
-    if not folders and not done.left_out:
+        folders, outcome.left_out = find_folders(files)
+    if not folders and not outcome.left_out:
         raise PathMissing(f"no Parquet files are below {prefix}", hint="name a folder or prefix that holds some")
     source = Source(Location(store.uri, options), sum(len(folder.files) for folder in folders))
     with (
@@ -76,10 +76,10 @@ def run(
         progress.phase("reading columns")
         footers = work.footers(base, io_properties(prefix, options))
         if inspect:
-            ParquetImport(base, footers, Renaming(Sizes(128, 100, 100, 100), into), None).inspect(folders, done)
+            ParquetImport(base, footers, Renaming(Sizes(128, 100, 100, 100), into), None).inspect(folders, outcome)
             version = 0
         else:
             with iceberg_catalog(session, message=message, retry_for=retry_for) as catalog:
                 importing = ParquetImport(base, footers, Renaming(session.snapshot().sizes, into), catalog)
-                version = importing.run(folders, done, message, dry_run)
-    print_imported(session, done, version, inspect or dry_run, "file")
+                version = importing.run(folders, outcome, message, dry_run)
+    print_imported(session, outcome, version, inspect or dry_run, "file")

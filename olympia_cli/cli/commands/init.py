@@ -64,5 +64,5 @@ def run(
         value = {"catalog": session.store.uri, "id": snapshot.definition.id, "version": snapshot.version}
         render.document(session, {**value, "created": created})
     elif not session.quiet:
-        done = "created" if created else "exists already:"
-        render.line(session, f"v{snapshot.version}  {done} the catalog {session.store.uri}")
+        state = "created" if created else "exists already:"
+        render.line(session, f"v{snapshot.version}  {state} the catalog {session.store.uri}")

@@ -77,17 +77,19 @@ def run(
         raise InvalidOption("the argument and --object name different things", hint="give one of them")
     session = Session(ctx)
     text = name if name is not None else object
-    wanted = Filter.parse(None if text is None else parse_object(session, text), action or [], by)
+    entry_filter = Filter.parse(None if text is None else parse_object(session, text), action or [], by)
     if follow:
         from olympia_cli.cli.log_follow import followed
 
-        given = {"--until": until, "--html": html, "--graph": graph}
-        entries = followed(session, wanted, number, since, interval, [name for name, value in given.items() if value])
+        options = {"--until": until, "--html": html, "--graph": graph}
+        entries = followed(
+            session, entry_filter, number, since, interval, [name for name, value in options.items() if value]
+        )
     else:
-        check_known(session, wanted)
+        check_known(session, entry_filter)
         # without conditions it is known which roots are needed, and no others are read
-        found = log_between(session.catalog, since, until, number if wanted.is_empty else None)
-        entries = take(wanted, found, number)
+        versions = log_between(session.catalog, since, until, number if entry_filter.is_empty else None)
+        entries = take(entry_filter, versions, number)
     shown = 0
 
     def counted() -> Iterator[LogEntry]:

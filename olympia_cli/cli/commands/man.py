@@ -44,7 +44,7 @@ def run(
         return
     path = _canonical(command or [])
     if path and path not in COMMANDS:
-        members = [one for one in COMMANDS if one.startswith(path + " ")]
+        members = [name for name in COMMANDS if name.startswith(path + " ")]
         hint = f"there are {', '.join(members)}" if members else "see olympia --help for the commands"
         raise InvalidOption(f"there is no manual page for {quoted(path)}", hint=hint)
     page = command_page(path) if path else program_page()

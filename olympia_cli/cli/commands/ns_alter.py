@@ -25,11 +25,11 @@ def run(
     from olympia_cli.names import NamespaceName
 
     session, namespace, properties = Session(ctx), NamespaceName(name), parse_properties(set)
-    done = session.change(
+    change = session.change(
         lambda transaction: transaction.alter_namespace(namespace, properties, unset or ()),
         namespace,
         txn=txn,
         message=message,
         retry_for=retry_for,
     )
-    render.changed(session, done, f"altered namespace {name}")
+    render.changed(session, change, f"altered namespace {name}")

@@ -31,5 +31,5 @@ def run(
         if not (if_not_exists and transaction.exists(namespace)):
             transaction.create_namespace(namespace, properties)
 
-    done = session.change(do, namespace, txn=txn, message=message, retry_for=retry_for, again=if_not_exists)
-    render.changed(session, done, f"created namespace {name}")
+    change = session.change(do, namespace, txn=txn, message=message, retry_for=retry_for, again=if_not_exists)
+    render.changed(session, change, f"created namespace {name}")

@@ -37,9 +37,11 @@ def run(
         if not if_exists or transaction.exists(namespace):
             transaction.drop_namespace(namespace, cascade=cascade)
 
-    done = session.change(do, namespace, txn=txn, message=message, retry_for=retry_for, again=if_exists, atomic=atomic)
-    render.changed(session, done, f"dropped namespace {name}")
-    if done.version is not None and done.actions and (cascade or session.is_tty):
-        render.say_actions(session, done.actions)
-        undo = command_words("ns", "restore", "--at", f"v{done.version - 1}", names=[name])
+    change = session.change(
+        do, namespace, txn=txn, message=message, retry_for=retry_for, again=if_exists, atomic=atomic
+    )
+    render.changed(session, change, f"dropped namespace {name}")
+    if change.version is not None and change.actions and (cascade or session.is_tty):
+        render.say_actions(session, change.actions)
+        undo = command_words("ns", "restore", "--at", f"v{change.version - 1}", names=[name])
         session.say(f"to bring it back: {session.command(undo)}")

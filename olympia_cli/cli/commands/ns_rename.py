@@ -27,7 +27,7 @@ def run(
     from olympia_cli.names import NamespaceName
 
     session, source, target = Session(ctx), NamespaceName(old), NamespaceName(new)
-    done = session.change(
+    change = session.change(
         lambda transaction: transaction.rename_namespace(source, target),
         source,
         target,
@@ -35,4 +35,4 @@ def run(
         message=message,
         retry_for=retry_for,
     )
-    render.changed(session, done, f"renamed namespace {old} to {new}")
+    render.changed(session, change, f"renamed namespace {old} to {new}")

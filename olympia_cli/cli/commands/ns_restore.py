@@ -33,15 +33,15 @@ def run(
 
     session, namespace = Session(ctx), NamespaceName(name)
     source = session.snapshot(at)
-    inside = (one for kind in (Kind.TABLE, Kind.VIEW) for one in source.objects(kind, name))
-    found = [source.namespace(namespace), *inside]
+    inside = (member for kind in (Kind.TABLE, Kind.VIEW) for member in source.objects(kind, name))
+    objects = [source.namespace(namespace), *inside]
     elsewhere: dict[ObjectName, ObjectName] = {}
 
     def do(transaction: Transaction) -> None:
-        elsewhere.update(transaction.restore_all(found, source.version))
+        elsewhere.update(transaction.restore_all(objects, source.version))
 
-    done = session.change(do, txn=txn, message=message, retry_for=retry_for, atomic=atomic)
-    left = [{**describe_name(then), "lives_as": describe_name(now)} for then, now in elsewhere.items()]
-    render.changed(session, done, f"restored namespace {name} from v{source.version}", left_out=left)
+    change = session.change(do, txn=txn, message=message, retry_for=retry_for, atomic=atomic)
+    left_out = [{**describe_name(then), "lives_as": describe_name(now)} for then, now in elsewhere.items()]
+    render.changed(session, change, f"restored namespace {name} from v{source.version}", left_out=left_out)
     for then, now in elsewhere.items():
         session.say(f"left where it is: {then.kind.word} {then} lives as {now} now")

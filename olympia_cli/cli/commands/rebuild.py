@@ -45,10 +45,10 @@ def run(
         raise InvalidLocation(f"{prefix} is the new catalog itself", hint="choose another place for it")
     check_gone(there.store)
     former = newest_catalog(there.store)
-    found = Imported()
+    doubts = Imported()
     with session.progress() as progress:
         progress.phase("reading definitions")
-        changes = list(objects_left(there.store, lambda location: there.options_for(location) or None, found))
+        changes = list(objects_left(there.store, lambda location: there.options_for(location) or None, doubts))
     if former is None and not changes:
         raise CatalogNotFound(f"there is nothing of a catalog at {prefix}", hint="check the location")
 
@@ -56,9 +56,9 @@ def run(
         from olympia_cli.importers.bringing import Bringing
         from olympia_cli.importers.renaming import Renaming
 
-        done = Imported(left_out=list(found.left_out))
-        Bringing(transaction, None, Renaming(transaction.base.sizes, keeps_legal=True), done).take_present(changes)
-        return done
+        outcome = Imported(left_out=list(doubts.left_out))
+        Bringing(transaction, None, Renaming(transaction.base.sizes, keeps_legal=True), outcome).take_present(changes)
+        return outcome
 
     try:
         check_target(session.snapshot(), changes)
@@ -66,8 +66,8 @@ def run(
         if dry_run:
             from olympia_cli.storage.memory import MemoryStore
 
-            done = bring(Catalog.create(MemoryStore(), **_like(former)).begin())
-            print_imported(session, done, 0, True, "object", hint=_HINT)
+            outcome = bring(Catalog.create(MemoryStore(), **_like(former)).begin())
+            print_imported(session, outcome, 0, True, "object", hint=_HINT)
             return
         Catalog.create(session.store, **_like(former))
     rebuilt: list[Imported] = []

@@ -61,8 +61,8 @@ def run(
     if dots and to is not None:
         raise InvalidOption("A..B and --to do not go together", hint="give one or the other")
     session, seconds = Session(ctx), parse_seconds(retry_for)
-    found = None if txn is None else distributed.load(session.catalog, txn)
-    transaction = session.catalog.begin() if found is None else found.transaction
+    open_transaction = None if txn is None else distributed.load(session.catalog, txn)
+    transaction = session.catalog.begin() if open_transaction is None else open_transaction.transaction
     base, staged = transaction.base, len(transaction.actions)
     first = session.resolve(start, base).version
     last = session.resolve(end or "latest" if dots else to or start, base).version
@@ -71,8 +71,8 @@ def run(
     try:
         plan = plan_revert(transaction, first, last, lambda version: at_version(version, base))
     except RevertConflict as conflict:
-        for one in conflict.conflicts:
-            session.say(f"  {conflict_line(one)}")
+        for clash in conflict.conflicts:
+            session.say(f"  {conflict_line(clash)}")
         raise
     before = CatalogDef()
     before.CopyFrom(transaction.draft.catalog)
@@ -80,12 +80,12 @@ def run(
     actions = tuple(transaction.actions[staged:])
     say_plan(session, plan.changes, changed_fields(before, transaction.draft.catalog))
     versions = f"v{first}" if first == last else f"v{first} to v{last}"
-    done = Changed(base.version if found is None else None, txn, actions)
-    if not dry_run and found is not None:
-        found.save()
+    change = Changed(base.version if open_transaction is None else None, txn, actions)
+    if not dry_run and open_transaction is not None:
+        open_transaction.save()
     elif not dry_run and actions:
         confirm(f"Take back {versions}?", yes)
         committed = session.catalog.commit(transaction, message, retry_for=seconds, atomic=atomic)
-        done = Changed(committed.version, None, committed.actions)
+        change = Changed(committed.version, None, committed.actions)
     text = f"would take back {versions} in a new version" if dry_run else f"took back {versions}"
-    render.changed(session, done, text, reverts={"first": first, "last": last}, dry_run=dry_run)
+    render.changed(session, change, text, reverts={"first": first, "last": last}, dry_run=dry_run)

@@ -53,8 +53,8 @@ def run(
     except Damaged as damaged:
         unknown = damaged.message
         session.say(f"  what would change cannot be shown: {unknown}")
-    known = "what changes is not known" if unknown else plural(changes, "change")
-    session.say(f"v{current.version} → content of v{target.version}: {known}")
+    summary = "what changes is not known" if unknown else plural(changes, "change")
+    session.say(f"v{current.version} → content of v{target.version}: {summary}")
     version = current.version
     if dry_run:
         words = f"rollback v{target.version}{' --even-if-unknown' if unknown else ''}"

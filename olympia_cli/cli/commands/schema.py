@@ -52,7 +52,7 @@ def run(
     elif path in SHAPES:
         names = SHAPES[path]
     else:
-        members = [one for one in SHAPES if one.startswith(path + " ")]
+        members = [member for member in SHAPES if member.startswith(path + " ")]
         meant = nearest(path, [*SHAPES, *ON_STDERR])
         words: tuple[str, ...] = ()
         if members:

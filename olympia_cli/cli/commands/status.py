@@ -57,9 +57,9 @@ def run(
     from olympia_cli.ops.look.prometheus import prometheus as as_prometheus
 
     session.store  # noqa: B018  a location that makes no sense is an error of usage, and no catalog that is down
-    found: Status | None = None
+    catalog_status: Status | None = None
     try:
-        found = _look(session, full)
+        catalog_status = _look(session, full)
     except OlympiaError as error:
         if not prometheus:
             print_failure(session, error)
@@ -67,10 +67,10 @@ def run(
     finally:
         if prometheus:
             with session.out() as out:
-                out.write(as_prometheus(session.store.uri, found))
+                out.write(as_prometheus(session.store.uri, catalog_status))
     if not prometheus:
-        print_status(session, found)
-    raise typer.Exit(found.exit_code)
+        print_status(session, catalog_status)
+    raise typer.Exit(catalog_status.exit_code)
 
 
 def _look(session: Session, full: bool) -> Status:

@@ -67,15 +67,15 @@ def run(
     if metadata_location is not None:
         check_metadata_location(metadata_location)
     if not (add_column or drop_column or renames or inside or unset_iceberg):
-        done = session.change(
+        change = session.change(
             lambda transaction: transaction.alter_table(table, properties, unset or (), metadata_location),
             table,
             txn=txn,
             message=message,
             retry_for=retry_for,
         )
-        render.changed(session, done, f"altered table {table}")
-        say_other_place(session, table, properties, unset or (), done, txn)
+        render.changed(session, change, f"altered table {table}")
+        say_other_place(session, table, properties, unset or (), change, txn)
         return
     if metadata_location is not None:
         from olympia_cli.errors import InvalidOption

@@ -41,5 +41,5 @@ def run(
         rows = read_files(files, target)
         if rows.num_rows:
             target.append(rows)
-        done = changed(catalog, txn) if rows.num_rows else Changed(catalog.version, txn, ())
-        render.changed(session, done, f"appended {plural(rows.num_rows, 'row')} to table {table}", rows=rows.num_rows)
+        change = changed(catalog, txn) if rows.num_rows else Changed(catalog.version, txn, ())
+        render.changed(session, change, f"appended {plural(rows.num_rows, 'row')} to table {table}", rows=rows.num_rows)

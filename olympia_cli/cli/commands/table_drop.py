@@ -34,8 +34,8 @@ def run(
         if not if_exists or transaction.exists(table):
             transaction.drop_table(table)
 
-    done = session.change(do, table, txn=txn, message=message, retry_for=retry_for, again=if_exists)
-    render.changed(session, done, f"dropped table {table}")
-    if session.is_tty and done.version is not None and done.actions:
-        undo = command_words("table", "restore", "--at", f"v{done.version - 1}", names=[str(table)])
+    change = session.change(do, table, txn=txn, message=message, retry_for=retry_for, again=if_exists)
+    render.changed(session, change, f"dropped table {table}")
+    if session.is_tty and change.version is not None and change.actions:
+        undo = command_words("table", "restore", "--at", f"v{change.version - 1}", names=[str(table)])
         session.say(f"to bring it back: {session.command(undo)}")

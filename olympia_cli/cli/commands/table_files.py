@@ -73,19 +73,19 @@ def run(
         if value is not None and not value.strip():
             # an unset variable in a script must not lead anywhere
             raise InvalidOption(f"{option} is empty", hint="give it a value")
-    wanted = None if name is None else parse_object(session, name)
-    asked = Asked("table" if schemas else "file", at, wanted, to, save_as)
+    within = None if name is None else parse_object(session, name)
+    request = Request("table" if schemas else "file", at, within, to, save_as)
     problems = Problems()
     with engine(session, where, master, remote, parallelism, conf) as work:
         if work.spark is None:
-            _here(session, asked, problems)
+            _here(session, request, problems)
         else:
-            _on_spark(session, work.spark, asked, problems)
+            _on_spark(session, work.spark, request, problems)
     problems.tell(session)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Request:
     """What is wanted, `file` or `table`, of which tables, and where to it is written if it is not to be printed."""
 
     kind: str
@@ -107,31 +107,31 @@ class Asked:
         return self.written_to is not None or session.output is not Output.NAME
 
 
-def _here(session: Session, asked: Asked, problems: Problems) -> None:
+def _here(session: Session, request: Request, problems: Problems) -> None:
     from olympia_cli.cli.files_render import print_rows, print_written
     from olympia_cli.iceberg.inventory import inventory
     from olympia_cli.iceberg.inventory_rows import OF_FILES, OF_TABLES, TABLE
     from olympia_cli.iceberg.parquet import check_folder, write_folder
 
-    if asked.to is not None:
-        check_folder(asked.to)
-    snapshot = session.snapshot(asked.at)
-    found = inventory(
+    if request.to is not None:
+        check_folder(request.to)
+    snapshot = session.snapshot(request.at)
+    inventory_rows = inventory(
         session.store,
-        _tables(snapshot, asked.within),
+        _tables(snapshot, request.within),
         session.location.options,
-        files=asked.files,
-        statistics=asked.statistics(session),
+        files=request.files,
+        statistics=request.statistics(session),
     )
-    rows = (row for row in found if row["row"] in (asked.kind, "problem"))
-    if asked.to is None:
-        print_rows(session, snapshot.version, asked.kind, rows, problems)
+    rows = (row for row in inventory_rows if row["row"] in (request.kind, "problem"))
+    if request.to is None:
+        print_rows(session, snapshot.version, request.kind, rows, problems)
         return
     with session.progress() as progress:
-        progress.phase(f"writing {asked.kind}s")
-        columns = {**TABLE, **(OF_FILES if asked.files else OF_TABLES)}
-        count = write_folder(problems.apart(rows), columns, asked.to)
-    print_written(session, snapshot.version, asked.kind, count, asked.to, problems)
+        progress.phase(f"writing {request.kind}s")
+        columns = {**TABLE, **(OF_FILES if request.files else OF_TABLES)}
+        count = write_folder(problems.apart(rows), columns, request.to)
+    print_written(session, snapshot.version, request.kind, count, request.to, problems)
 
 
 def _tables(snapshot: Snapshot, within: NamespaceName | TableName | None) -> Iterator[dict[str, Any]]:
@@ -150,7 +150,7 @@ def _tables(snapshot: Snapshot, within: NamespaceName | TableName | None) -> Ite
     )
 
 
-def _on_spark(session: Session, engine: SparkEngine, asked: Asked, problems: Problems) -> None:
+def _on_spark(session: Session, engine: SparkEngine, request: Request, problems: Problems) -> None:
     from contextlib import ExitStack
 
     from olympia_cli.cli.files_render import MAX_PROBLEMS, print_rows, print_written
@@ -160,27 +160,27 @@ def _on_spark(session: Session, engine: SparkEngine, asked: Asked, problems: Pro
     planned = data_files(
         engine.spark,
         engine.catalog,
-        "latest" if asked.at is None else asked.at,
-        within=asked.within,
-        files=asked.files,
-        statistics=asked.statistics(session),
+        "latest" if request.at is None else request.at,
+        within=request.within,
+        files=request.files,
+        statistics=request.statistics(session),
         partitions=engine.partitions,
     )
     with ExitStack() as stack:
         with session.progress() as progress:
             progress.phase("reading tables")
             with engine.job("table files: reading tables"):
-                found = stack.enter_context(planned.kept())
-            rows = found.files if asked.files else found.tables
-            if asked.written_to is not None:
-                progress.phase(f"writing {asked.kind}s")
-            if asked.to is not None:
-                write_parquet(rows, spark_path(asked.to))
-            elif asked.save_as is not None:
-                save_table(rows, asked.save_as)
-        if asked.written_to is None:
-            print_rows(session, found.version, asked.kind, found.each(asked.kind), problems)
+                kept_inventory = stack.enter_context(planned.kept())
+            rows = kept_inventory.files if request.files else kept_inventory.tables
+            if request.written_to is not None:
+                progress.phase(f"writing {request.kind}s")
+            if request.to is not None:
+                write_parquet(rows, spark_path(request.to))
+            elif request.save_as is not None:
+                save_table(rows, request.save_as)
+        if request.written_to is None:
+            print_rows(session, kept_inventory.version, request.kind, kept_inventory.each(request.kind), problems)
             return
-        problems.take(found.problems.count(), found.each("problem", most=MAX_PROBLEMS))
+        problems.take(kept_inventory.problems.count(), kept_inventory.each("problem", most=MAX_PROBLEMS))
         count = rows.count()
-    print_written(session, found.version, asked.kind, count, asked.written_to, problems)
+    print_written(session, kept_inventory.version, request.kind, count, request.written_to, problems)

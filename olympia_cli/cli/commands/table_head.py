@@ -35,9 +35,9 @@ def run(
         from olympia_cli.iceberg.identifiers import identifier_of
         from olympia_cli.iceberg.rows import first_rows
 
-        found = catalog.load_table(identifier_of(table))
-        columns = [Column(field.name, field.name) for field in found.schema().fields]
-        rows = list(first_rows(found, count))
+        iceberg_table = catalog.load_table(identifier_of(table))
+        columns = [Column(field.name, field.name) for field in iceberg_table.schema().fields]
+        rows = list(first_rows(iceberg_table, count))
         render.records(
             session,
             "rows",

@@ -45,11 +45,11 @@ def run(
         )
 
     def rows() -> list[dict[str, object]]:
-        found = []
+        table_rows = []
         for revision in revisions:
             shown = describe_revision(revision)
             location = shown.get("metadata_location") or ""
-            found.append(
+            table_rows.append(
                 {
                     **shown,
                     "v": f"v{shown['version']}",
@@ -59,7 +59,7 @@ def run(
                     "changed": ", ".join(_changed(shown["fields"], session.is_tty)),
                 }
             )
-        return found
+        return table_rows
 
     if session.output.value in ("json", "jsonl"):
         values = [describe_revision(revision) for revision in revisions]

@@ -45,7 +45,7 @@ def run(
         if not (if_not_exists and transaction.exists(table)):
             transaction.create_table(table, metadata_location, properties)
 
-    done = session.change(
+    change = session.change(
         do, NamespaceName(table.namespace), table, txn=txn, message=message, retry_for=retry_for, again=if_not_exists
     )
-    render.changed(session, done, f"registered table {table}")
+    render.changed(session, change, f"registered table {table}")

@@ -27,7 +27,7 @@ def run(
     from olympia_cli.names import NamespaceName, parse_table
 
     session, source, target = Session(ctx), parse_table(old), parse_table(new)
-    done = session.change(
+    change = session.change(
         lambda transaction: transaction.rename_table(source, target),
         source,
         NamespaceName(target.namespace),
@@ -36,4 +36,4 @@ def run(
         message=message,
         retry_for=retry_for,
     )
-    render.changed(session, done, f"renamed table {source} to {target}")
+    render.changed(session, change, f"renamed table {source} to {target}")

@@ -53,7 +53,8 @@ def run(
         return
     if session.output is Output.CSV:
         rows = (
-            {"type": one.kind.word, "namespace": one.namespace, "name": one.name or one.namespace} for one in objects()
+            {"type": name.kind.word, "namespace": name.namespace, "name": name.name or name.namespace}
+            for name in objects()
         )
         columns = [render.Column(key, key) for key in ("type", "namespace", "name")]
         render.records(session, "objects", columns, rows)

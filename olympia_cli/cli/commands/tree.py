@@ -115,8 +115,8 @@ def _down_to(depth: int | None, write: Any) -> Any:
     return lambda node: write(node) if not depth or node.level <= depth else None
 
 
-def _bound(given: int | None, default: int | None) -> int | None:
-    return default if given is None else given or None
+def _bound(number: int | None, default: int | None) -> int | None:
+    return default if number is None else number or None
 
 
 def _is_text(output: Output) -> bool:

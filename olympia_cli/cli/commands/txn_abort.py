@@ -29,14 +29,14 @@ def run(
     from olympia_cli.ops.look.transactions import count_staged
 
     session = Session(ctx)
-    found = saves.look(session.store, id)
-    count = count_staged(session.catalog, found.id)
+    save = saves.look(session.store, id)
+    count = count_staged(session.catalog, save.id)
     staged = "staged actions that cannot be loaded" if count is None else plural(count, "staged action")
-    session.say(f"transaction {found.id} has {staged}")
+    session.say(f"transaction {save.id} has {staged}")
     if not dry_run:
         confirm("Give it up?", yes)
-        distributed.abort(session.catalog, found)
+        distributed.abort(session.catalog, save)
     if session.output in (Output.JSON, Output.JSONL):
-        render.document(session, {"id": found.id, "aborted": not dry_run, "dry_run": dry_run, "actions": count})
+        render.document(session, {"id": save.id, "aborted": not dry_run, "dry_run": dry_run, "actions": count})
     elif not session.quiet:
-        render.line(session, f"{'would abort' if dry_run else 'aborted'} transaction {found.id}")
+        render.line(session, f"{'would abort' if dry_run else 'aborted'} transaction {save.id}")

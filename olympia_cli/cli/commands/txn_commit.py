@@ -29,8 +29,8 @@ def run(
     session, seconds = Session(ctx), parse_seconds(retry_for)
     saved = saves.find(session.store, id)
     if saved.state(session.catalog.clock) is State.COMMITTED and saved.committed_version is not None:
-        done = Changed(saved.committed_version, None, session.snapshot(str(saved.committed_version)).actions())
+        change = Changed(saved.committed_version, None, session.snapshot(str(saved.committed_version)).actions())
     else:
         committed = distributed.load(session.catalog, id).commit(message, retry_for=seconds, atomic=atomic)
-        done = Changed(committed.version, None, committed.actions)
-    render.changed(session, done, f"committed transaction {saved.id}")
+        change = Changed(committed.version, None, committed.actions)
+    render.changed(session, change, f"committed transaction {saved.id}")

@@ -25,11 +25,11 @@ def run(
     from olympia_cli.names import parse_view
 
     session, view, properties = Session(ctx), parse_view(name), parse_properties(set)
-    done = session.change(
+    change = session.change(
         lambda transaction: transaction.alter_view(view, properties, unset or ()),
         view,
         txn=txn,
         message=message,
         retry_for=retry_for,
     )
-    render.changed(session, done, f"altered view {view}")
+    render.changed(session, change, f"altered view {view}")

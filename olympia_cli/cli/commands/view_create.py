@@ -44,7 +44,7 @@ def run(
         if not (if_not_exists and transaction.exists(view)):
             transaction.create_view(view, definition)
 
-    done = session.change(
+    change = session.change(
         do, NamespaceName(view.namespace), view, txn=txn, message=message, retry_for=retry_for, again=if_not_exists
     )
-    render.changed(session, done, f"created view {view}")
+    render.changed(session, change, f"created view {view}")

@@ -30,5 +30,5 @@ def run(
         if not if_exists or transaction.exists(view):
             transaction.drop_view(view)
 
-    done = session.change(do, view, txn=txn, message=message, retry_for=retry_for, again=if_exists)
-    render.changed(session, done, f"dropped view {view}")
+    change = session.change(do, view, txn=txn, message=message, retry_for=retry_for, again=if_exists)
+    render.changed(session, change, f"dropped view {view}")

@@ -27,7 +27,7 @@ def run(
     from olympia_cli.names import NamespaceName, parse_view
 
     session, source, target = Session(ctx), parse_view(old), parse_view(new)
-    done = session.change(
+    change = session.change(
         lambda transaction: transaction.rename_view(source, target),
         source,
         NamespaceName(target.namespace),
@@ -36,4 +36,4 @@ def run(
         message=message,
         retry_for=retry_for,
     )
-    render.changed(session, done, f"renamed view {source} to {target}")
+    render.changed(session, change, f"renamed view {source} to {target}")

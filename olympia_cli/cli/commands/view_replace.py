@@ -35,11 +35,11 @@ def run(
     session, view = Session(ctx), parse_view(name)
     properties = parse_properties(property)
     definition = make_view(plan, schema, refers_to, default_namespace, schema_binding, properties)
-    done = session.change(
+    change = session.change(
         lambda transaction: transaction.replace_view(view, definition),
         view,
         txn=txn,
         message=message,
         retry_for=retry_for,
     )
-    render.changed(session, done, f"replaced view {view}")
+    render.changed(session, change, f"replaced view {view}")
