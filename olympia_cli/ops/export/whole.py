@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.replay import check_kept
-from olympia_cli.catalog.snapshot import Snapshot, expired_before
+from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged
-from olympia_cli.ops.fsck.chain import Chain, ChainReader, ChainRoot, list_versions
+from olympia_cli.format.paths import OLDEST
+from olympia_cli.ops.fsck.chain import Chain, ChainRoot, list_versions
 from olympia_cli.ops.fsck.examined import Engine
+from olympia_cli.ops.fsck.hints import open_chain, read_hint
 from olympia_cli.ops.fsck.sound import errors_of, examine_version
 from olympia_cli.ops.walk.files import Files, failures_pass
 
@@ -34,11 +36,13 @@ def read_whole(catalog: Catalog, latest: Snapshot, snapshot: Snapshot, files: Fi
 
 
 def _chain(latest: Snapshot) -> Chain:
-    """The versions of a catalog, and what most of them say that it is."""
-    oldest = expired_before(latest.definition)
-    listed, width = list_versions(latest.store)
-    chain = Chain([version for version in listed if oldest <= version <= latest.version], width, oldest=oldest)
-    ChainReader(Files(latest.store, lambda: False), chain).find_reference()
+    """The versions up to the latest as fsck has them: what rests in quarantine tells what the catalog is, and its logs
+    what was written. A listing finds them, since a gap ends what a reader can walk back."""
+    files, newest = Files(latest.store, lambda: False), latest.version
+    listed, _ = list_versions(latest.store)
+    # a listing may lag behind the version that is open
+    versions = sorted({newest, *(version for version in listed if version < newest)})
+    chain, _ = open_chain(files, versions, latest.file.width, read_hint(files, OLDEST))
     # what the export has is read on its own way
     chain.catalogs = {}
     return chain
