@@ -15,7 +15,10 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Author
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import Damaged
+from olympia_cli.format import definitions
+from olympia_cli.format.node_file import decode_action_rows, decode_root, encode_root
 from olympia_cli.format.paths import root_path
+from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
 from olympia_cli.ops.fsck.findings import Finding, Severity
 from olympia_cli.ops.fsck.fsck import Level, Report
 from olympia_cli.storage.memory import MemoryStore
@@ -229,6 +232,32 @@ def lying_catalogs(sample: Sample, count: int, most: int = 3) -> Iterator[Damage
         yield DamagedCatalog(f"lies {seed}: {name}", sample, files_of(store))
 
 
+def resting_catalogs() -> Iterator[DamagedCatalog]:
+    """What only the versions that rest in quarantine tell: what was written, and what most of them say it is."""
+    sample = make_sample(expired=True, older=True)
+    path = next(path for path, _ in sample.tree().entries.values() if path.endswith("-a-t01.binpb"))
+    definition = TableDef.FromString(sample.files[path])
+    definition.iceberg_metadata_location = location(98)
+    rewritten = {path: definitions.body(definition)}
+    yield DamagedCatalog("a definition of a resting version rewritten", sample, {**sample.files, **rewritten})
+    for first in range(sample.oldest + 1, sample.latest + 1):
+        files = _of_another_catalog(sample, first)
+        yield DamagedCatalog(f"the id of another catalog from v{first} on", sample, files)
+
+
+def _of_another_catalog(sample: Sample, first: int) -> Files:
+    files = dict(sample.files)
+    for version in range(first, sample.latest + 1):
+        path = root_path(version)
+        root = decode_root(files[path], path)
+        definition = CatalogDef.FromString(files[root.catalog_def])
+        definition.id = "11111111-2222-4333-8444-555555555555"
+        other = f"def/catalog/00000000-0000-4000-8000-{version:012}.binpb"
+        files[other] = definitions.encode(definitions.body(definition), other)
+        files[path] = encode_root(replace(root, catalog_def=other), decode_action_rows(files[path], path))
+    return files
+
+
 @cache
 def suite_catalogs() -> tuple[DamagedCatalog, ...]:
     """Every damage case of the suite."""
@@ -242,7 +271,7 @@ def suite_catalogs() -> tuple[DamagedCatalog, ...]:
 
 @cache
 def catalogs() -> tuple[DamagedCatalog, ...]:
-    """All of them: the suite's cases, bytes that rot, and faulty writers."""
+    """All of them: the suite's cases, bytes that rot, faulty writers, and what only resting versions tell."""
     small = small_sample()
     return (
         *suite_catalogs(),
@@ -250,4 +279,5 @@ def catalogs() -> tuple[DamagedCatalog, ...]:
         *rotten_catalogs(_large_sample(False), 15, ("save", "running root", "pin")),
         *rotten_definition(small),
         *lying_catalogs(small, 150),
+        *resting_catalogs(),
     )

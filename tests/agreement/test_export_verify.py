@@ -1,6 +1,7 @@
-"""`export verify` beside fsck of the folder that the export is: the same codes at the same files.
+"""`export verify` beside fsck of the folder that the export is: the same codes at the same files, and as bad.
 
-Of an export that shares files with its catalog, the folder is what was copied and what it shares, together.
+A full export is a catalog, hints and all. Of an export that shares files with its catalog, the folder is what was
+copied and what it shares, together.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from functools import cache, cached_property
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.errors import VersionNotFound
 from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, root_path
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.note import Mode, Note, Scope, read_note, scope
 from olympia_cli.ops.export.verify import verify_export
 from olympia_cli.ops.fsck.findings import Finding, Severity, finding
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck.fsck import Level, Report
 from olympia_cli.storage.memory import MemoryStore
 from tests.agreement.catalogs import (
     Files,
@@ -26,6 +28,7 @@ from tests.agreement.catalogs import (
     errors_of,
     every_rot,
     files_of,
+    hits,
     in_memory,
     lying_catalogs,
     roles,
@@ -38,6 +41,7 @@ from tests.agreement.catalogs import (
 from tests.agreement.disagreements import Disagreement, say_the_same
 from tests.helpers.damage_sample import Sample
 from tests.helpers.fsck import fsck
+from tests.helpers.names import ns
 
 SCOPES = {
     "full": scope(Mode.FULL),
@@ -74,9 +78,17 @@ class DamagedExport:
     """All that belongs to the export, damaged, wherever it lies."""
 
     @cached_property
+    def report(self) -> Report:
+        store, at = in_memory(self.files), AtVersion(self.export.note.version)
+        try:
+            return fsck(store, level=Level.FULL, at=at, clock=clock())
+        except VersionNotFound:
+            # a hint says that it does not count
+            return fsck(store, level=Level.FULL, clock=clock())
+
+    @property
     def errors(self) -> list[Finding]:
-        at = AtVersion(self.export.note.version)
-        return errors_of(fsck(in_memory(self.files), level=Level.FULL, at=at, clock=clock()))
+        return errors_of(self.report)
 
     def stores(self) -> tuple[MemoryStore, MemoryStore]:
         """What is at the destination, and what is in the catalog."""
@@ -131,6 +143,23 @@ def _rotten_throughout(export: Export) -> Iterator[DamagedExport]:
             yield DamagedExport(f"{role}, {how}", export, {**files, path: data})
 
 
+def _hints(name: str, export: Export, files: Files) -> Iterator[DamagedExport]:
+    """Both hints, with all that can be in one."""
+    for hint in (LATEST, OLDEST):
+        for data in (None, b"", b"x4", b"-4", b"4\n", b"004", b"0", b"2", b"4", b"5", b"9", b"9" * 99):
+            present = {path: content for path, content in {**files, hint: data}.items() if content is not None}
+            yield DamagedExport(f"{name}, {hint} {data!r}", export, present)
+
+
+def _worked_with(export: Export) -> Files:
+    """The export after somebody has committed to it."""
+    store = in_memory(export.as_sample.files)
+    for number in range(2):
+        with Catalog(store, clock=clock()).transaction() as transaction:
+            transaction.create_namespace(ns(f"new{number}"))
+    return files_of(store)
+
+
 def _cases() -> Iterator[DamagedExport]:
     """The suite's cases that damage nothing but nodes and definitions that were copied as they are."""
     for damaged in suite_catalogs():
@@ -146,6 +175,19 @@ def test_a_full_export_is_what_fsck_says_of_it() -> None:
     export = _export(small_sample(), SCOPES["full"])
     damages = [*_spoiled(export), *_rotten(export, 25), *_rotten_throughout(export), *_lies(export, 200), *_cases()]
     assert len(damages) > 2500
+    say_the_same(damages, _differences)
+
+
+def test_hints_of_a_full_export_are_what_fsck_says_of_them() -> None:
+    export = _export(small_sample(), SCOPES["full"])
+    later = _worked_with(export)
+    damages = [*_hints("alone", export, export.as_sample.files), *_hints("worked with", export, later)]
+    for version in (4, 5):
+        without = {path: data for path, data in later.items() if path != root_path(version)}
+        damages += _hints(f"without v{version}", export, without)
+    assert {"F101", "F102", "F111", "F112", "F113", "F114", "F115", "F117"} <= {
+        one.code for damaged in damages for one in _told_by_fsck(damaged)
+    }
     say_the_same(damages, _differences)
 
 
@@ -166,20 +208,26 @@ def _differences(damaged: DamagedExport) -> Iterator[Disagreement]:
     dest, catalog = damaged.stores()
     export = damaged.export
     result = verify_export(dest, export.note, catalog if export.note.scope.shares else None)
-    said = {(one.code, one.path) for one in result.findings if one.severity is Severity.ERROR}
+    said = {(one.code, one.severity.value, one.path) for one in result.findings}
     # what lies in the catalog is to be mended there, whatever it is
-    wanted = {("F503" if one.path in export.shared else one.code, one.path) for one in _errors_of_tree(damaged)}
-    told = "; ".join(f"{code} {path}" for code, path in sorted(said)) or "sound"
+    wanted = {
+        ("F503" if one.path in export.shared else one.code, one.severity.value, one.path)
+        for one in _told_by_fsck(damaged)
+    }
+    told = "; ".join(" ".join(each) for each in sorted(said)) or "sound"
     if said != wanted:
-        codes = ["|".join(sorted({code for code, _ in codes})) or "nothing" for codes in (said, wanted)]
+        codes = ["|".join(sorted({code for code, *_ in each})) or "nothing" for each in (said, wanted)]
         kind = f"says {codes[0]}, fsck {codes[1]}" + (" of other files" if codes[0] == codes[1] else "")
-        yield Disagreement(kind, damaged.name, shown(damaged.errors), told)
-    elif result.damaged != bool(wanted):
-        yield Disagreement(f"damaged is {result.damaged}", damaged.name, shown(damaged.errors), told)
+        yield Disagreement(kind, damaged.name, shown(damaged.report.findings), told)
+    elif result.damaged != any(severity == Severity.ERROR for _, severity, _ in wanted):
+        yield Disagreement(f"damaged is {result.damaged}", damaged.name, shown(damaged.report.findings), told)
 
 
-def _errors_of_tree(damaged: DamagedExport) -> list[Finding]:
-    """Without what is about a catalog of several versions: that of all roots, which are one, none can be read."""
-    if root_path(damaged.export.note.version) not in damaged.files:
-        return [finding("F201", root_path(damaged.export.note.version), "the root is missing")]
-    return [one for one in damaged.errors if one.code != "F103"]
+def _told_by_fsck(damaged: DamagedExport) -> list[Finding]:
+    """Without what is about a catalog of several versions: that of all roots, which are one, none can be read. That the
+    root of the export is missing is told where it makes no gap, too."""
+    version = damaged.export.note.version
+    findings = [one for one in damaged.report.findings if one.severity is not Severity.INFO and one.code != "F103"]
+    if root_path(version) not in damaged.files and not any(hits(one, version) for one in findings):
+        findings.append(finding("F201", root_path(version), "the root is missing"))
+    return findings

@@ -12,7 +12,7 @@ from olympia_cli.catalog.exports import root_uri
 from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.references import at_version
 from olympia_cli.catalog.replay import check_kept
-from olympia_cli.catalog.snapshot import Snapshot, expired_before
+from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import (
     CommitConflict,
     Damaged,
@@ -32,7 +32,6 @@ from olympia_cli.format.paths import (
     EXPORT_NOTE,
     LATEST,
     OLDEST,
-    WIDTH,
     FileKind,
     file_kind,
     new_definition_path,
@@ -45,11 +44,9 @@ from olympia_cli.ops.export.destination import check_alone, check_apart, check_e
 from olympia_cli.ops.export.files import CopyFiles, FileCount, create_all, not_whole
 from olympia_cli.ops.export.note import Mode, Note, Scope, read_note, resume_words
 from olympia_cli.ops.export.verify import ExportEngine, local_engine, verify_export
-from olympia_cli.ops.fsck.chain import Chain, ChainReader, ChainRoot, list_versions
-from olympia_cli.ops.fsck.sound import errors_of, examine_version
+from olympia_cli.ops.export.whole import read_whole
 from olympia_cli.ops.last_runs import LAST_EXPORT, leave_note
 from olympia_cli.ops.progress import SILENT, Progress, Within
-from olympia_cli.ops.walk.files import Files, failures_pass
 from olympia_cli.storage.exclusive import check_exclusive_create
 from olympia_cli.storage.protocol import Store
 
@@ -204,26 +201,12 @@ class _Copying:
 
     def _copy(self) -> FileCount:
         """Step 3: how much was copied. Damaged when the version is not whole, by the verdict of fsck."""
-        note, file, root = self.note, self.snapshot.file, self.snapshot.root
-        chain = _chain(self.latest)
-        chain.ahead = {file.version: ChainRoot(file.version, file.path, file.data, root, None)}
-        replaced = None if note.definition is None else root.catalog_def
+        note = self.note
+        replaced = None if note.definition is None else self.snapshot.root.catalog_def
         store, fresh = self.catalog.store, self.fresh
         files = CopyFiles(note.scope, store, self.dest, fresh=fresh, replaced=replaced, progress=Within(self.progress))
-        with failures_pass(), self._creating():
-            examined, verdict = examine_version(files, chain, note.version, self.engine(files))
-        newer = {mark.path: mark.flaw for mark in examined.graph.marks if mark.flaw.newer}
-        for error in errors_of(verdict):
-            # an expire deletes files of versions that no longer count
-            latest = self.catalog.snapshot()
-            check_kept(note.version, latest.definition)
-            if error.path in newer:
-                raise newer[error.path].error(error.path)
-            damage = Damaged(error.code, error.path, error.message)
-            damage.advice = "nothing was recorded; export a version that is whole, and see what is damaged in this one"
-            if note.version != latest.version:
-                damage.command = (*damage.command, "--at", f"v{note.version}")
-            raise damage
+        with self._creating():
+            read_whole(self.catalog, self.latest, self.snapshot, files, self.engine(files))
         if note.definition is None:
             return files.copied
         data = own_definition_file(self.snapshot, note.definition)
@@ -285,17 +268,6 @@ class _Copying:
 def _written_by_others(reason: str) -> PathTaken:
     message = f"another process writes to the destination: {reason}"
     return PathTaken(message, hint="nothing was recorded; export to a place of its own")
-
-
-def _chain(latest: Snapshot) -> Chain:
-    """The versions of a catalog, and what most of them say that it is."""
-    oldest = expired_before(latest.definition)
-    listed, _ = list_versions(latest.store)
-    chain = Chain([version for version in listed if oldest <= version <= latest.version], WIDTH, oldest=oldest)
-    ChainReader(Files(latest.store, lambda: False), chain).find_reference()
-    # what the export has is read on its own way
-    chain.catalogs = {}
-    return chain
 
 
 def _record(catalog: Catalog, dest: Store, note: Note, root: bytes, message: str, retry_for: float) -> int:

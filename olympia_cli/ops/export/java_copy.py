@@ -28,7 +28,10 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, Reference
 from olympia_cli.ops.export.destination import check_apart
 from olympia_cli.ops.export.files import FileCount
+from olympia_cli.ops.export.whole import read_whole
+from olympia_cli.ops.fsck.local import LocalEngine
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.walk.files import Files
 from olympia_cli.storage.exclusive import check_exclusive_create
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.bulk import bulk_load
@@ -69,9 +72,10 @@ def describe_java_copy(copy: JavaCopy) -> dict[str, Any]:
 def create_java_copy(
     catalog: Catalog, dest: Store, name: str, *, at: Reference | None = None, progress: Progress = SILENT
 ) -> JavaCopy:
-    """Write the copy. In this order, so that what is interrupted never opens as a catalog:
+    """Write the copy of a version that is whole. In this order, so that what is interrupted never opens as a catalog:
 
-    1 definitions; 2 nodes; 3 root 1, and all is read back; 4 the hint; 5 root 0: the SDK finds a catalog
+    1 the verdict of fsck on the version, before anything is written; 2 definitions; 3 nodes; 4 root 1, and all is read
+    back; 5 the hint; 6 root 0: the SDK finds a catalog
     """
     catalog = catalog.anew()
     latest = catalog.snapshot()
@@ -80,6 +84,9 @@ def create_java_copy(
     for file in dest.list():
         raise LocationNotEmpty(f"{dest.uri} is not empty: it holds {file.path!a}")
     check_exclusive_create(dest)
+    # a network that fails is not damage
+    files = Files(catalog.store, lambda: False, progress, patience=1)
+    read_whole(catalog, latest, snapshot, files, LocalEngine())
     progress.phase("copying")
     writing = _Writing(snapshot, dest, progress)
     try:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from olympia_cli.catalog.exports import ExportRecord
-from olympia_cli.catalog.versions import read_hints
 from olympia_cli.errors import Damaged, ExportNotFound, InvalidLocation, PathMissing
-from olympia_cli.format.paths import LATEST, OLDEST, WIDTH, root_path
+from olympia_cli.format.paths import WIDTH, root_path
 from olympia_cli.ops.export.files import ExportFiles, FileCount
 from olympia_cli.ops.export.note import Mode, Note, Scope, read_note
-from olympia_cli.ops.fsck.chain import Chain, ChainReader, list_versions
+from olympia_cli.ops.fsck.chain import Chain, ChainReader
 from olympia_cli.ops.fsck.examined import Engine, Examined
-from olympia_cli.ops.fsck.findings import Finding, Severity, finding
+from olympia_cli.ops.fsck.findings import Finding, Severity
+from olympia_cli.ops.fsck.hints import look_at_versions
 from olympia_cli.ops.fsck.local import LocalEngine
-from olympia_cli.ops.fsck.sound import errors_of, examine_version
+from olympia_cli.ops.fsck.sound import examine_version
+from olympia_cli.ops.fsck.versions import inside
 from olympia_cli.ops.progress import SILENT, Progress, Within
 from olympia_cli.ops.walk.files import Files, Place, failures_pass
 from olympia_cli.storage.protocol import Store
@@ -80,8 +81,8 @@ def note_of(dest: Store, record: ExportRecord | None) -> Note:
 def verify_export(
     dest: Store, note: Note, source: Store | None, progress: Progress = SILENT, engine: ExportEngine = local_engine
 ) -> VerifiedExport:
-    """Read all of an export, and judge it as fsck judges a version. `source` is the catalog, which an export that
-    shares files cannot do without."""
+    """Read all of an export, and judge it as fsck judges a version, and a full one's hints as fsck judges a catalog's.
+    `source` is the catalog, which an export that shares files cannot do without."""
     if note.scope.shares and source is None:
         raise InvalidLocation(
             f"the export {note.name} shares files with its catalog, which is not given",
@@ -90,22 +91,37 @@ def verify_export(
     progress.phase("checking the export")
     files = ExportFiles(note.scope, dest, source, Within(progress))
     with failures_pass():
-        existing = [version for version in list_versions(dest)[0] if version >= note.version]
-        chain = Chain(sorted({note.version, *existing}), WIDTH, oldest=note.version)
-        _find_reference(files, ExportFiles(note.scope, dest, source), chain, note.version)
+        chain, of_versions = _look_at_versions(dest, note, source)
+        _keep_own_definition(files, chain, note.version)
         examined, verdict = examine_version(files, chain, note.version, engine(files))
-        findings = [_placed(error, examined, files) for error in errors_of(verdict, objects=True)]
-    if note.scope.mode is Mode.FULL:
-        findings += _check_hints(dest, note.version)
+        examined.findings += of_versions
+        is_gap = any(gap.code == "F101" and inside(note.version, gap.versions) for gap in of_versions)
+        # a root that is missing is told once
+        told = ("F201", chain.path(note.version)) if is_gap else None
+        findings = [
+            _placed(finding, examined, files)
+            for finding in verdict.with_hints(verdict.findings(objects=True))
+            if finding.severity is not Severity.INFO and (finding.code, finding.path) != told
+        ]
     with suppress(PathMissing):
         path = root_path(note.version)
         files.tally(Place(path, 1), 1, dest.stat(path).size, is_node=True)
     return VerifiedExport(files.copied, files.shared, tuple(findings[:MAX_FINDINGS]), len(findings))
 
 
-def _find_reference(files: ExportFiles, others: Files, chain: Chain, version: int) -> None:
-    """What the catalog is, by its other versions too; what these have is no part of the export, and not counted."""
-    ChainReader(others, chain).find_reference()
+def _look_at_versions(dest: Store, note: Note, source: Store | None) -> tuple[Chain, list[Finding]]:
+    """What the catalog is, and what is wrong with hints. A full export is a catalog of its own, perhaps with later
+    versions; one that shares files is its one version."""
+    opened = None if note.scope.shares else look_at_versions(Files(dest, lambda: False))
+    if opened is not None and not opened[0].java:
+        return opened
+    chain = Chain([note.version], WIDTH, oldest=note.version)
+    ChainReader(ExportFiles(note.scope, dest, source), chain).find_reference()
+    return chain, []
+
+
+def _keep_own_definition(files: ExportFiles, chain: Chain, version: int) -> None:
+    """Of what was read of the versions, the export's own is counted, and not read again."""
     root = chain.ahead[version].root if version in chain.ahead else None
     own = None if root is None else chain.catalogs.get(root.catalog_def)
     chain.catalogs = {}
@@ -129,17 +145,3 @@ def _placed(error: Finding, examined: Examined, files: ExportFiles) -> Finding:
         return error
     message = f"in the catalog, which the export shares it with: {error.message}"
     return replace(error, code="F503", message=message)
-
-
-def _check_hints(dest: Store, version: int) -> Iterator[Finding]:
-    """Those of a full export. Later versions may have moved the first, and an expire the second."""
-    hints, here = read_hints(dest), [(version, version)]
-    if hints.latest is None:
-        yield finding("F111", LATEST, "the hint is missing or not a version number", versions=here)
-    elif hints.latest < version:
-        reason = f"it names version {hints.latest}, and the export is of {version}"
-        yield finding("F113", LATEST, reason, versions=here)
-    if hints.oldest is None or hints.oldest < version:
-        # without it readers look for the oldest version themselves
-        reason = f"it does not name version {version}, which is the oldest there"
-        yield finding("F115", OLDEST, reason, versions=here)

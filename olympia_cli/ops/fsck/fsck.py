@@ -14,15 +14,14 @@ from typing import Any, Literal
 from olympia_cli.catalog.clock import Clock, SystemClock
 from olympia_cli.days import OnDay
 from olympia_cli.errors import VersionNotFound
-from olympia_cli.format.paths import LATEST, OLDEST
 from olympia_cli.names import Ago, AtTime, Reference
 from olympia_cli.ops.fsck.acknowledged import recognised
 from olympia_cli.ops.fsck.actions import read_actions
-from olympia_cli.ops.fsck.chain import list_versions, wanted_root
+from olympia_cli.ops.fsck.chain import wanted_root
 from olympia_cli.ops.fsck.data import DataChecks
 from olympia_cli.ops.fsck.examined import FULL, HINTS, STRUCTURE, Engine, Examined, new_examined
 from olympia_cli.ops.fsck.findings import SALVAGE, Finding, Severity, describe_finding, finding
-from olympia_cli.ops.fsck.hints import check_gaps, check_latest, no_version, open_chain, read_hint
+from olympia_cli.ops.fsck.hints import look_at_versions, no_version
 from olympia_cli.ops.fsck.holders import Held, Holder, held_files
 from olympia_cli.ops.fsck.local import LocalEngine
 from olympia_cli.ops.fsck.meanwhile import still_so
@@ -139,13 +138,11 @@ class _Run:
         4 a listing; 5 the verdict on versions
         """
         files, store, all_versions = self.files, self.files.store, self.request.all_versions
-        latest, oldest = read_hint(files, LATEST), read_hint(files, OLDEST)
-        existing, width = list_versions(store)
-        if not existing:
+        opened = look_at_versions(files)
+        if opened is None:
             checked = {**dict.fromkeys(_COUNTS, 0), "bytes": files.bytes}
             return Report(self.request.level, checked, (no_version(store),), None, True)
-        chain, findings = open_chain(files, existing, width, oldest)
-        findings = [*check_latest(files, latest, chain.latest), *findings, *check_gaps(store, chain)]
+        chain, findings = opened
         verified = self.request.verified if self.depth >= FULL else None
         if verified is not None and chain.reference is not None:
             verified.open(chain.reference.id, store.uri)

@@ -13,7 +13,7 @@ from olympia_cli.catalog.versions import catalog_not_found, parse_hint
 from olympia_cli.errors import FileTooLarge, PathMissing
 from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.ops.fsck.chain import Chain, ChainReader
+from olympia_cli.ops.fsck.chain import Chain, ChainReader, list_versions
 from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, finding
 from olympia_cli.ops.fsck.strays import leave_out_strays, stray_findings
 from olympia_cli.ops.walk.files import Files
@@ -66,6 +66,16 @@ def check_latest(files: Files, hint: bytes | None, latest: int) -> Iterator[Find
     elif said > latest:
         reason = f"it says {said}, and the latest root is that of version {latest}: a root may have been lost"
         yield finding("F114", LATEST, reason, hint=REPAIR)
+
+
+def look_at_versions(files: Files) -> tuple[Chain, list[Finding]] | None:
+    """The versions of a catalog, and what is wrong with its hints and with their names; None when it has none."""
+    latest, oldest = read_hint(files, LATEST), read_hint(files, OLDEST)
+    versions, width = list_versions(files.store)
+    if not versions:
+        return None
+    chain, findings = open_chain(files, versions, width, oldest)
+    return chain, [*check_latest(files, latest, chain.latest), *findings, *check_gaps(files.store, chain)]
 
 
 def open_chain(files: Files, versions: list[int], width: int, hint: bytes | None) -> tuple[Chain, list[Finding]]:

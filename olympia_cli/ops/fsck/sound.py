@@ -34,9 +34,9 @@ def examine_version(files: Files, chain: Chain, version: int, engine: Engine) ->
     return examined, Verdict(examined, [version])
 
 
-def errors_of(verdict: Verdict, *, objects: bool = False) -> list[Finding]:
+def errors_of(verdict: Verdict) -> list[Finding]:
     """What makes a version damaged, the most important first; nothing when it is whole."""
-    findings = verdict.with_hints(verdict.findings(objects=objects))
+    findings = verdict.with_hints(verdict.findings(objects=False))
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 

@@ -455,6 +455,19 @@ class TestCost:
         assert source.of("", "list") == 0
         assert source.probes <= 4
 
+    def test_what_the_catalog_is_takes_one_listing_and_a_few_roots(self, dest):
+        catalog = make_catalog()
+        for number in range(20):
+            with catalog.transaction() as transaction:
+                transaction.alter_catalog({"n": str(number)})
+        source = CountingStore(catalog.store)
+        create_export(Catalog(source), dest, "friday", FULL)
+        assert source.paths("list") == ["vn/"]
+        older = {root_path(version) for version in range(catalog.snapshot().version - 1)}
+        assert sum(path in older for path in source.paths("read", "read_many")) == 4
+        # when the catalog is opened, for what fsck says, and for the commit
+        assert source.of(OLDEST) == 3
+
     def test_in_batches(self, catalog, dest, monkeypatch):
         monkeypatch.setattr(export_files, "FILES_AT_ONCE", 7)
         target = CountingStore(dest)

@@ -5,6 +5,8 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import Damaged, LocationNotEmpty, StorageFailed
+from olympia_cli.format.node import Node
+from olympia_cli.format.node_file import decode_node, encode_node
 from olympia_cli.importers.olympia import import_catalog
 from olympia_cli.names import AtVersion, Kind, NamespaceName, TableName
 from olympia_cli.ops.export.java_copy import create_java_copy
@@ -14,7 +16,7 @@ from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.fsck import fsck
 from tests.helpers.java_catalog import key, root_name
 from tests.helpers.sdk_catalogs import BULK, SMALL, unpack
-from tests.helpers.stores import CuttingStore, PowerCut
+from tests.helpers.stores import CuttingStore, PowerCut, WrappedStore
 
 WIDE = ["a", "\U0001f600", "Ａ", "été"]
 """In the order of UTF-16 units."""
@@ -127,6 +129,41 @@ def test_what_is_not_whole_or_not_empty_is_refused(catalog):
     with pytest.raises(Damaged) as caught:
         create_java_copy(Catalog(catalog.store), MemoryStore(), "copy")
     assert caught.value.path == path
+
+
+def test_a_subtree_that_fell_away_is_not_passed_over(catalog):
+    """Each file that is left is whole, and a scan says nothing of what is not there."""
+    root = catalog.snapshot().root
+    inner = decode_node(catalog.store.read(root.node.children[0]), root.node.children[0]).node
+    catalog.store.overwrite(root.node.children[0], encode_node(Node((), (), inner.children[:1]), 1))
+    report = fsck(catalog.store, level=Level.FULL)
+    dest = MemoryStore()
+    with pytest.raises(Damaged) as caught:
+        create_java_copy(Catalog(catalog.store), dest, "copy")
+    assert (caught.value.code, caught.value.path) in {(one.code, one.path) for one in report.findings}
+    assert not list(dest.list())
+
+
+def test_a_store_that_fails_is_not_damage(catalog):
+    class Failing(WrappedStore):
+        def read_many(self, paths):
+            for path, data in super().read_many(paths):
+                yield path, StorageFailed("an i/o error") if path.startswith("def/table/") else data
+
+    dest = MemoryStore()
+    with pytest.raises(StorageFailed, match="an i/o error"):
+        create_java_copy(Catalog(Failing(catalog.store)), dest, "copy")
+    assert not list(dest.list())
+
+
+@pytest.mark.parametrize("name", [SMALL, BULK])
+def test_a_catalog_of_the_sdk_s_is_copied_too(name, tmp_path):
+    there, _ = unpack(name, tmp_path)
+    source, dest = Catalog(LocalStore(str(there))), MemoryStore()
+    create_java_copy(source, dest, "copy")
+    assert not fsck(dest, level=Level.FULL, all_versions=True).damaged
+    for kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW):
+        assert list(Catalog(dest).snapshot().scan(kind)) == list(source.snapshot().scan(kind))
 
 
 def test_what_is_cut_off_is_no_catalog_for_the_sdk(catalog):

@@ -21,7 +21,16 @@ from olympia_cli.errors import (
 from olympia_cli.format.definitions import body
 from olympia_cli.format.node import Node, Root
 from olympia_cli.format.node_file import decode_node, decode_root, encode_node, encode_root
-from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, FileKind, file_kind, new_node_path, root_path
+from olympia_cli.format.paths import (
+    EXPORT_NOTE,
+    JAVA_WIDTH,
+    LATEST,
+    OLDEST,
+    FileKind,
+    file_kind,
+    new_node_path,
+    root_path,
+)
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.export.drop import delete_files, drop_export, plan_deletion
@@ -34,6 +43,7 @@ from olympia_cli.ops.walk.files import FAILURES_IN_A_ROW
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog, replay
 from tests.helpers.clock import DAY, FakeClock
+from tests.helpers.expire import mark
 from tests.helpers.exports import files, make_catalog, own_files
 from tests.helpers.fsck import fsck
 from tests.helpers.names import ns
@@ -101,6 +111,13 @@ class TestSound:
         create_export(catalog, dest, "friday", FULL)
         with Catalog(dest, clock).transaction() as transaction:
             transaction.create_namespace(ns("new"))
+        assert verify(catalog, dest).findings == ()
+
+    def test_one_whose_version_an_expire_there_put_to_rest(self, catalog, dest, clock):
+        create_export(catalog, dest, "friday", FULL)
+        with Catalog(dest, clock).transaction() as transaction:
+            transaction.create_namespace(ns("new"))
+        mark(Catalog(dest, clock), 4)
         assert verify(catalog, dest).findings == ()
 
     def test_one_whose_version_is_gone_from_the_catalog(self, catalog, dest):
@@ -192,16 +209,31 @@ class TestDamaged:
     def test_hints(self, catalog, dest):
         create_export(catalog, dest, "friday", FULL)
         for latest, oldest, expected in (
-            (b"2", b"3", ["F113"]),
-            (b"x", b"3", ["F111"]),
-            (b"3", b"2", ["F115"]),
-            (b"3", b"", ["F115"]),
+            (b"2", b"3", "F113"),
+            (b"9", b"3", "F114"),
+            (b"x", b"3", "F112"),
+            (b"3", b"2", "F101"),
+            (b"3", b"9", "F102"),
+            (b"3", b"", "F115"),
         ):
             dest.overwrite(LATEST, latest)
             dest.overwrite(OLDEST, oldest)
             found = verify(catalog, dest)
-            assert codes(found) == expected
-            assert not found.damaged
+            assert codes(found) == [expected]
+            assert found.damaged is fsck(dest).damaged is (expected in ("F101", "F102"))
+
+    @pytest.mark.parametrize(("hint", "code"), [(LATEST, "F111"), (OLDEST, "F101")])
+    def test_a_hint_that_is_missing_is_not_the_catalog_s(self, catalog, dest, hint, code):
+        create_export(catalog, dest, "friday", FULL)
+        dest.delete_many([hint])
+        assert catalog.store.exists(LATEST)
+        assert codes(verify(catalog, dest)) == [code]
+
+    def test_a_root_with_the_name_that_the_java_sdk_gives_it(self, catalog, dest):
+        create_export(catalog, dest, "friday", FULL)
+        dest.create(root_path(3, JAVA_WIDTH), dest.read(root_path(3)))
+        dest.delete_many([root_path(3)])
+        assert [(one.code, one.path) for one in verify(catalog, dest).findings] == [("F201", root_path(3))]
 
     @pytest.mark.parametrize(
         "pointer", ["/etc/passwd", "../../x", "file:///etc/passwd", "node/../x", "node\\x", "a//b"]
