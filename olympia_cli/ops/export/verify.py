@@ -97,11 +97,11 @@ def verify_export(
         examined.findings += of_versions
         is_gap = any(gap.code == "F101" and inside(note.version, gap.versions) for gap in of_versions)
         # a root that is missing is told once
-        told = ("F201", chain.path(note.version)) if is_gap else None
+        gap_root = ("F201", chain.path(note.version)) if is_gap else None
         findings = [
             _placed(finding, examined, files)
             for finding in verdict.with_hints(verdict.findings(objects=True))
-            if finding.severity is not Severity.INFO and (finding.code, finding.path) != told
+            if finding.severity is not Severity.INFO and (finding.code, finding.path) != gap_root
         ]
     with suppress(PathMissing):
         path = root_path(note.version)
