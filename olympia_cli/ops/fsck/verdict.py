@@ -9,7 +9,7 @@ from itertools import chain
 
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.names import ObjectName
-from olympia_cli.ops.fsck.definitions import NO_ID
+from olympia_cli.ops.fsck.definitions import NO_ID, is_damage
 from olympia_cli.ops.fsck.examined import Examined
 from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, Ranges, Severity, finding, merge, ranges
 from olympia_cli.ops.fsck.objects import MOST_HOLDERS, MOST_NAMING, Hit, Objects
@@ -176,7 +176,7 @@ class Verdict:
         files = (
             (bad.flaw.code, bad.path, bad.flaw.reason, set(self._holders.get(number, ())))
             for number, bad in sorted(definitions.bad.items(), key=lambda item: item[1].path)
-            if bad.flaw.code != "F301" or number not in definitions.doubtful
+            if is_damage(bad.flaw.code, doubtful=number in definitions.doubtful)
         )
         yield from self._file_by_file(files, dict(definitions.more_bad), explain)
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 from olympia_cli.errors import ExecutorUnprepared, PathMissing, StoreError
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.names import Kind
+from olympia_cli.ops.export.files import name_number
 from olympia_cli.ops.walk.facts import DefinitionName, NodeFacts, NodeRules, look_at_definition
 from olympia_cli.ops.walk.files import Files, Place
 from olympia_cli.ops.walk.flaws import Flaw
@@ -81,6 +82,7 @@ _DEFINITION = {
     "hint": "string",
     "location": "string",
     "bytes": "long",
+    "name": "long",
     "host": "string",
 }
 _NODE_ARROW, _DEFINITION_ARROW = map(arrow_schema, (_NODE, _DEFINITION))
@@ -322,9 +324,10 @@ def _judge(files: Files, kind: Kind, place: Place, data: bytes | StoreError) -> 
     facts = look_at_definition(kind, data, place.path)
     files.looked_at(place, data, facts if isinstance(facts, Flaw) else None, is_node=False)
     size = len(data) if isinstance(data, bytes) else None
+    name = name_number(place.path, size) if size is not None else None
     host = socket.gethostname() if isinstance(data, PathMissing) else None
     if isinstance(facts, Flaw):
-        return None, None, facts.code, text(facts.reason), facts.hint, None, size, host
+        return None, None, facts.code, text(facts.reason), facts.hint, None, size, name, host
     definition, verified = facts
     location = definition.iceberg_metadata_location if isinstance(definition, TableDef | ViewDef) else ""
-    return key_code(definition.id), verified, None, None, None, text(location) or None, size, host
+    return key_code(definition.id), verified, None, None, None, text(location) or None, size, name, host
