@@ -62,8 +62,9 @@ class Verdict:
         return bool(self._examined.notes.unreadable) or any(code in _HIDES_KEYS for code, _ in self._groups)
 
     def findings(self, objects: bool) -> list[Finding]:
-        """All of them; `objects` says whether files are read again to name what is hit."""
+        """All of them; `objects` says whether files are read again to name what is hit. Each file counts once."""
         examined = self._examined
+        counted = examined.files.bytes
         findings = [*examined.findings, *examined.notes.findings, *self._data()]
         findings += self._catalogs()
         findings += self._nodes(objects)
@@ -71,6 +72,7 @@ class Verdict:
         if examined.depth and not examined.files.stopped:
             findings += self._whole_versions(objects)
         findings += self._without_digest()
+        examined.files.bytes = counted
         return findings
 
     def last_sound(self, findings: Iterable[Finding]) -> int | None:
