@@ -11,11 +11,12 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.node import Node
-from olympia_cli.format.node_file import DIGEST_KEY
+from olympia_cli.format.node_file import DIGEST_KEY, decode_node
 from olympia_cli.format.paths import new_definition_path, new_node_path, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.iceberg.data_checks import IcebergDataChecks
 from olympia_cli.names import Kind
+from olympia_cli.ops.fsck import named
 from olympia_cli.ops.fsck.fsck import FsckRequest, Level, Report
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines.fsck import spark_fsck
@@ -234,6 +235,46 @@ def test_more_lost_definitions_than_anybody_wants_to_read(spark, tmp_path):
     found = same(spark, tmp_path, level=Level.FULL, all_versions=True)
     assert codes(found).count("F301") == 1001
     assert any("100 files more like these" in one.message for one in found.findings)
+
+
+def test_what_only_damaged_nodes_name_need_not_be_there(spark, tmp_path):
+    store = LocalStore(str(tmp_path), durable=False)
+    catalog = Catalog.create(store, order=8)
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(ns("a"))
+        for number in range(40):
+            transaction.create_table(table(f"a.t{number:02}"), "s3://lake/t")
+    children = catalog.snapshot().root.node.children
+    leaves = [path for path in children if path is not None and decode_node(store.read(path), path).node.is_leaf]
+    names = [decode_node(store.read(leaf), leaf).node.values[0] for leaf in leaves[:4]]
+    for path, how in zip(names, ("missing", "truncated", "missing", "truncated"), strict=True):
+        assert path is not None
+        spoil(store, path, how)
+    for leaf in leaves[:2]:
+        spoil(store, leaf, "flipped")
+    found = same(spark, tmp_path, level=Level.FULL, all_versions=True)
+    assert {one.path for one in found.findings if one.code.startswith("F3")} == set(names[1:])
+
+
+@pytest.mark.parametrize(("room", "definitions"), [(0, "listed"), (-1, "no")])
+def test_missing_definitions_are_looked_for_by_what_nodes_name(spark, tmp_path, monkeypatch, room, definitions):
+    """And not by what they could name: most nodes are half full."""
+    store = LocalStore(str(tmp_path), durable=False)
+    catalog = Catalog.create(store, order=16)
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(ns("a"))
+        for number in range(100):
+            transaction.create_table(table(f"a.t{number:03}"), "s3://lake/t")
+    snapshot = catalog.snapshot()
+    names = sum(1 for kind in (Kind.NAMESPACE, Kind.TABLE) for _ in snapshot.entries(kind))
+    assert snapshot.sizes.order * len(snapshot.root.node.children) > names
+    missing = next(snapshot.entries(Kind.TABLE))[1]
+    store.delete_many([missing])
+    monkeypatch.setattr(named, "MOST_NAMED", names + room)
+    for all_versions in (True, False):
+        found = same(spark, tmp_path, level=Level.STRUCTURE, all_versions=all_versions)
+        assert found.definitions == definitions
+        assert [one.path for one in found.findings] == ([missing] if definitions == "listed" else [])
 
 
 def test_catalogs_of_the_java_sdk(spark, tmp_path):

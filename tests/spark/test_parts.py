@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import pickle
+import shutil
+import uuid
 
 import pytest
 
@@ -16,6 +18,8 @@ from olympia_cli.names import Kind, Latest, NamespaceName, TableName
 from olympia_cli.ops.look.describe import describe_action, describe_object
 from olympia_cli.ops.look.log import log
 from olympia_cli.spark import objects, tables
+from olympia_cli.spark.conditions import Conditions
+from olympia_cli.spark.files import PARTITIONS, plan_files, read_files
 from olympia_cli.spark.options import TABLES, parse_options
 from olympia_cli.spark.pins import pin, store_at
 from olympia_cli.storage.local import LocalStore
@@ -61,6 +65,26 @@ def grown() -> Catalog:
         with catalog.transaction() as transaction:
             transaction.drop_namespace(name)
     return catalog
+
+
+ODD_FILES = (
+    *("README", "nodes", "node/strange", "node2/x", "vn/strange", "zebra"),
+    *("def/other", "def/tables", "def/table/0", "def/table/8", "def/table/c/inside", "def/table/~", "def/table/ü"),
+    *("data/def/table/8", "data/a/b.parquet", "ops/else/x", "ops/last-fsck.json", "dtxn/odd"),
+    *(f"{folder}.tmp-{uuid.UUID(int=0)}" for folder in ("", "def/table/", "vn/", "data/")),
+    f"dtxn/{uuid.UUID(int=0)}.binpb",
+)
+
+
+@pytest.fixture(scope="module")
+def odd_folder(sample, tmp_path_factory) -> str:
+    """A catalog on disk, and names beside it that lie on cuts, between them, and where the format defines nothing."""
+    folder = tmp_path_factory.mktemp("odd") / "catalog"
+    shutil.copytree(sample.store.uri, folder)
+    for path in ODD_FILES:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(b"x")
+    return str(folder)
 
 
 class TestObjects:
@@ -308,6 +332,29 @@ class TestFiles:
         assert len(rows) == len(listed)
         assert {row["path"]: (row["kind"], row["bytes"]) for row in rows} == listed
         assert {row["path"] for row in rows if row["kind"] == "unknown"} == set(strange)
+
+    @pytest.mark.parametrize("kind", [None, *FileKind], ids=lambda kind: kind and kind.value)
+    @pytest.mark.parametrize("cores", [1, 2, 3, 8, 100])
+    def test_each_file_of_a_local_folder_once_however_many_share_it(self, odd_folder, cores, kind):
+        store, conditions = LocalStore(odd_folder), Conditions({} if kind is None else {"kind": kind.value})
+        listed = [file.path for file in store.list(temporary=True)]
+        wanted = sorted(path for path in listed if kind in (None, file_kind(path)))
+        assert wanted, "the folder has files of every kind"
+        for partitions in (None, 1, 5):
+            parts = plan_files(odd_folder, conditions, partitions, cores)
+            assert len(parts) <= (partitions or PARTITIONS)
+            rows = [row for part in parts for row in read_files(store, part, conditions)]
+            assert sorted(row["path"] for row in rows) == wanted
+
+    @pytest.mark.parametrize(("cores", "partitions", "shares"), [(1, 16, 1), (2, 16, 2), (8, 3, 3), (100, 100, 8)])
+    def test_the_tables_of_a_local_folder_are_shared_by_the_cores(self, odd_folder, cores, partitions, shares):
+        store = LocalStore(odd_folder)
+        parts = plan_files(odd_folder, Conditions(), partitions, cores)
+        counts = [
+            sum(row["path"].startswith("def/table/") for row in read_files(store, part, Conditions())) for part in parts
+        ]
+        assert len(counts) == shares
+        assert max(counts) < 2 * sum(counts) / shares
 
     @pytest.mark.parametrize(("partitions", "most"), [("16", 260), ("64", 260), ("500", 20)])
     def test_no_part_of_a_bucket_has_more_than_its_share(self, partitions, most):

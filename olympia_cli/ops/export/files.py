@@ -22,7 +22,7 @@ from olympia_cli.storage.protocol import Store
 
 FILES_AT_ONCE = 512
 BYTES_AT_ONCE = 16 * 2**20
-NAME_DIGITS = 15
+_NAME_DIGITS = 15
 """So many hexadecimal digits of a digest tell names and sizes apart: a number that every engine has."""
 
 
@@ -37,8 +37,7 @@ class FileCount:
 
     @classmethod
     def of(cls, path: str, size: int) -> FileCount:
-        digest = sha256(f"{path} {size}".encode("utf-8", "surrogatepass")).hexdigest()
-        return cls(1, size, int(digest[:NAME_DIGITS], 16))
+        return cls(1, size, name_number(path, size))
 
     def __add__(self, other: FileCount) -> FileCount:
         names = None if self.names is None or other.names is None else self.names ^ other.names
@@ -46,6 +45,11 @@ class FileCount:
 
     def is_of_same_files(self, other: FileCount) -> bool:
         return self == other and (None in (self.names, other.names) or self.names == other.names)
+
+
+def name_number(path: str, size: int) -> int:
+    """A number for the name and the size of a file; those of several are combined by exclusive or."""
+    return int(sha256(f"{path} {size}".encode("utf-8", "surrogatepass")).hexdigest()[:_NAME_DIGITS], 16)
 
 
 class ExportFiles(Files):

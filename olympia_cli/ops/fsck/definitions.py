@@ -34,6 +34,12 @@ class BadDefinition:
     flaw: Flaw
 
 
+def is_damage(code: str, *, doubtful: bool) -> bool:
+    """Whether a definition that is not whole is damage. One that only damaged nodes name need not be there: its name
+    may be what is damaged."""
+    return code != "F301" or not doubtful
+
+
 class Definitions:
     """Every definition that was met: its number, the number of its object's id, and which ones are bad."""
 

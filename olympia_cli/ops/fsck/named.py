@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from olympia_cli.ops.fsck.graph import Graph, Mark
-from olympia_cli.ops.walk.facts import NodeFacts
+from olympia_cli.ops.walk.facts import DefinitionName, NodeFacts
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.ops.walk.flaws import Flaw
 
@@ -27,7 +27,7 @@ MOST_MISSING = 1000
 @dataclass(slots=True)
 class Named:
     """The definitions that each node names. `looked_for` says whether all of them are looked for: not when there are
-    too many, nor when tasks looked at nodes and kept what these name."""
+    too many. That is said here alone, whoever looks at nodes."""
 
     looked_for: bool = True
     by_node: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -37,16 +37,26 @@ class Named:
     """The nodes whose definitions were looked for."""
 
     def note(self, facts: NodeFacts) -> None:
-        names = tuple(path for path, _, _ in facts.names if path.startswith(FOLDER)) if facts.readable else ()
+        self.add(facts.path, tuple(path for path, _, _ in listed_names(facts)))
+
+    def add(self, node: str, names: tuple[str, ...]) -> None:
         self.count += len(names)
-        if names and self.count <= MOST_NAMED:
-            self.by_node[facts.path] = names
+        if names and self.has_room():
+            self.by_node[node] = names
+
+    def has_room(self, more: int = 0) -> bool:
+        """Whether so many more are remembered."""
+        return self.count + more <= MOST_NAMED
+
+    def leave(self, number: int) -> None:
+        """So many are named elsewhere, and there was no room for them."""
+        self.count += number
 
     def look_for(self, files: Files, graph: Graph) -> None:
         """Mark the nodes that name what is missing. More nodes may come, and it be asked again."""
         new = {path: names for path, names in self.by_node.items() if path not in self._known_nodes}
         candidates = {name for names in new.values() for name in names}
-        self.looked_for = self.looked_for and self.count <= MOST_NAMED
+        self.looked_for = self.looked_for and self.has_room()
         if not candidates or not self.looked_for or files.out_of_time:
             return
         self._known_nodes.update(new)
@@ -60,6 +70,11 @@ class Named:
         self.missing.update(path for path in sorted(candidates)[:MOST_MISSING] if not store.exists(path))
         for path, names in new.items():
             graph.marks += [Mark(graph.numbers[path], name, _MISSING) for name in names if name in self.missing]
+
+
+def listed_names(facts: NodeFacts) -> tuple[DefinitionName, ...]:
+    """What a node names that a listing of definitions shows. Of a damaged node the name may be what is damaged."""
+    return tuple(name for name in facts.names if name[0].startswith(FOLDER)) if facts.readable else ()
 
 
 _MISSING = Flaw("F301", "it is missing")

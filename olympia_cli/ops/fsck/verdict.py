@@ -9,7 +9,7 @@ from itertools import chain
 
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.names import ObjectName
-from olympia_cli.ops.fsck.definitions import NO_ID
+from olympia_cli.ops.fsck.definitions import NO_ID, is_damage
 from olympia_cli.ops.fsck.examined import Examined
 from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, Ranges, Severity, finding, merge, ranges
 from olympia_cli.ops.fsck.objects import MOST_HOLDERS, MOST_NAMING, Hit, Objects
@@ -62,8 +62,9 @@ class Verdict:
         return bool(self._examined.notes.unreadable) or any(code in _HIDES_KEYS for code, _ in self._groups)
 
     def findings(self, objects: bool) -> list[Finding]:
-        """All of them; `objects` says whether files are read again to name what is hit."""
+        """All of them; `objects` says whether files are read again to name what is hit. Each file counts once."""
         examined = self._examined
+        counted = examined.files.bytes
         findings = [*examined.findings, *examined.notes.findings, *self._data()]
         findings += self._catalogs()
         findings += self._nodes(objects)
@@ -71,6 +72,7 @@ class Verdict:
         if examined.depth and not examined.files.stopped:
             findings += self._whole_versions(objects)
         findings += self._without_digest()
+        examined.files.bytes = counted
         return findings
 
     def last_sound(self, findings: Iterable[Finding]) -> int | None:
@@ -179,7 +181,7 @@ class Verdict:
         files = (
             (bad.flaw.code, bad.path, bad.flaw.reason, set(self._holders.get(number, ())))
             for number, bad in sorted(definitions.bad.items(), key=lambda item: item[1].path)
-            if bad.flaw.code != "F301" or number not in definitions.doubtful
+            if is_damage(bad.flaw.code, doubtful=number in definitions.doubtful)
         )
         yield from self._file_by_file(files, dict(definitions.more_bad), explain)
 

@@ -21,6 +21,7 @@ from olympia_cli.ops.fsck.examined import DATA, Examined
 from olympia_cli.ops.fsck.fsck import FsckRequest, Report, fsck
 from olympia_cli.ops.fsck.listing import Listing, Sorting, find_quarantine
 from olympia_cli.ops.fsck.local import LocalEngine
+from olympia_cli.ops.fsck.named import Named, listed_names
 from olympia_cli.ops.progress import Progress
 from olympia_cli.spark.batches import batches, ddl
 from olympia_cli.spark.failures import explained
@@ -28,7 +29,7 @@ from olympia_cli.spark.pipelines.frames import as_planned, together
 from olympia_cli.spark.pipelines.fsck_definitions import DistributedDefinitions
 from olympia_cli.spark.pipelines.fsck_listing import list_unreached
 from olympia_cli.spark.pipelines.place import rows_of
-from olympia_cli.spark.pipelines.walk import OpenFiles, SparkWalk, frame_of, paths_frame
+from olympia_cli.spark.pipelines.walk import OpenFiles, SparkWalk, frame_of, no_names, paths_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,18 +62,20 @@ class SparkFsck(LocalEngine):
         self._tables = SparkData(engine)
         self._read_here = 0
         """The bytes of definitions that the driver read."""
+        self._levels = self._names = 0
+        """How many levels, and names in them, `Named` was told of."""
         super().__init__(self._tables, self._walk)
 
     def _grow(self, into: Examined, tops: Iterable[tuple[str, Node | bytes]]) -> Iterator[WithData]:
         definitions = into.definitions
-        self._walk.keeps_names = definitions is not None
         if definitions is not None and definitions.noted is None:
             definitions.noted = []
             self._walk.texts = into.depth >= DATA
+        if into.named is not None and into.named.has_room():
+            self._walk.kept_names = listed_names
         for _ in self._growth_of(into).add(tops):
-            pass
-        if into.named is not None and self._walk.nameless:
-            into.named.looked_for = False
+            if into.named is not None:
+                self._tell(into.named)
         if definitions is None:
             return
         assert definitions.noted is not None
@@ -88,6 +91,20 @@ class SparkFsck(LocalEngine):
             into.files.bytes -= self._read_here
         self._distributed.read(into)
         self._tables.take(self._distributed.read_frames[before:], self._distributed.number, into)
+
+    def _tell(self, named: Named) -> None:
+        """What nodes name that tasks looked at comes to the driver, unless it is more than is remembered."""
+        walk = self._walk
+        levels, number = walk.levels[self._levels :], walk.named - self._names
+        self._levels, self._names = len(walk.levels), walk.named
+        if not named.has_room(number):
+            named.leave(number)
+            walk.kept_names = no_names
+        elif number:
+            with self._engine.job(f"{walk.what}: the names of definitions"):
+                rows = together(levels).selectExpr("path", "names.path as names").toArrow().to_pydict()
+            for node, names in zip(rows["path"], rows["names"], strict=True):
+                named.add(node, tuple(names))
 
     def examine_more(self, examined: Examined, versions: Sequence[int]) -> None:
         super().examine_more(examined, versions)

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from olympia_cli.names import Kind
-from olympia_cli.ops.export.files import NAME_DIGITS
-from olympia_cli.ops.fsck.definitions import MAX_UNVERIFIED, BadDefinition, Definitions
+from olympia_cli.ops.fsck.definitions import MAX_UNVERIFIED, BadDefinition, Definitions, is_damage
 from olympia_cli.ops.fsck.examined import Examined
 from olympia_cli.ops.fsck.verdict import MOST_FINDINGS
 from olympia_cli.ops.walk.files import Place
@@ -128,8 +127,10 @@ class DistributedDefinitions:
         assert into.definitions is not None
         more_bad = into.definitions.more_bad
         more_bad.clear()
-        # what only damaged nodes name need not be there: its name may be what is damaged
-        bad = definition_rows.where("code is not null and (code != 'F301' or sure)")
+        # there are few codes, so the rule is asked here, and no task has to
+        kinds = [(code, sure) for code in sorted(self._codes) for sure in (True, False)]
+        damage = [f"code = '{code}' and sure = {sure}" for code, sure in kinds if is_damage(code, doubtful=not sure)]
+        bad = definition_rows.where(" or ".join(damage))
         rows = _first(bad, MOST_FINDINGS + 1)
         if len(rows) > MOST_FINDINGS:
             rows = []
@@ -222,13 +223,9 @@ def _first(definitions: DataFrame, most: int) -> list[Row]:
     return definitions.orderBy("path", "kind").limit(most).collect()
 
 
-# a file's name and size as `ops/export` makes a number of them
-_NAME = f"cast(conv(substring(sha2(concat(path, ' ', bytes), 256), 1, {NAME_DIGITS}), 16, 10) as bigint)"
-
-
 def _sums() -> list[Any]:
     """How many files there are, how many of them were there, their bytes, and their names."""
     from pyspark.sql.functions import expr
 
-    words = {"number": "count(*)", "there": "count(bytes)", "bytes": "sum(bytes)", "names": f"bit_xor({_NAME})"}
+    words = {"number": "count(*)", "there": "count(bytes)", "bytes": "sum(bytes)", "names": "bit_xor(name)"}
     return [expr(word).alias(name) for name, word in words.items()]

@@ -22,7 +22,7 @@ import pyarrow as pa
 from olympia_cli.errors import ExecutorUnprepared, PathMissing, StoreError
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.names import Kind
-from olympia_cli.ops.fsck.named import MOST_NAMED
+from olympia_cli.ops.export.files import name_number
 from olympia_cli.ops.walk.facts import DefinitionName, NodeFacts, NodeRules, look_at_definition
 from olympia_cli.ops.walk.files import Files, Place
 from olympia_cli.ops.walk.flaws import Flaw
@@ -82,6 +82,7 @@ _DEFINITION = {
     "hint": "string",
     "location": "string",
     "bytes": "long",
+    "name": "long",
     "host": "string",
 }
 _NODE_ARROW, _DEFINITION_ARROW = map(arrow_schema, (_NODE, _DEFINITION))
@@ -95,6 +96,17 @@ _ROWS_AT_ONCE = 65_536
 OpenFiles = Callable[[], Files]
 """Opens files for one task, which closes them at its end; it is sent to tasks."""
 
+KeptNames = Callable[[NodeFacts], tuple[DefinitionName, ...]]
+"""Which of the definitions that a node names tasks keep; it is sent to them."""
+
+
+def all_names(facts: NodeFacts) -> tuple[DefinitionName, ...]:
+    return facts.names
+
+
+def no_names(facts: NodeFacts) -> tuple[DefinitionName, ...]:
+    return ()
+
 
 @dataclass(slots=True)
 class SparkWalk:
@@ -106,15 +118,12 @@ class SparkWalk:
     what: str
     stack: ExitStack
     texts: bool = False
-    keeps_names: bool = True
-    """Whether tasks keep the names of definitions; else the driver gets them, as long as they are few."""
-    nameless: bool = False
-    """Whether nodes came without the names that nobody kept."""
+    kept_names: KeptNames = all_names
     at_once: int = NODES_A_JOB
     levels: list[DataFrame] = field(default_factory=list)
     """The nodes that tasks looked at."""
     named: int = 0
-    """How many definitions these name."""
+    """How many definitions these name, of which tasks keep the names."""
 
     def nodes(self, files: Files, rules: NodeRules, places: Sequence[Place]) -> Iterator[tuple[Place, NodeFacts]]:
         by_tasks = len(places) * NODE_WEIGHT > self.engine.alone
@@ -125,10 +134,7 @@ class SparkWalk:
         files.progress.phase("reading nodes", number)
         parts = engine.parts(number, NODES_A_TASK)
         shares = split(places, parts)
-        along = not self.keeps_names and number * (rules.order or MOST_NAMED) <= MOST_NAMED
-        self.nameless |= not (along or self.keeps_names)
-        rules = replace(rules, names=rules.names and (along or self.keeps_names))
-        look = partial(_look_at_nodes, self.open_files, rules, self.texts, along, shares)
+        look = partial(_look_at_nodes, self.open_files, rules, self.texts, self.kept_names, shares)
         level = keep(engine.spark.range(0, parts, 1, parts).mapInArrow(look, ddl(_NODE)), self.stack)
         with engine.job(f"{self.what}: nodes, level {places[0].level}"):
             rows = level.select("path", "facts").toArrow().to_pydict()
@@ -168,8 +174,8 @@ class SparkWalk:
 
 @dataclass(frozen=True, slots=True)
 class TaskNode:
-    """A node as a task saw it: its facts without the names, how many these are, how many bytes were read, and the
-    machine on which it is missing."""
+    """A node as a task saw it: its facts without the names, how many of these it keeps, how many bytes were read, and
+    the machine on which it is missing."""
 
     facts: NodeFacts
     named: int
@@ -254,7 +260,7 @@ def _look_at_nodes(
     open_files: OpenFiles,
     rules: NodeRules,
     texts: bool,
-    along: bool,
+    kept_names: KeptNames,
     shares: Sequence[Sequence[Place]],
     numbers: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
@@ -262,20 +268,20 @@ def _look_at_nodes(
         for row in rows_of(numbers):
             share = iter(shares[row["id"]])
             while batch := list(islice(share, _NODES_AT_ONCE)):
-                yield _node_batch([_looked_at(files, rules, along, *node) for node in files.nodes(batch)], texts)
+                yield _node_batch([_looked_at(files, rules, kept_names, *node) for node in files.nodes(batch)], texts)
 
 
 def _looked_at(
-    files: Files, rules: NodeRules, along: bool, place: Place, data: bytes | StoreError
+    files: Files, rules: NodeRules, kept_names: KeptNames, place: Place, data: bytes | StoreError
 ) -> tuple[Place, NodeFacts, TaskNode]:
     facts = rules.look(place.path, data)
+    facts = replace(facts, names=kept_names(facts))
     files.looked_at(place, data, facts.flaw, is_node=True)
     # of a leaf only its range is of interest to others
     keys = (*facts.keys[:1], *facts.keys[-1:]) if facts.is_leaf else facts.keys
     size = len(data) if isinstance(data, bytes) else None
     host = socket.gethostname() if isinstance(data, PathMissing) else None
-    sent = replace(facts, keys=keys, names=facts.names if along else ())
-    return place, facts, TaskNode(sent, len(facts.names), size, host)
+    return place, facts, TaskNode(replace(facts, keys=keys, names=()), len(facts.names), size, host)
 
 
 def _node_batch(rows: Sequence[tuple[Place, NodeFacts, TaskNode]], texts: bool) -> pa.RecordBatch:
@@ -318,9 +324,10 @@ def _judge(files: Files, kind: Kind, place: Place, data: bytes | StoreError) -> 
     facts = look_at_definition(kind, data, place.path)
     files.looked_at(place, data, facts if isinstance(facts, Flaw) else None, is_node=False)
     size = len(data) if isinstance(data, bytes) else None
+    name = name_number(place.path, size) if size is not None else None
     host = socket.gethostname() if isinstance(data, PathMissing) else None
     if isinstance(facts, Flaw):
-        return None, None, facts.code, text(facts.reason), facts.hint, None, size, host
+        return None, None, facts.code, text(facts.reason), facts.hint, None, size, name, host
     definition, verified = facts
     location = definition.iceberg_metadata_location if isinstance(definition, TableDef | ViewDef) else ""
-    return key_code(definition.id), verified, None, None, None, text(location) or None, size, host
+    return key_code(definition.id), verified, None, None, None, text(location) or None, size, name, host

@@ -91,6 +91,14 @@ def test_what_was_looked_at_is_counted(store):
     assert checked["bytes"] == sum(file.size for file in store.list())
 
 
+def test_what_is_read_again_to_name_objects_counts_once(store):
+    path = leaves_of(store, 4)[-1]
+    store.overwrite(path, store.read(path)[:-10])
+    report = everything(store)
+    assert any(finding.objects for finding in report.findings)
+    assert report.checked["bytes"] == sum(file.size for file in store.list())
+
+
 def test_a_version_can_be_asked_for_in_every_way(store):
     clock = FakeClock()
     clocked = MemoryStore("clocked")
