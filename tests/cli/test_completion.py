@@ -37,6 +37,7 @@ from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.names import NamespaceName, TableName, ViewName
 from olympia_cli.storage.open import open_store
 from tests.helpers import warm
+from tests.helpers.patience import PATIENCE
 
 EVIL = [
     "$(>PWNED)",
@@ -455,7 +456,7 @@ def test_at_a_prompt_every_name_arrives_and_nothing_runs(shell: str, tmp_path: P
         assert prompt.arguments("olympia tabl\tls --outp\tcs\t") == ["table", "ls", "--output", "csv"]
         # showing the list of all of them runs nothing either
         prompt.type("olympia table show evil.\t\t")
-        prompt.wait_for("tee", 5)
+        prompt.wait_for("tee")
     assert not list((tmp_path / "cwd").iterdir())
 
 
@@ -495,7 +496,7 @@ class Prompt:
             os.chdir(tmp_path / "cwd")
             os.execvpe(command[0], command, environment)
         fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 60, 200, 0, 0))
-        self.wait_for("READY> ", 20)
+        self.wait_for("READY> ")
 
     def __enter__(self) -> "Prompt":
         return self
@@ -517,12 +518,12 @@ class Prompt:
         self.screen = ""
         self.type(text)
         self.type("\r")
-        assert self.wait(self.noted.exists, 20), self.screen
-        self.wait_for("READY> ", 10)
+        assert self.wait(self.noted.exists, PATIENCE), self.screen
+        self.wait_for("READY> ")
         return self.noted.read_bytes().decode().split("\0")[:-1]
 
-    def wait_for(self, text: str, seconds: float) -> None:
-        assert self.wait(lambda: text in self.screen, seconds), self.screen
+    def wait_for(self, text: str) -> None:
+        assert self.wait(lambda: text in self.screen, PATIENCE), self.screen
 
     def wait(self, done: Callable[[], bool], seconds: float) -> bool:
         end = time.monotonic() + seconds
