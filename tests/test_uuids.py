@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 
 from olympia_cli.uuids import new_uuid
@@ -16,3 +17,15 @@ def test_an_id_is_a_random_uuid_as_others_write_it():
     # what is not fixed is any digit
     assert {text[at] for text in made for at in (0, 13 + 2, 35)} == set("0123456789abcdef")
     assert {text[19] for text in made} == set("89ab")
+
+
+def test_a_child_draws_other_ids_than_its_parent():
+    """Also here, where those of a test are the same in each run."""
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        os.write(writing, new_uuid().encode())
+        os._exit(0)
+    os.close(writing)
+    with open(reading) as child:
+        assert child.read() not in ("", new_uuid())
+    os.wait()

@@ -1,4 +1,4 @@
-"""Names that the format forbids, and what they become: one rule for every kind of source, which can be undone.
+"""Names that the format forbids, and what they become: one rule for every kind of source, undone as that of URLs is.
 
 A space, a control character or half a surrogate pair becomes `%` and two hex digits for each byte of its UTF-8, and so
 does a `%` that two hex digits follow. A name that is too long for the catalog then is cut, and ends in `~` and 16 hex
@@ -17,7 +17,6 @@ from olympia_cli.names import Kind, ObjectName, as_found, full_name
 FORMER_NAME = "olympia.import.name"
 _ILLEGAL = re.compile("[\x00-\x20\x7f\ud800-\udfff]")
 _FORBIDDEN = re.compile(f"{_ILLEGAL.pattern}|%(?=[0-9A-Fa-f]{{2}})")
-_ESCAPED = re.compile("(?:%[0-9A-F]{2})+")
 _DIGITS = 16
 
 
@@ -31,11 +30,6 @@ def legal_name(name: str, size: int) -> str:
     kept = data[: max(size - 1 - _DIGITS, 0)].decode("utf-8", "ignore")
     # a cut must not leave half of an escape
     return (re.sub("%[0-9A-F]?$", "", kept) + "~" + digest)[:size]
-
-
-def former_name(name: str) -> str:
-    """The name behind one that was not cut."""
-    return _ESCAPED.sub(lambda found: bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "surrogatepass"), name)
 
 
 def _bytes(text: str) -> bytes:

@@ -433,9 +433,11 @@ import signal, threading, time
 from olympia_cli.catalog.clock import SystemClock
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
-ended = threading.Event()
+begun, ended = threading.Event(), threading.Event()
 
 def interrupt():
+    begun.wait()
+    # most likely it sleeps by then; if not, it is interrupted all the same
     time.sleep(0.2)
     # here it does not end the sleep of the main thread, as one does not that comes just before it
     signal.pthread_kill(threading.get_ident(), signal.SIGINT)
@@ -445,6 +447,7 @@ def interrupt():
 
 threading.Thread(target=interrupt).start()
 try:
+    begun.set()
     SystemClock().sleep(3600)
 except KeyboardInterrupt:
     ended.set()

@@ -12,7 +12,6 @@ import pty
 import re
 import select
 import shutil
-import signal
 import socket
 import stat
 import struct
@@ -37,6 +36,7 @@ from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.names import NamespaceName, TableName, ViewName
 from olympia_cli.storage.open import open_store
 from tests.helpers import warm
+from tests.helpers.patience import PATIENCE
 
 EVIL = [
     "$(>PWNED)",
@@ -455,7 +455,7 @@ def test_at_a_prompt_every_name_arrives_and_nothing_runs(shell: str, tmp_path: P
         assert prompt.arguments("olympia tabl\tls --outp\tcs\t") == ["table", "ls", "--output", "csv"]
         # showing the list of all of them runs nothing either
         prompt.type("olympia table show evil.\t\t")
-        prompt.wait_for("tee", 5)
+        prompt.wait_for("tee")
     assert not list((tmp_path / "cwd").iterdir())
 
 
@@ -490,26 +490,38 @@ class Prompt:
             "TERM": "xterm",
             "LC_ALL": "C.UTF-8",
         }
-        self.pid, self.terminal = pty.fork()
-        if self.pid == 0:
-            os.chdir(tmp_path / "cwd")
-            os.execvpe(command[0], command, environment)
+        self.terminal, self.keyboard = pty.openpty()
         fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 60, 200, 0, 0))
-        self.wait_for("READY> ", 20)
+        self.process = subprocess.Popen(
+            command,
+            stdin=self.keyboard,
+            stdout=self.keyboard,
+            stderr=self.keyboard,
+            cwd=tmp_path / "cwd",
+            env=environment,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        self.wait_for("READY> ")
 
     def __enter__(self) -> "Prompt":
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.kill(self.pid, signal.SIGKILL)
+        self.process.kill()
+        os.close(self.keyboard)
         os.close(self.terminal)
-        os.waitpid(self.pid, 0)
+        self.process.wait()
 
     def type(self, text: str) -> None:
         # letter by letter in spirit: a shell takes much at once for pasted, and a tab in it for a tab
         for part in re.split(r"(\t)", text):
             os.write(self.terminal, part.encode())
-            self.wait(lambda: False, 0.05)
+            assert self.wait(self.is_read, PATIENCE), self.screen
+
+    def is_read(self) -> bool:
+        """Whether the shell has taken all that was typed."""
+        return not struct.unpack("i", fcntl.ioctl(self.keyboard, termios.FIONREAD, b"\0" * 4))[0]
 
     def arguments(self, text: str) -> list[str]:
         """Type the line, with what completion makes of it; the arguments that the program gets."""
@@ -517,12 +529,12 @@ class Prompt:
         self.screen = ""
         self.type(text)
         self.type("\r")
-        assert self.wait(self.noted.exists, 20), self.screen
-        self.wait_for("READY> ", 10)
+        assert self.wait(self.noted.exists, PATIENCE), self.screen
+        self.wait_for("READY> ")
         return self.noted.read_bytes().decode().split("\0")[:-1]
 
-    def wait_for(self, text: str, seconds: float) -> None:
-        assert self.wait(lambda: text in self.screen, seconds), self.screen
+    def wait_for(self, text: str) -> None:
+        assert self.wait(lambda: text in self.screen, PATIENCE), self.screen
 
     def wait(self, done: Callable[[], bool], seconds: float) -> bool:
         end = time.monotonic() + seconds

@@ -28,6 +28,7 @@ from tests.helpers.big_catalog import add_versions
 from tests.helpers.check import check_catalog
 from tests.helpers.clock import DAY, FakeClock
 from tests.helpers.names import ns
+from tests.helpers.patience import PATIENCE
 from tests.helpers.stores import AmbiguousStore, WrappedStore
 
 UNKNOWN = "6fcb514b-b878-4c9d-95b7-8dc3a7ce6fd8"
@@ -475,7 +476,7 @@ def test_130_while_a_store_does_not_answer(tmp_path):
         with connection:
             assert connection.recv(1) == b"G"
             process.send_signal(signal.SIGINT)
-            _, stderr = process.communicate(timeout=10)
+            _, stderr = process.communicate(timeout=PATIENCE)
     assert (process.returncode, stderr) == (130, "interrupted\n")
 
 

@@ -17,7 +17,12 @@ WORK = """
 import sys, time
 import typer
 from olympia_cli.cli import context
+from olympia_cli.cli.progress import Bar
 from olympia_cli.errors import CatalogNotFound
+from tests.helpers.patience import wait_until
+
+written, write = [], sys.stderr.write
+sys.stderr.write = lambda text: (written.append(text), write(text))[1]
 
 def work(ctx):
     session = context.Session(ctx)
@@ -32,7 +37,8 @@ def work(ctx):
         {middle}
         progress.phase("deleting", 2)
         progress.advance(2)
-        time.sleep(0.3)
+        if isinstance(progress, Bar):
+            wait_until(lambda: "deleting" in "".join(written), "on the screen")
     print("data")
 
 from olympia_cli.cli.commands import status
@@ -125,7 +131,7 @@ class TestBar:
         assert shown.screen.rindex("\x1b[?25h") > shown.screen.rindex("\x1b[?25l")
 
     def test_ctrl_c_ends_it(self, working):
-        shown = working(middle="time.sleep(20)", interrupt="a word meanwhile")
+        shown = working(middle="time.sleep(600)", interrupt="a word meanwhile")
         assert shown.exit_code == 130
         assert shown.plain[-1].endswith("interrupted")
         assert "Traceback" not in shown.screen

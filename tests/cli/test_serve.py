@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import PIPE
@@ -29,6 +28,7 @@ from olympia_cli.rest.tokens import Caller, Tokens
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import MAIN
 from tests.helpers.json_schema import check
+from tests.helpers.patience import wait_until
 from tests.helpers.serving import serving
 
 
@@ -62,12 +62,16 @@ def test_it_answers_and_ends_after_what_is_under_way(tmp_path):
             client.start()
             assert asked.wait(30)
             os.kill(program.pid, signal.SIGTERM)
+
             # whoever comes now finds nobody; whoever is there is answered
-            while True:
+            def is_closed() -> bool:
                 try:
-                    httpx.get(f"{started['url']}/healthz")
+                    httpx.get(f"{started['url']}/healthz", timeout=60)
                 except httpx.HTTPError:
-                    break
+                    return True
+                return False
+
+            wait_until(is_closed, "closed")
             told.set()
             client.join(30)
             assert answers[0].status_code == 200
@@ -106,8 +110,8 @@ def test_what_does_not_end_does_not_keep_it_from_ending(tmp_path):
             assert commit(1, str(tmp_path / "none")) == 200
             with ThreadPoolExecutor(1) as pool:
                 waiting = pool.submit(commit, 2, "s3://bucket/list.avro")
-                while "olympia_requests_under_way 2" not in httpx.get(f"{url}/metrics", timeout=60).text:
-                    time.sleep(0.01)
+                metrics = lambda: httpx.get(f"{url}/metrics", timeout=60).text  # noqa: E731
+                wait_until(lambda: "olympia_requests_under_way 2" in metrics(), "under way")
                 os.kill(program.pid, signal.SIGTERM)
                 said = program.communicate(timeout=60)[1]
                 assert program.returncode == 0

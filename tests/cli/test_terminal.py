@@ -23,6 +23,7 @@ from tests.cli.conftest import Sample, command_line
 from tests.helpers import warm
 from tests.helpers.names import location, ns
 from tests.helpers.names import table as table_name
+from tests.helpers.patience import PATIENCE
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -74,7 +75,7 @@ def look(
     os.close(theirs)
     typed = type.encode() if isinstance(type, str) else type
     screen = b""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         readable, _, _ = select.select([ours], [], [], 0.2)
         if readable:
@@ -94,13 +95,14 @@ def look(
             interrupt = ""
         if not readable and process.poll() is not None:
             break
-    os.close(ours)
     try:
-        code = process.wait(timeout=5)
+        code = process.wait(timeout=max(1, deadline - time.monotonic()))
     except (subprocess.TimeoutExpired, TimeoutError):
         process.send_signal(signal.SIGKILL)
         process.wait()
-        raise
+        pytest.fail(f"it does not end, and shows {screen.decode(errors='replace')!r}")
+    finally:
+        os.close(ours)
     return Seen(code, screen.decode(errors="replace"))
 
 

@@ -310,7 +310,7 @@ def test_writers_race_while_half_of_all_requests_go_wrong(faulty):
             path = f"round/{number}"
 
             def write(writer: int, path: str = path, start: threading.Barrier = start) -> str:
-                start.wait(10)
+                start.wait(60)
                 try:
                     stores[writer].create(path, f"writer {writer}".encode())
                 except PathTaken:

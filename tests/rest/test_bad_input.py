@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 
 from olympia_cli.names import NamespaceName, TableName
 from olympia_cli.storage.local import LocalStore
+from tests.helpers.patience import wait_until
 from tests.helpers.places import quiet_environment
 from tests.helpers.serving import Served, serving
 from tests.rest.test_protocol import SCHEMA
@@ -528,11 +528,14 @@ def test_a_client_that_does_not_read_holds_nobody_up(tmp_path):
                 sent += 1
             except BlockingIOError:
                 break
-        while not any(line.get("event") == "unread" for line in found.lines()):
+
+        def is_given_up() -> bool:
             # in time, or not: it is answered
             assert found.http.get("/v1/namespaces").status_code in (200, 504)
-        while found.running.record.under_way:
-            time.sleep(0.01)
+            return any(line.get("event") == "unread" for line in found.lines())
+
+        wait_until(is_given_up, "given up")
+        wait_until(lambda: not found.running.record.under_way, "at rest")
 
 
 def connection(served: Served) -> socket.socket:

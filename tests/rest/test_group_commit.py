@@ -34,6 +34,7 @@ from olympia_cli.names import NamespaceName, TableName, ViewName
 from olympia_cli.rest.group_commit import GroupCommit
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog
+from tests.helpers.patience import PATIENCE, wait_until
 from tests.helpers.stores import AmbiguousStore, CountingStore, WrappedStore
 
 
@@ -51,16 +52,14 @@ class Group:
 
         def first(changes: TableChanges) -> None:
             changes.transaction.create_namespace(NamespaceName("first"))
-            assert gate.wait(30)
+            assert gate.wait(PATIENCE)
 
         leader = self.pool.submit(self.commits.commit, first, "ann", "first")
-        while not self.commits._is_led or self.commits._waiting:
-            pass
+        wait_until(lambda: self.commits._is_led and not self.commits._waiting, "led")
         waiting = []
         for number, change in enumerate(changes):
             waiting.append(self.pool.submit(self.commits.commit, change, f"bob{number}", f"change {number}"))
-            while len(self.commits._waiting) <= number:
-                pass
+            wait_until(lambda number=number: len(self.commits._waiting) > number, f"waiting: change {number}")
         gate.set()
         leader.result()
         return [future.exception() or future.result() for future in waiting]

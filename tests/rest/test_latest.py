@@ -113,8 +113,9 @@ def test_requests_that_come_together_ask_once_and_never_too_early():
             await latest.snapshot()
             latest._is_quick = False  # however quick the first look was: the next one waits
             first = asyncio.create_task(latest.snapshot())
-            while not slow.waiting.acquire(blocking=False):
-                await asyncio.sleep(0)
+            async with asyncio.timeout(60):
+                while not slow.waiting.acquire(blocking=False):
+                    await asyncio.sleep(0)
             # the question is under way; what is committed now must be seen by those who come from now on
             version = commit(store, "n")
             later = [asyncio.create_task(latest.snapshot()) for _ in range(10)]

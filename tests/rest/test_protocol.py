@@ -20,6 +20,7 @@ from olympia_cli.names import NamespaceName
 from olympia_cli.rest.routes import ICEBERG
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.patience import PATIENCE, wait_until
 from tests.helpers.serving import Served, serving
 from tests.helpers.stores import WrappedStore
 
@@ -309,7 +310,7 @@ class Slow(WrappedStore):
 
     def create(self, path: str, data: bytes) -> None:
         if path.startswith("vn/"):
-            self.may.wait(60)
+            assert self.may.wait(PATIENCE)
         super().create(path, data)
 
 
@@ -324,8 +325,14 @@ def test_a_request_that_took_too_long_is_done_once_and_its_key_brings_the_answer
         assert found.lines()[-1]["error"].startswith("GatewayTimeoutException")
         store.may.set()
         # the version is there, or will be; the same key waits for it
-        while (answer := found.post("/v1/namespaces", body, **headers)).status_code == 504:
-            pass
+        answers = []
+
+        def is_answered() -> bool:
+            answers.append(found.post("/v1/namespaces", body, **headers))
+            return answers[-1].status_code != 504
+
+        wait_until(is_answered, "answered")
+        answer = answers[-1]
         assert (answer.status_code, answer.json()["namespace"]) == (200, ["n"])
         assert found.version == 1
 

@@ -97,7 +97,7 @@ for line in sys.stdin:
             for racer in racers:
                 racer.stdin.close()
                 racer.stdout.close()
-                assert racer.wait(20) == 0
+                assert racer.wait(60) == 0
         assert temporaries(root) == []
 
     WATCHER = """
@@ -975,7 +975,7 @@ class TestOtherThings:
 
         thread = threading.Thread(target=use_all, daemon=True)
         thread.start()
-        thread.join(20)
+        thread.join(60)
         assert answers == [False, False, ["pipe", "socket"]]
 
     def test_a_name_that_is_too_long(self, store, root):
@@ -1011,7 +1011,7 @@ class TestOtherThings:
         seen = set()
 
         def watch():
-            while not done.is_set():
+            while not seen or not done.is_set():
                 seen.add(store.read("latest"))
 
         thread = threading.Thread(target=watch)

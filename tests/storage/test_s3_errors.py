@@ -202,7 +202,7 @@ def test_a_store_that_is_closed_leaves_nobody_waiting(open_s3, caplog):
         with taken:
             taken.recv(1)  # the others wait by now
             store.close()
-            reader.join(20)
+            reader.join(60)
     assert [(path, type(found)) for path, found in heard] == [(path, StorageFailed) for path in "abc"]
     assert not caplog.records
 
