@@ -87,6 +87,29 @@ def test_it_says_what_each_way_to_mend_it_loses(fsck, damageable, run):
     assert "next: " not in fsck("--level", "full", "--repair", "--dry-run").stderr
 
 
+def test_a_damaged_save_whose_copy_is_whole_loses_nothing(fsck, damageable, run):
+    last = max(damageable.folder.glob(f"dtxn/{damageable.transaction}.*.binpb"))
+    last.write_bytes(b"")
+    done = fsck("--all-versions").ok()
+    assert ["warning", "F505"] in [line.split("\t")[:2] for line in done.lines]
+    assert "txn abort" not in done.stdout + done.stderr
+    run("-c", damageable.uri, "txn", "commit", damageable.transaction).ok()
+
+
+def test_the_advice_for_a_transaction_that_cannot_be_read_can_be_typed(fsck, damageable, run):
+    """It says that what was staged is given up: somebody may have a copy of the file."""
+    for path in damageable.folder.glob(f"dtxn/{damageable.transaction}.*"):
+        path.write_bytes(b"")
+    done = fsck("--all-versions")
+    assert done.exit_code == 50
+    advice, why = done.stderr.splitlines()
+    command = f"olympia -c {damageable.uri} txn abort {damageable.transaction}"
+    assert advice == f"next: {command}  (what it loses is not known)"
+    assert why.endswith("; this gives up all that it staged")
+    run(*shlex.split(command)[1:], "--yes").ok()
+    fsck("--all-versions").ok()
+
+
 def test_50_though_the_catalog_cannot_be_opened(fsck, damageable, run):
     for version in range(8):
         (damageable.folder / root_path(version)).write_bytes(b"")

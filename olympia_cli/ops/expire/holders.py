@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from olympia_cli.catalog import saves
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.checks import MAX_TTL_MILLIS
 from olympia_cli.catalog.exports import ExportRecord, read_exports
 from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
-from olympia_cli.catalog.saves import Saved
+from olympia_cli.catalog.saves import Saved, UnreadableSave
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, OlympiaError, command_words
 from olympia_cli.format.paths import MAX_VERSION, check_pointer
@@ -39,12 +38,11 @@ class PinnedRoot:
 class Holders:
     """The live transactions and sharing exports of a version."""
 
-    def __init__(self, head: Snapshot, now_millis: int, store_now_millis: int) -> None:
+    def __init__(self, head: Snapshot, now_millis: int) -> None:
         self._head = head
         self._now = now_millis
-        self._store_now = store_now_millis
         alive = list(self._live_transactions())
-        self._open = [saved for saved in alive if _is_running(saved)]
+        self._open = [saved for saved in alive if saved.is_running]
         # the last save of an aborted one is all that tells a process that holds an older save; so it stays as long
         self.live_ids = {saved.id for saved in alive}
         self._exports = list(self._sharing_exports())
@@ -73,17 +71,11 @@ class Holders:
     def _live_transactions(self) -> Iterator[Saved]:
         """The distributed transactions that are within their lifetime, whatever became of them."""
         for saved in saves.saved_transactions(self._head.store):
-            if isinstance(saved, Saved):
-                if self._now <= saved.definition.expire_at_millis + HALF_AN_HOUR_MILLIS:
-                    yield saved
-            elif self._store_now - saved.modified_at_millis <= MAX_TTL_MILLIS + HALF_AN_HOUR_MILLIS:
-                raise Damaged(
-                    "F501",
-                    saved.path,
-                    f"{saved.reason}, so nobody knows what the transaction {saved.id} needs",
-                    hint="give it up",
-                    command=("txn", "abort", saved.id),
-                )
+            if self._now > saved.ends_at_millis + HALF_AN_HOUR_MILLIS:
+                continue
+            if isinstance(saved, UnreadableSave):
+                raise saved.error(f", so nobody knows what the transaction {saved.id} needs")
+            yield saved
 
     def _sharing_exports(self) -> Iterator[ExportRecord]:
         for name, export in read_exports(self._head.definition).items():
@@ -102,12 +94,7 @@ class Holders:
 def live_transactions(catalog: Catalog) -> set[str]:
     """The ids of the distributed transactions that are within their lifetime just now."""
     store_now = store_now_millis(catalog.store)
-    return Holders(catalog.snapshot(), min(catalog.clock.now_millis(), store_now), store_now).live_ids
-
-
-def _is_running(saved: Saved) -> bool:
-    """Whether a distributed transaction is neither committed nor aborted."""
-    return bool(saved.definition.running_root_node_file_path) and saved.committed_version is None
+    return Holders(catalog.snapshot(), min(catalog.clock.now_millis(), store_now)).live_ids
 
 
 def _pinned(holder: str, pin: PinnedRoot) -> PinnedRoot:
