@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.format import definitions
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
 from olympia_cli.names import NamespaceName
@@ -106,6 +107,21 @@ def test_the_advice_for_a_transaction_that_cannot_be_read_can_be_typed(fsck, dam
     command = f"olympia -c {damageable.uri} txn abort {damageable.transaction}"
     assert advice == f"next: {command}  (what it loses is not known)"
     assert why.endswith("; this gives up all that it staged")
+    run(*shlex.split(command)[1:], "--yes").ok()
+    fsck("--all-versions").ok()
+
+
+def test_the_advice_for_an_export_without_a_location_can_be_typed(fsck, damageable, run):
+    with damageable.catalog.transaction() as transaction:
+        transaction.create_namespace(ns("beside"))
+        definition = transaction.draft.catalog
+        definition.properties["olympia.export.friday"] = '{"version": 1, "mode": "minimal"}'
+        transaction.draft.put_catalog(definitions.body(definition))
+    done = fsck("--all-versions")
+    assert (done.exit_code, "F504" in done.stdout) == (50, True)
+    command = f"olympia -c {damageable.uri} export drop friday"
+    assert done.stderr.splitlines()[-2].startswith(f"next: {command}  ")
+    run("-c", damageable.uri, "expire", "--dry-run").failed(40, "export drop friday")
     run(*shlex.split(command)[1:], "--yes").ok()
     fsck("--all-versions").ok()
 

@@ -118,7 +118,25 @@ many(
     ("odd-end", '{"version": 4, "mode": "minimal", "expires_at": "soon", "pin": "node/x.arrow"}'),
     ("endless-end", '{"version": 4, "mode": "minimal", "expires_at": 1e999, "pin": "node/x.arrow"}'),
     ("not-a-number", '{"version": NaN, "mode": "minimal", "expires_at": NaN, "pin": "node/x.arrow"}'),
+    ("empty-pin", '{"version": 4, "mode": "minimal", "expires_at": null, "pin": ""}'),
+    ("missing-pin-of-a-full-one", '{"version": 4, "mode": "full", "expires_at": null, "pin": "node/x.arrow"}'),
+    ("odd-mode", '{"version": 4, "mode": "weird", "expires_at": null}'),
+    ("no-mode", '{"version": 4, "expires_at": null}'),
 )
+
+
+@case
+def export_record_without_a_location(s: Sample, store: Store) -> Wanted:
+    rewrite_definition(store, catalog_def(s), lambda found: found.exported_snapshots.pop("friday"))
+    return wanted("F504")
+
+
+@case
+def full_export_with_a_pin(s: Sample, store: Store) -> Wanted:
+    """What a record pins is kept, whatever its mode says."""
+    record = {"version": 4, "mode": "full", "expires_at": None, "pin": s.pin}
+    set_property(store, catalog_def(s), "olympia.export.friday", json.dumps(record))
+    return Wanted(frozenset(), damaged=False)
 
 
 def expire_settings(given: tuple[str, str]) -> Callable[[Sample, Store], Wanted]:

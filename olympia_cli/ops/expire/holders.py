@@ -55,7 +55,7 @@ class Holders:
     @property
     def exports_from(self) -> int:
         """The oldest version of a sharing export that another program recorded without a pin: it is kept whole."""
-        return min((export.version for export in self._exports if not export.pin), default=MAX_VERSION)
+        return min((export.version for export in self._exports if export.pin is None), default=MAX_VERSION)
 
     def pins(self) -> Iterator[PinnedRoot]:
         for saved in self._open:
@@ -63,7 +63,7 @@ class Holders:
             path = saved.definition.running_root_node_file_path
             yield _pinned(saved.path, PinnedRoot(path, f"the transaction {saved.id}", hint, words, "F502"))
         for export in self._exports:
-            if export.pin:
+            if export.pin is not None:
                 drop = command_words("export", "drop", names=[export.name])
                 pin = PinnedRoot(export.pin, f"the export {export.name!a}", "drop it, if it is of no use", drop, "F503")
                 yield _pinned(self._head.file.path, pin)
@@ -79,15 +79,15 @@ class Holders:
 
     def _sharing_exports(self) -> Iterator[ExportRecord]:
         for name, export in read_exports(self._head.definition).items():
-            if export is None:
+            if isinstance(export, str):
                 raise Damaged(
                     "F504",
                     self._head.file.path,
-                    f"the record of the export {name!a} cannot be read, so nobody knows what it needs",
+                    f"the record of the export {name!a} {export}, so nobody knows what it needs",
                     hint="drop it",
                     command=command_words("export", "drop", names=[name]),
                 )
-            if export.mode != "full" and not export.expired(self._now - HALF_AN_HOUR_MILLIS):
+            if export.shares_files and not export.expired(self._now - HALF_AN_HOUR_MILLIS):
                 yield export
 
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from olympia_cli.catalog import saves
-from olympia_cli.catalog.exports import parse_record
+from olympia_cli.catalog.exports import read_exports
 from olympia_cli.catalog.java_transactions import java_saves
 from olympia_cli.catalog.saves import Saved, UnreadableSave
-from olympia_cli.catalog.snapshot import EXPORT_PREFIX
-from olympia_cli.errors import Damaged, OlympiaError, PathMissing
+from olympia_cli.errors import Damaged, OlympiaError, PathMissing, command_words
 from olympia_cli.format.node import Root
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import check_pointer
@@ -21,8 +20,6 @@ from olympia_cli.ops.fsck.chain import Chain
 from olympia_cli.ops.fsck.findings import Finding, finding
 from olympia_cli.ops.walk.files import Files, StoreFailure
 from olympia_cli.ops.walk.flaws import flaw_of
-
-MODES = ("full", "partial", "minimal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,22 +116,14 @@ def _transaction(
 def exports(files: Files, catalog: CatalogDef, holder: str, now: int) -> Held:
     """The exports that the catalog records. Those that share files pin them until they expire."""
     states: list[Holder | Finding] = []
-    names = set(catalog.exported_snapshots)
-    recorded = {key.removeprefix(EXPORT_PREFIX) for key in catalog.properties if key.startswith(EXPORT_PREFIX)}
-    for name in sorted(names | recorded):
-        record = parse_record(
-            name, catalog.exported_snapshots.get(name, ""), catalog.properties.get(EXPORT_PREFIX + name)
-        )
-        if not isinstance(record, str) and record.mode not in MODES:
-            record = f"has the mode {record.mode[:40]!a}"
-        drop = f"export drop {shlex.quote(name)}"
-        if name not in names:
-            states.append(finding("F504", holder, f"the export {name!a} has a record and no location", hint=drop))
-        elif isinstance(record, str):
+    records = read_exports(catalog)
+    for name, record in records.items():
+        drop = shlex.join(command_words("export", "drop", names=[name]))
+        if isinstance(record, str):
             states.append(finding("F504", holder, f"the record of the export {name!a} {record}", hint=drop))
         elif record.pin is not None and not record.expired(now):
             states.append(_root(files, record.pin, holder, f"the export {name}", "F503", drop))
-    return _held(states, len(names | recorded))
+    return _held(states, len(records))
 
 
 def _root(files: Files, path: str, holder: str, who: str, code: str, hint: str, java: bool = False) -> Holder | Finding:
