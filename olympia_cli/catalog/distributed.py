@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from olympia_cli.catalog.catalog import Catalog, who
 from olympia_cli.catalog.commit import Author, Committed, commit, rebase
 from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS, FileWriter
-from olympia_cli.catalog.saves import Saved, State, UnreadableSave, find, list_saves, parse_id, read_other, store_save
+from olympia_cli.catalog.saves import Saved, State, UnreadableSave, find, list_saves, parse_id, store_save
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.catalog.versions import RootFile, read_latest, read_root
@@ -28,10 +28,11 @@ from olympia_cli.errors import (
     TransactionExpired,
     VersionNotFound,
 )
-from olympia_cli.format.actions import decode_action
+from olympia_cli.format.actions import Action, decode_action
 from olympia_cli.format.node_file import decode_action_rows
 from olympia_cli.format.paths import check_pointer, new_node_path, root_path
 from olympia_cli.format.pb.objects_pb2 import DistributedTransactionDef, IsolationLevel
+from olympia_cli.storage.protocol import Store
 
 
 class DistributedTransaction:
@@ -204,17 +205,23 @@ def load(catalog: Catalog, id: str) -> DistributedTransaction:
         began_at_millis=definition.began_at_millis,
         expires_at_millis=definition.expire_at_millis,
     )
-    running = check_pointer(definition.running_root_node_file_path, saved.path)
-    try:
-        data = store.read(running)
-    except PathMissing:
-        reason = f"the running root of the transaction {id} is missing"
-        raise Damaged(
-            "F502", running, reason, hint="what it staged is lost, so give it up", command=("txn", "abort", id)
-        ) from None
-    rows = decode_action_rows(data, running)
-    transaction.take_actions([decode_action(key, value, running) for key, value in rows])
+    transaction.take_actions(_staged_actions(store, saved))
     return DistributedTransaction(transaction, saved.save)
+
+
+def _staged_actions(store: Store, saved: Saved) -> list[Action]:
+    """What the running root says that the transaction did; Damaged as fsck calls it when that cannot be read."""
+    running = saved.definition.running_root_node_file_path
+    try:
+        rows = decode_action_rows(store.read(check_pointer(running, saved.path)), running)
+        return [decode_action(key, value, running) for key, value in rows]
+    except PathMissing:
+        path, reason = running, "it is missing"
+    except Damaged as error:
+        path, reason = error.path, error.reason
+    reason = f"{reason}; the transaction {saved.id} needs it"
+    hint = "what it staged is lost, so give it up"
+    raise Damaged("F502", path, reason, hint=hint, command=("txn", "abort", saved.id))
 
 
 def abort(catalog: Catalog, found: Saved | UnreadableSave) -> None:
@@ -225,7 +232,7 @@ def abort(catalog: Catalog, found: Saved | UnreadableSave) -> None:
     state = found.state(catalog.clock)
     if state in (State.COMMITTED, State.ABORTED):
         raise TransactionClosed(f"the transaction {found.id} is {state.value} already")
-    known = found.definition if isinstance(found, Saved) else read_other(catalog.store, found)
+    known = found.definition if isinstance(found, Saved) else found.known
     if known is None:
         # as if it began just now: whoever holds an older save finds this one for as long as it may live
         DistributedTransaction(catalog.begin_as(None, found.id), found.save).abort()

@@ -13,6 +13,9 @@ from olympia_cli.errors import ExportNotFound, quoted
 from olympia_cli.format.paths import WIDTH, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 
+FULL = "full"
+MODES = (FULL, "partial", "minimal")
+
 
 @dataclass(frozen=True, slots=True)
 class ExportRecord:
@@ -34,13 +37,19 @@ class ExportRecord:
         """Where the export is, as a person would write it."""
         return location_of(self.root)
 
+    @property
+    def shares_files(self) -> bool:
+        """Whether it needs files of this catalog: all that it pins, or else, unless it is full, its whole version."""
+        return self.pin is not None or self.mode != FULL
+
     def expired(self, now_millis: int) -> bool:
         return self.expires_at_millis is not None and self.expires_at_millis <= now_millis
 
 
-def read_exports(definition: CatalogDef) -> dict[str, ExportRecord | None]:
-    """Every export by its name, in order; None where the record cannot be read."""
-    return {name: _parse(name, definition) for name in sorted(definition.exported_snapshots)}
+def read_exports(definition: CatalogDef) -> dict[str, ExportRecord | str]:
+    """Every export by its name, in order, or what is wrong with its record, so that nobody knows what it needs."""
+    recorded = {key.removeprefix(EXPORT_PREFIX) for key in definition.properties if key.startswith(EXPORT_PREFIX)}
+    return {name: _read(name, definition) for name in sorted(recorded.union(definition.exported_snapshots))}
 
 
 def find_export(name: str, definition: CatalogDef) -> ExportRecord:
@@ -49,10 +58,8 @@ def find_export(name: str, definition: CatalogDef) -> ExportRecord:
             f"there is no export {quoted(name)}", hint="see which exports there are", command=("export", "ls")
         )
     record = _parse(name, definition)
-    if record is None:
-        raise ExportNotFound(
-            f"the record of the export {name} does not say its version", hint="open the export at its own location"
-        )
+    if isinstance(record, str):
+        raise ExportNotFound(f"the record of the export {name} {record}", hint="open the export at its own location")
     return record
 
 
@@ -99,7 +106,15 @@ def _is_number(value: object) -> TypeGuard[int]:
     return type(value) is int and 0 <= value < 2**63
 
 
-def _parse(name: str, definition: CatalogDef) -> ExportRecord | None:
+def _parse(name: str, definition: CatalogDef) -> ExportRecord | str:
     text = definition.properties.get(EXPORT_PREFIX + name)
-    found = parse_record(name, definition.exported_snapshots[name], text)
-    return None if isinstance(found, str) else found
+    return parse_record(name, definition.exported_snapshots.get(name, ""), text)
+
+
+def _read(name: str, definition: CatalogDef) -> ExportRecord | str:
+    record = _parse(name, definition)
+    if name not in definition.exported_snapshots:
+        return "has no location"
+    if isinstance(record, ExportRecord) and record.mode not in MODES:
+        return f"has the mode {record.mode[:40]!a}"
+    return record

@@ -12,12 +12,21 @@ from dataclasses import dataclass
 from olympia_cli.catalog.saves import Saved, UnreadableSave
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile
-from olympia_cli.errors import Damaged, FileTooLarge, PathMissing, PathOutside, TransactionNotFound, quoted
+from olympia_cli.errors import Damaged, OlympiaError, PathMissing, PathOutside, TransactionNotFound, quoted
 from olympia_cli.format import definitions
 from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import JAVA_TRANSACTIONS, JAVA_WIDTH, check_pointer, java_transaction_id, parse_root_path
 from olympia_cli.format.pb.objects_pb2 import DistributedTransactionDef
-from olympia_cli.storage.protocol import FileInfo, Store
+from olympia_cli.storage.protocol import FileInfo, ReadMany, Store
+
+
+@dataclass(frozen=True, slots=True)
+class JavaSave:
+    """What the file of a transaction says by itself."""
+
+    id: str
+    file: FileInfo
+    definition: DistributedTransactionDef
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +45,30 @@ class JavaSaved(Saved):
         return Snapshot(store, RootFile(self.began_at_version, JAVA_WIDTH, self.data))
 
 
-def saved_by_java(store: Store) -> Iterator[JavaSaved | UnreadableSave]:
-    """Every transaction, in the order of their ids. One that is damaged does not hide the others."""
+def java_saves(store: Store, read_many: ReadMany) -> Iterator[JavaSave | UnreadableSave]:
+    """What the file of every transaction says, in the order of their ids. One that is damaged does not hide the
+    others. `read_many` reads in the store's place."""
     listed = {id: file for file in store.list(JAVA_TRANSACTIONS) if (id := java_transaction_id(file.path)) is not None}
-    for id in sorted(listed):
+    ids = sorted(listed)
+    for id, (path, data) in zip(ids, read_many(listed[id].path for id in ids), strict=True):
         try:
-            yield _read(store, id, listed[id])
-        except (Damaged, PathMissing, PathOutside, FileTooLarge) as error:
-            reason = error.reason if isinstance(error, Damaged) else error.message
-            yield UnreadableSave(id, 0, listed[id].path, reason, listed[id].modified_at_millis)
+            definition = _decode(id, data, path)
+        except (Damaged, PathMissing, PathOutside) as error:
+            yield _unreadable(id, listed[id], error)
+        else:
+            yield JavaSave(id, listed[id], definition)
+
+
+def saved_by_java(store: Store) -> Iterator[JavaSaved | UnreadableSave]:
+    """Every transaction with its running root, in the order of their ids."""
+    for save in java_saves(store, store.read_many):
+        if isinstance(save, UnreadableSave):
+            yield save
+            continue
+        try:
+            yield _with_root(store, save)
+        except (Damaged, PathMissing, PathOutside) as error:
+            yield _unreadable(save.id, save.file, error)
 
 
 def find_saved_by_java(store: Store, id: str) -> JavaSaved:
@@ -59,14 +83,26 @@ def find_saved_by_java(store: Store, id: str) -> JavaSaved:
     )
 
 
-def _read(store: Store, id: str, file: FileInfo) -> JavaSaved:
-    definition = definitions.decode(DistributedTransactionDef, store.read(file.path), file.path)
+def _decode(id: str, data: bytes | OlympiaError, path: str) -> DistributedTransactionDef:
+    if not isinstance(data, bytes):
+        raise data
+    definition = definitions.decode(DistributedTransactionDef, data, path)
     if definition.id != id:
-        raise Damaged("F501", file.path, f"it is of the transaction {definition.id[:60]!a}")
-    running = check_pointer(definition.running_root_node_file_path, file.path)
+        raise Damaged("F501", path, f"it is of the transaction {definition.id[:60]!a}")
+    return definition
+
+
+def _unreadable(id: str, file: FileInfo, error: Damaged | PathMissing | PathOutside) -> UnreadableSave:
+    reason = error.reason if isinstance(error, Damaged) else error.message
+    return UnreadableSave(id, 0, file.path, reason, file.modified_at_millis)
+
+
+def _with_root(store: Store, save: JavaSave) -> JavaSaved:
+    definition, path = save.definition, save.file.path
+    running = check_pointer(definition.running_root_node_file_path, path)
     data = store.read(running)
     began = decode_root(data, running, java=True).previous_root
     if began is None or parse_root_path(began) is None:
         raise Damaged("F501", running, "it does not name the version that the transaction began at")
     definition.beginning_root_node_file_path = began
-    return JavaSaved(id, 0, definition, file.path, data)
+    return JavaSaved(save.id, 0, definition, path, data)

@@ -10,19 +10,20 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from olympia_cli.catalog.checks import MAX_TTL_MILLIS
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import written_by_java
 from olympia_cli.errors import (
     Damaged,
+    OlympiaError,
     PathMissing,
     PathOutside,
     PathTaken,
     Refused,
     SavedElsewhere,
-    StoreError,
     TransactionNotFound,
     quoted,
 )
@@ -36,7 +37,7 @@ from olympia_cli.format.paths import (
     transaction_save_path,
 )
 from olympia_cli.format.pb.objects_pb2 import DistributedTransactionDef
-from olympia_cli.storage.protocol import FileInfo, Store
+from olympia_cli.storage.protocol import FileInfo, ReadMany, Store
 
 NO_SAVE = -1
 """In place of a save's number: there is only the file without one, and the next save is the first."""
@@ -57,6 +58,8 @@ class Saved:
     id: str
     save: int
     definition: DistributedTransactionDef
+    flaw: str = field(default="", kw_only=True)
+    """What is wrong with the latest save itself, where its copy is read in its place."""
 
     @property
     def path(self) -> str:
@@ -74,60 +77,94 @@ class Saved:
         """The version that holds it, once it is committed and somebody noted it."""
         return parse_root_path(self.definition.running_root_node_file_path)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it is neither committed nor aborted."""
+        return bool(self.definition.running_root_node_file_path) and self.committed_version is None
+
+    @property
+    def ends_at_millis(self) -> int:
+        """When it is over, whatever becomes of it."""
+        return self.definition.expire_at_millis
+
     def state(self, clock: Clock) -> State:
-        running = self.definition.running_root_node_file_path
-        if not running:
-            return State.ABORTED
-        if self.committed_version is not None:
-            return State.COMMITTED
-        return State.EXPIRED if clock.now_millis() > self.definition.expire_at_millis else State.OPEN
+        if self.is_running:
+            return State.EXPIRED if clock.now_millis() > self.ends_at_millis else State.OPEN
+        return State.ABORTED if self.committed_version is None else State.COMMITTED
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableSave:
-    """A distributed transaction whose latest save is damaged, so that nobody knows how it stands."""
+    """A distributed transaction whose latest save is damaged, so that nobody knows how it stands.
+
+    `known` is what another save says, or the copy of one: they all tell the same beginning and end.
+    """
 
     id: str
     save: int
     path: str
     reason: str
     modified_at_millis: int
+    known: DistributedTransactionDef | None = None
+
+    @property
+    def ends_at_millis(self) -> int:
+        """When it is over, whatever becomes of it: by another save, or when the longest lifetime is."""
+        return self.modified_at_millis + MAX_TTL_MILLIS if self.known is None else self.known.expire_at_millis
 
     def state(self, clock: Clock) -> State:
         return State.UNREADABLE
 
+    def error(self, meaning: str = "") -> Damaged:
+        """For whoever needs it; `meaning` is what that means for him."""
+        hint = "if it cannot be restored, give it up with all that it staged"
+        return Damaged("F501", self.path, self.reason + meaning, hint=hint, command=("txn", "abort", self.id))
+
 
 def find(store: Store, id: str) -> Saved:
     """The latest save of a transaction, whatever its state; Damaged when it cannot be read."""
-    found = look(store, id)
-    if isinstance(found, UnreadableSave):
-        raise Damaged(
-            "F501",
-            found.path,
-            found.reason,
-            hint="if it cannot be restored, give it up",
-            command=("txn", "abort", found.id),
-        )
-    return found
+    saved = look(store, id)
+    if isinstance(saved, UnreadableSave):
+        raise saved.error()
+    return saved
 
 
 def look(store: Store, id: str) -> Saved | UnreadableSave:
     """The latest save of a transaction, whether it can be read or not."""
     parsed = parse_id(id)
     listed = list_saves(store, f"dtxn/{parsed}.") if parsed is not None else {}
-    found = next(_read(store, listed), None)
-    if found is None and any(java_transaction_id(file.path) == id for file in store.list(JAVA_TRANSACTIONS)):
+    saved = next(_read(store.read_many, listed), None)
+    if saved is None and any(java_transaction_id(file.path) == id for file in store.list(JAVA_TRANSACTIONS)):
         raise written_by_java(store.uri)
-    if found is None:
+    if saved is None:
         raise TransactionNotFound(
             f"there is no transaction {quoted(id)}", hint="see which transactions there are", command=("txn", "ls")
         )
-    return found
+    return saved
 
 
-def saved_transactions(store: Store) -> Iterator[Saved | UnreadableSave]:
-    """The latest save of every transaction, in the order of their ids. One that is damaged does not hide the others."""
-    return _read(store, list_saves(store, "dtxn/"))
+def saved_transactions(store: Store, read_many: ReadMany | None = None) -> Iterator[Saved | UnreadableSave]:
+    """The latest save of every transaction, in the order of their ids. One that is damaged does not hide the others.
+
+    `read_many` reads in the store's place, for whoever counts what is read or takes a failing read for damage.
+    """
+    return _read(read_many or store.read_many, list_saves(store, "dtxn/"))
+
+
+def committed_runs(store: Store, read_many: ReadMany) -> set[str]:
+    """The running roots that committed transactions had, by all of their saves that can be read."""
+    listed = list_saves(store, "dtxn/")
+    ids = [
+        saved.id
+        for saved in _read(read_many, listed)
+        if isinstance(saved, Saved) and saved.committed_version is not None
+    ]
+    owners = {file.path: id for id in ids for file in listed[id].values()}
+    runs: set[str] = set()
+    for path, data in read_many(owners):
+        with contextlib.suppress(Damaged, PathMissing, PathOutside):
+            runs.add(_decode(owners[path], data, path).running_root_node_file_path)
+    return runs
 
 
 def list_saves(store: Store, prefix: str) -> dict[str, dict[int, FileInfo]]:
@@ -140,26 +177,24 @@ def list_saves(store: Store, prefix: str) -> dict[str, dict[int, FileInfo]]:
     return listed
 
 
-def _read(store: Store, listed: dict[str, dict[int, FileInfo]]) -> Iterator[Saved | UnreadableSave]:
+def _read(read_many: ReadMany, listed: dict[str, dict[int, FileInfo]]) -> Iterator[Saved | UnreadableSave]:
     ids = sorted(listed)
     latest = [listed[id][max(listed[id])].path for id in ids]
-    for id, (path, data) in zip(ids, store.read_many(latest), strict=True):
-        files, save = listed[id], max(listed[id])
-        definition, reason = None, ""
+    for id, (path, data) in zip(ids, read_many(latest), strict=True):
+        save = max(listed[id])
         try:
             definition = _decode(id, data, path)
         except PathMissing:
             continue  # an expire deleted it since the listing
         except (Damaged, PathOutside) as error:
             reason = error.reason if isinstance(error, Damaged) else error.message
-            definition = _read_copy(store, id, files)
-        if definition is not None:
-            yield Saved(id, save, definition)
+            unreadable = UnreadableSave(id, save, path, reason, listed[id][save].modified_at_millis)
+            yield _read_others(read_many, unreadable, listed[id])
         else:
-            yield UnreadableSave(id, save, path, reason, files[save].modified_at_millis)
+            yield Saved(id, save, definition)
 
 
-def _decode(id: str, data: bytes | StoreError, path: str) -> DistributedTransactionDef:
+def _decode(id: str, data: bytes | OlympiaError, path: str) -> DistributedTransactionDef:
     if not isinstance(data, bytes):
         raise data
     definition = definitions.decode(DistributedTransactionDef, data, path)
@@ -173,28 +208,24 @@ def _decode(id: str, data: bytes | StoreError, path: str) -> DistributedTransact
     return definition
 
 
-def _read_copy(store: Store, id: str, files: dict[int, FileInfo]) -> DistributedTransactionDef | None:
-    """The latest save as the file without a number has it; None when that may be the copy of an earlier one."""
-    before = range(NO_SAVE, max(files))
-    if not before or len(files) != len(before) + 1:
-        return None
-    try:
-        found = store.read_many(files[save].path for save in before)
-        copy, *earlier = (_decode(id, data, path) for path, data in found)
-    except (Damaged, PathMissing, PathOutside):
-        return None
-    content = definitions.body(copy)
-    return None if any(definitions.body(one) == content for one in earlier) else copy
-
-
-def read_other(store: Store, unreadable: UnreadableSave) -> DistributedTransactionDef | None:
-    """Any other save, or the copy of one: they all tell the same beginning and end."""
-    files = list_saves(store, f"dtxn/{unreadable.id}.").get(unreadable.id, {})
-    others = [files[save].path for save in sorted(files, reverse=True) if save != unreadable.save]
-    for path, data in store.read_many(others):
+def _read_others(read_many: ReadMany, unreadable: UnreadableSave, files: dict[int, FileInfo]) -> Saved | UnreadableSave:
+    """The transaction as its copy has it, or else with what any of its other files tells."""
+    id, others = unreadable.id, sorted(files.keys() - {unreadable.save})
+    whole: dict[int, DistributedTransactionDef] = {}
+    for save, (path, data) in zip(others, read_many(files[save].path for save in others), strict=True):
         with contextlib.suppress(Damaged, PathMissing, PathOutside):
-            return _decode(unreadable.id, data, path)
-    return None
+            whole[save] = _decode(id, data, path)
+    if _is_copy_of_latest(whole, unreadable.save):
+        return Saved(id, unreadable.save, whole[NO_SAVE], flaw=unreadable.reason)
+    return replace(unreadable, known=whole[max(whole)] if whole else None)
+
+
+def _is_copy_of_latest(whole: dict[int, DistributedTransactionDef], latest: int) -> bool:
+    """Whether the file without a number is a copy of the latest save: all before it are whole, and it is of none."""
+    if not whole or len(whole) != latest - NO_SAVE:
+        return False
+    bodies = {save: definitions.body(definition) for save, definition in whole.items()}
+    return all(bodies[save] != bodies[NO_SAVE] for save in range(latest))
 
 
 def store_save(store: Store, definition: DistributedTransactionDef, save: int) -> None:

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from olympia_cli.errors import PathOutside, StoreError
+from olympia_cli.errors import OlympiaError, PathOutside, StoreError
 
 LARGEST = 2**28
 """So many bytes are read at once where nobody says that a file may be larger, or must be smaller."""
@@ -44,6 +44,9 @@ def largest(path: str) -> int:
     """The limit of a store that knows nothing of what its files are."""
     return LARGEST
 
+
+ReadMany = Callable[[Iterable[str]], Iterator[tuple[str, bytes | OlympiaError]]]
+"""What reads as a store's `read_many` does, and may have its own opinion of an error."""
 
 Between = tuple[str, str | None]
 """Paths after the first, up to the second, which is among them; None is the end of all."""

@@ -17,7 +17,7 @@ from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import Damaged
 from olympia_cli.format import definitions
 from olympia_cli.format.node_file import decode_action_rows, decode_root, encode_root
-from olympia_cli.format.paths import root_path
+from olympia_cli.format.paths import root_path, transaction_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
 from olympia_cli.ops.fsck.findings import Finding, Severity
 from olympia_cli.ops.fsck.fsck import Level, Report
@@ -190,6 +190,20 @@ def rotten_catalogs(sample: Sample, count: int, only: Iterable[str] = ()) -> Ite
                 yield DamagedCatalog(f"{role}, {how}", sample, {**sample.files, path: data})
 
 
+def rotten_transactions(sample: Sample, count: int) -> Iterator[DamagedCatalog]:
+    """The open transaction with a rotten copy: beside a whole save, beside a rotten one, and alone."""
+    save, copy = sample.save, transaction_path(sample.open_transaction)
+    others = [path for path in sample.files if path.startswith(f"dtxn/{sample.open_transaction}.") and path != copy]
+    alone = {path: data for path, data in sample.files.items() if path not in others}
+    bad_save = rotten(sample.files[save], 60, 0xFF)
+    for how, data in seeded_rot(sample.files[copy], count, "copy"):
+        yield DamagedCatalog(f"copy, {how}", sample, {**sample.files, copy: data})
+        yield DamagedCatalog(f"copy and save, {how}", sample, {**sample.files, copy: data, save: bad_save})
+        yield DamagedCatalog(f"copy alone, {how}", sample, {**alone, copy: data})
+    for how, data in seeded_rot(sample.files[save], count, "save"):
+        yield DamagedCatalog(f"save without a copy, {how}", sample, {**sample.files, copy: b"", save: data})
+
+
 def spoiled_catalogs(sample: Sample) -> Iterator[DamagedCatalog]:
     """The suite's ways to damage a file, for a file of each kind."""
     for role, path in roles(sample).items():
@@ -277,6 +291,7 @@ def catalogs() -> tuple[DamagedCatalog, ...]:
         *suite_catalogs(),
         *rotten_catalogs(small, 40),
         *rotten_catalogs(_large_sample(False), 15, ("save", "running root", "pin")),
+        *rotten_transactions(_large_sample(False), 15),
         *rotten_definition(small),
         *lying_catalogs(small, 150),
         *resting_catalogs(),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from olympia_cli.errors import CatalogNotFound, Damaged, OlympiaError, Refused
 from olympia_cli.format.node_file import decode_node
+from olympia_cli.format.paths import parse_root_path
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.retention import Policy
 from olympia_cli.ops.expire.values import Floors
@@ -19,7 +20,7 @@ ALL_VERSIONS = Policy(keep_last=1000, cutoff_millis=0, since="the beginning")
 FLOORS = Floors(grace_millis=DAY, quarantine_millis=1000 * DAY)
 SEEN_IN_ONE_FILE = {f"F2{at:02}" for at in (1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 15)} | {
     *("F301", "F302", "F303", "F304", "F307"),
-    *("F502", "F503"),
+    *("F501", "F502", "F503", "F504"),
 }
 """What takes no other file to see. Whoever keeps all that is reached must see it: a node that cannot be read hides
 files that would seem dead."""
@@ -48,8 +49,13 @@ def _differences(damaged: DamagedCatalog) -> Iterator[Disagreement]:
 def _is_seen_in_one_file(damaged: DamagedCatalog, finding: Finding) -> bool:
     """Whether a file is wrong wherever it is, and not by its place or by what the log says of it."""
     path, changes = finding.path, damaged.changes()
-    if finding.code not in SEEN_IN_ONE_FILE or path not in changes or path.startswith("dtxn/"):
+    if finding.code in ("F503", "F504") and parse_root_path(path) is not None:
+        return True  # the record itself, which every expire reads
+    if finding.code not in SEEN_IN_ONE_FILE or path not in changes:
         return False
+    if path.startswith("dtxn/"):
+        # that the version is gone where a transaction began takes a listing to see
+        return finding.code == "F501" or "began at version" not in finding.message
     data = changes[path]
     if data is None:
         return True

@@ -1500,6 +1500,25 @@ class TestWhatIsLeftOfADistributedTransaction:
         found = saves.find(catalog.store, begun.id)
         assert (found.save, found.state(clock)) == (0, State.ABORTED)
 
+    def test_the_runs_of_committed_ones(self, catalog, begun):
+        """By all of their saves that are whole, and only where the last of them, or its copy, says so."""
+
+        def run(id):
+            return saves.find(catalog.store, id).definition.running_root_node_file_path
+
+        other, first = distributed.begin(catalog), run(begun.id)
+        begun.transaction.create_table(table("a.more"), location())
+        begun.save()
+        second = run(begun.id)
+        begun.commit()
+        assert {first, second} <= saves.committed_runs(catalog.store, catalog.store.read_many)
+        assert run(other.id) not in saves.committed_runs(catalog.store, catalog.store.read_many)
+        catalog.store.overwrite(f"dtxn/{begun.id}.1.binpb", b"")
+        runs = saves.committed_runs(catalog.store, catalog.store.read_many)
+        assert (first in runs, second in runs) == (False, True)
+        catalog.store.overwrite(f"dtxn/{begun.id}.4.binpb", b"")
+        assert not saves.committed_runs(catalog.store, catalog.store.read_many)
+
     def test_one_without_its_running_root_can_be_aborted(self, catalog, clock, begun):
         saved = saves.find(catalog.store, begun.id)
         catalog.store.delete_many([saved.definition.running_root_node_file_path])

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.format import definitions
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
 from olympia_cli.names import NamespaceName
@@ -85,6 +86,44 @@ def test_it_says_what_each_way_to_mend_it_loses(fsck, damageable, run):
     assert fsck("--level", "full", "--quiet").stderr == ""
     assert fsck("--level", "full", "--json").stderr == ""
     assert "next: " not in fsck("--level", "full", "--repair", "--dry-run").stderr
+
+
+def test_a_damaged_save_whose_copy_is_whole_loses_nothing(fsck, damageable, run):
+    last = max(damageable.folder.glob(f"dtxn/{damageable.transaction}.*.binpb"))
+    last.write_bytes(b"")
+    done = fsck("--all-versions").ok()
+    assert ["warning", "F505"] in [line.split("\t")[:2] for line in done.lines]
+    assert "txn abort" not in done.stdout + done.stderr
+    run("-c", damageable.uri, "txn", "commit", damageable.transaction).ok()
+
+
+def test_the_advice_for_a_transaction_that_cannot_be_read_can_be_typed(fsck, damageable, run):
+    """It says that what was staged is given up: somebody may have a copy of the file."""
+    for path in damageable.folder.glob(f"dtxn/{damageable.transaction}.*"):
+        path.write_bytes(b"")
+    done = fsck("--all-versions")
+    assert done.exit_code == 50
+    advice, why = done.stderr.splitlines()
+    command = f"olympia -c {damageable.uri} txn abort {damageable.transaction}"
+    assert advice == f"next: {command}  (what it loses is not known)"
+    assert why.endswith("; this gives up all that it staged")
+    run(*shlex.split(command)[1:], "--yes").ok()
+    fsck("--all-versions").ok()
+
+
+def test_the_advice_for_an_export_without_a_location_can_be_typed(fsck, damageable, run):
+    with damageable.catalog.transaction() as transaction:
+        transaction.create_namespace(ns("beside"))
+        definition = transaction.draft.catalog
+        definition.properties["olympia.export.friday"] = '{"version": 1, "mode": "minimal"}'
+        transaction.draft.put_catalog(definitions.body(definition))
+    done = fsck("--all-versions")
+    assert (done.exit_code, "F504" in done.stdout) == (50, True)
+    command = f"olympia -c {damageable.uri} export drop friday"
+    assert done.stderr.splitlines()[-2].startswith(f"next: {command}  ")
+    run("-c", damageable.uri, "expire", "--dry-run").failed(40, "export drop friday")
+    run(*shlex.split(command)[1:], "--yes").ok()
+    fsck("--all-versions").ok()
 
 
 def test_50_though_the_catalog_cannot_be_opened(fsck, damageable, run):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 from olympia_cli.format.node import Node
-from olympia_cli.format.paths import root_path
+from olympia_cli.format.paths import root_path, transaction_path
 from olympia_cli.storage.protocol import Store
 from tests.damage.case import (
     CASES,
@@ -31,16 +31,38 @@ from tests.helpers.damage_sample import Sample
 # Transactions and exports
 
 
-@case
-def transaction_of_another_id(s: Sample, store: Store) -> Wanted:
-    rewrite_definition(store, s.save, lambda found: setattr(found, "id", "00000000-0000-4000-8000-000000000000"))
-    return wanted("F501", s.save)
+def transaction_that_says(field: str, value: object) -> tuple[Callable[[Sample, Store], Wanted], ...]:
+    """A save that cannot be: alone, so that its copy serves, and with a copy that says the same."""
+
+    def save(s: Sample, store: Store) -> Wanted:
+        rewrite_definition(store, s.save, lambda found: setattr(found, field, value))
+        return wanted("F505", s.save, damaged=False)
+
+    def save_and_copy(s: Sample, store: Store) -> Wanted:
+        for path in (s.save, transaction_path(s.open_transaction)):
+            rewrite_definition(store, path, lambda found: setattr(found, field, value))
+        return wanted("F501", s.save)
+
+    return save, save_and_copy
+
+
+for _name, _field, _value in (
+    ("of-another-id", "id", "00000000-0000-4000-8000-000000000000"),
+    ("that-began-nowhere", "beginning_root_node_file_path", "node/x"),
+    ("without-a-beginning", "beginning_root_node_file_path", ""),
+    ("without-an-end", "expire_at_millis", 0),
+):
+    _save, _both = transaction_that_says(_field, _value)
+    CASES += [Case(f"transaction-{_name}", _save), Case(f"transaction-{_name}-nor-its-copy", _both)]
 
 
 @case
-def transaction_that_began_nowhere(s: Sample, store: Store) -> Wanted:
-    rewrite_definition(store, s.save, lambda found: setattr(found, "beginning_root_node_file_path", "node/x"))
-    return wanted("F501|F502", s.save)
+def copy_of_a_transaction_alone_that_is_garbage(s: Sample, store: Store) -> Wanted:
+    """Nobody knows what it says, so it may be a transaction that lives."""
+    prefix, copy = f"dtxn/{s.open_transaction}.", transaction_path(s.open_transaction)
+    store.delete_many([file.path for file in store.list(prefix) if file.path != copy])
+    store.overwrite(copy, b"\xff")
+    return wanted("F501", copy)
 
 
 @case
@@ -96,7 +118,25 @@ many(
     ("odd-end", '{"version": 4, "mode": "minimal", "expires_at": "soon", "pin": "node/x.arrow"}'),
     ("endless-end", '{"version": 4, "mode": "minimal", "expires_at": 1e999, "pin": "node/x.arrow"}'),
     ("not-a-number", '{"version": NaN, "mode": "minimal", "expires_at": NaN, "pin": "node/x.arrow"}'),
+    ("empty-pin", '{"version": 4, "mode": "minimal", "expires_at": null, "pin": ""}'),
+    ("missing-pin-of-a-full-one", '{"version": 4, "mode": "full", "expires_at": null, "pin": "node/x.arrow"}'),
+    ("odd-mode", '{"version": 4, "mode": "weird", "expires_at": null}'),
+    ("no-mode", '{"version": 4, "expires_at": null}'),
 )
+
+
+@case
+def export_record_without_a_location(s: Sample, store: Store) -> Wanted:
+    rewrite_definition(store, catalog_def(s), lambda found: found.exported_snapshots.pop("friday"))
+    return wanted("F504")
+
+
+@case
+def full_export_with_a_pin(s: Sample, store: Store) -> Wanted:
+    """What a record pins is kept, whatever its mode says."""
+    record = {"version": 4, "mode": "full", "expires_at": None, "pin": s.pin}
+    set_property(store, catalog_def(s), "olympia.export.friday", json.dumps(record))
+    return Wanted(frozenset(), damaged=False)
 
 
 def expire_settings(given: tuple[str, str]) -> Callable[[Sample, Store], Wanted]:

@@ -12,7 +12,7 @@ import pytest
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.node import Node
 from olympia_cli.format.node_file import DIGEST_KEY, decode_node
-from olympia_cli.format.paths import new_definition_path, new_node_path, parse_root_path, root_path
+from olympia_cli.format.paths import new_definition_path, new_node_path, parse_root_path, root_path, transaction_path
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.iceberg.data_checks import IcebergDataChecks
 from olympia_cli.names import Kind
@@ -92,7 +92,8 @@ def test_damaged_files_of_many_kinds_at_once(spark, tmp_path):
     spoil(store, entries["b.t01"][0], "empty")
     spoil(store, entries["b.t02"][0], "missing")
     spoil(store, root_path(5), "flipped")
-    spoil(store, sample.save, "empty")
+    for path in (sample.save, transaction_path(sample.open_transaction)):
+        spoil(store, path, "empty")
     found = same(spark, write(store, tmp_path), level=Level.FULL, all_versions=True)
     assert {"F201", "F204", "F206", "F301", "F302", "F304", "F501"} <= set(codes(found))
 

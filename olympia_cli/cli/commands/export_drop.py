@@ -44,19 +44,19 @@ def run(
         raise ExportNotFound(
             f"there is no export {quoted(name)}", hint="see which exports there are", command=("export", "ls")
         )
-    record, location = exports[name], location_of(latest.definition.exported_snapshots[name])
+    record, location = exports[name], location_of(latest.definition.exported_snapshots.get(name, ""))
     plan = None
     if delete_files:
-        if record is None:
-            raise Refused(f"the record of {name} cannot be read", hint="drop it without --delete-files")
+        if isinstance(record, str):
+            raise Refused(f"the record of the export {name} {record}", hint="drop it without --delete-files")
         with session.progress() as progress:
             store = open_dest(session, location, dest_profile)
             plan = plan_deletion(store, record, latest.definition.id, progress)
-    if record is not None and record.pin is not None:
+    if not isinstance(record, str) and record.pin is not None:
         session.say("what it shares with the catalog goes with an expire, once no version needs it")
-    if plan is None:
+    if plan is None and location:
         session.say(f"its files at {location} stay: delete them yourself once nobody needs them")
-    else:
+    elif plan is not None:
         size = f"{plural(plan.count.files, 'file')}, {plural(plan.count.bytes, 'byte')}"
         session.say(f"its files at {location} go: {size}")
     version = latest.version

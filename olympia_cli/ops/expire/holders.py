@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from olympia_cli.catalog import saves
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.checks import MAX_TTL_MILLIS
 from olympia_cli.catalog.exports import ExportRecord, read_exports
 from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
-from olympia_cli.catalog.saves import Saved
+from olympia_cli.catalog.saves import Saved, UnreadableSave
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, OlympiaError, command_words
 from olympia_cli.format.paths import MAX_VERSION, check_pointer
@@ -39,12 +38,11 @@ class PinnedRoot:
 class Holders:
     """The live transactions and sharing exports of a version."""
 
-    def __init__(self, head: Snapshot, now_millis: int, store_now_millis: int) -> None:
+    def __init__(self, head: Snapshot, now_millis: int) -> None:
         self._head = head
         self._now = now_millis
-        self._store_now = store_now_millis
         alive = list(self._live_transactions())
-        self._open = [saved for saved in alive if _is_running(saved)]
+        self._open = [saved for saved in alive if saved.is_running]
         # the last save of an aborted one is all that tells a process that holds an older save; so it stays as long
         self.live_ids = {saved.id for saved in alive}
         self._exports = list(self._sharing_exports())
@@ -57,7 +55,7 @@ class Holders:
     @property
     def exports_from(self) -> int:
         """The oldest version of a sharing export that another program recorded without a pin: it is kept whole."""
-        return min((export.version for export in self._exports if not export.pin), default=MAX_VERSION)
+        return min((export.version for export in self._exports if export.pin is None), default=MAX_VERSION)
 
     def pins(self) -> Iterator[PinnedRoot]:
         for saved in self._open:
@@ -65,7 +63,7 @@ class Holders:
             path = saved.definition.running_root_node_file_path
             yield _pinned(saved.path, PinnedRoot(path, f"the transaction {saved.id}", hint, words, "F502"))
         for export in self._exports:
-            if export.pin:
+            if export.pin is not None:
                 drop = command_words("export", "drop", names=[export.name])
                 pin = PinnedRoot(export.pin, f"the export {export.name!a}", "drop it, if it is of no use", drop, "F503")
                 yield _pinned(self._head.file.path, pin)
@@ -73,41 +71,30 @@ class Holders:
     def _live_transactions(self) -> Iterator[Saved]:
         """The distributed transactions that are within their lifetime, whatever became of them."""
         for saved in saves.saved_transactions(self._head.store):
-            if isinstance(saved, Saved):
-                if self._now <= saved.definition.expire_at_millis + HALF_AN_HOUR_MILLIS:
-                    yield saved
-            elif self._store_now - saved.modified_at_millis <= MAX_TTL_MILLIS + HALF_AN_HOUR_MILLIS:
-                raise Damaged(
-                    "F501",
-                    saved.path,
-                    f"{saved.reason}, so nobody knows what the transaction {saved.id} needs",
-                    hint="give it up",
-                    command=("txn", "abort", saved.id),
-                )
+            if self._now > saved.ends_at_millis + HALF_AN_HOUR_MILLIS:
+                continue
+            if isinstance(saved, UnreadableSave):
+                raise saved.error(f", so nobody knows what the transaction {saved.id} needs")
+            yield saved
 
     def _sharing_exports(self) -> Iterator[ExportRecord]:
         for name, export in read_exports(self._head.definition).items():
-            if export is None:
+            if isinstance(export, str):
                 raise Damaged(
                     "F504",
                     self._head.file.path,
-                    f"the record of the export {name!a} cannot be read, so nobody knows what it needs",
+                    f"the record of the export {name!a} {export}, so nobody knows what it needs",
                     hint="drop it",
                     command=command_words("export", "drop", names=[name]),
                 )
-            if export.mode != "full" and not export.expired(self._now - HALF_AN_HOUR_MILLIS):
+            if export.shares_files and not export.expired(self._now - HALF_AN_HOUR_MILLIS):
                 yield export
 
 
 def live_transactions(catalog: Catalog) -> set[str]:
     """The ids of the distributed transactions that are within their lifetime just now."""
     store_now = store_now_millis(catalog.store)
-    return Holders(catalog.snapshot(), min(catalog.clock.now_millis(), store_now), store_now).live_ids
-
-
-def _is_running(saved: Saved) -> bool:
-    """Whether a distributed transaction is neither committed nor aborted."""
-    return bool(saved.definition.running_root_node_file_path) and saved.committed_version is None
+    return Holders(catalog.snapshot(), min(catalog.clock.now_millis(), store_now)).live_ids
 
 
 def _pinned(holder: str, pin: PinnedRoot) -> PinnedRoot:

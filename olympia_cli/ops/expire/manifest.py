@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from olympia_cli.errors import Damaged, PathMissing, StoreError
+from olympia_cli.errors import Damaged, OlympiaError, PathMissing
 from olympia_cli.format.paths import FileKind, file_kind, parse_root_path
 from olympia_cli.ops.expire.sweep import is_foreign_root
-from olympia_cli.storage.protocol import FileInfo, Store
+from olympia_cli.storage.protocol import FileInfo, ReadMany, Store
 from olympia_cli.uuids import new_uuid
 
 FOLDER = "ops/expire/"
@@ -26,8 +26,6 @@ DELETABLE = (FileKind.ROOT, FileKind.NODE, FileKind.DEFINITION, FileKind.TRANSAC
 
 _PART = re.compile(rf"({FOLDER}[^./]+)\.[^./]+\.part\.json")
 _MANIFEST = "the manifest of an expire"
-
-ReadMany = Callable[[Iterable[str]], Iterator[tuple[str, bytes | StoreError]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +137,7 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
         raise Damaged("F906", path, f"it is not {_MANIFEST}") from None
 
 
-def decode_part(data: bytes | StoreError, part: ManifestPart, manifest: str) -> tuple[Doomed, ...]:
+def decode_part(data: bytes | OlympiaError, part: ManifestPart, manifest: str) -> tuple[Doomed, ...]:
     """What a part names, given what was read for it."""
     if isinstance(data, PathMissing):
         raise Damaged("F906", part.path, f"a part of {_MANIFEST} is missing")

@@ -66,7 +66,7 @@ class Planner:
         self.damaged = damaged_versions(self.definition, self.purged, self.head.version - 1)
         """Versions that are kept or can be brought back, and are known to be damaged."""
         self.reach = surveyor.reach(self.store, NodeRules.of(self.head), definitions=definitions, progress=progress)
-        self._holders = Holders(self.head, self.now, self.store_now)
+        self._holders = Holders(self.head, self.now)
 
     # Plans
 

@@ -49,8 +49,8 @@ def drop_export(catalog: Catalog, name: str, message: str = "", retry_for: float
             f"there is no export {quoted(name)}", hint="see which exports there are", command=("export", "ls")
         )
     # what the record says is for the log; one that cannot be read is dropped all the same
-    payload = ExportDef(name=name, location=definition.exported_snapshots[name], dropped=True)
-    if (record := exports[name]) is not None:
+    payload = ExportDef(name=name, location=definition.exported_snapshots.get(name, ""), dropped=True)
+    if isinstance(record := exports[name], ExportRecord):
         payload.version, payload.mode = record.version, record.mode
     transaction.do(Action(ActionType.CATALOG_EXPORT, None, b"", payload.SerializeToString()))
     return catalog.commit(transaction, message, retry_for=retry_for).version

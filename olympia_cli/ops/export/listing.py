@@ -14,8 +14,8 @@ def list_exports(latest: Snapshot, now_millis: int) -> Iterator[dict[str, Any]]:
     """Every recorded export, by name. One whose record cannot be read is listed as such."""
     definition = latest.definition
     for name, record in read_exports(definition).items():
-        root = definition.exported_snapshots[name]
-        if record is None:
+        root = definition.exported_snapshots.get(name, "")
+        if isinstance(record, str):
             values: dict[str, Any] = {"at_version": None, "mode": None, "expires_at": None, "pin": None}
             state = "malformed"
         else:

@@ -103,6 +103,7 @@ CODES: dict[str, str] = {
     "F502": "what a live distributed transaction needs is missing or invalid",
     "F503": "what an export pins is missing or invalid",
     "F504": "the record of an export is malformed",
+    "F505": "the last save of a live distributed transaction is damaged, and its copy is read",
     "F601": "the metadata of a table or view is missing",
     "F602": "the metadata of a table or view cannot be read",
     "F603": "a manifest or data file of a table is missing",
@@ -118,7 +119,7 @@ CODES: dict[str, str] = {
 }
 """What each code means."""
 
-_WARNINGS = frozenset({"F111", "F112", "F113", "F114", "F115", "F116", "F117", "F604"})
+_WARNINGS = frozenset({"F111", "F112", "F113", "F114", "F115", "F116", "F117", "F505", "F604"})
 
 
 def severity(code: str) -> Severity:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from olympia_cli.catalog.catalog import DAY_MILLIS, Catalog
-from olympia_cli.catalog.exports import read_exports
+from olympia_cli.catalog.exports import ExportRecord, read_exports
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.catalog.saves import Saved, State, UnreadableSave
 from olympia_cli.catalog.snapshot import Snapshot
@@ -125,7 +125,7 @@ def status(catalog: Catalog, full: bool = False) -> Status:
         "last_export": export,
         "fsck_runs": [asdict(run) for run in runs],
         "transactions": [_transaction(transaction, catalog) for transaction in alive],
-        "export_names": [name for name, record in read_exports(definition).items() if record is not None],
+        "export_names": [name for name, record in read_exports(definition).items() if isinstance(record, ExportRecord)],
         "quarantine": sum_up_marks(snapshot, DAY_MILLIS),
         "growth": growth(snapshot, oldest, stored),
     }

@@ -145,5 +145,12 @@ def _own(damage: Sequence[Finding]) -> list[Advice]:
     own = (finding for finding in damage if finding.hint and (finding.held_by or not finding.versions))
     hints = {finding.hint: finding.message for finding in own}
     words = {hint: message for hint, message in hints.items() if hint not in (REPAIR, SALVAGE)}
-    candidates = [Advice(tuple(shlex.split(hint)), 0, message) for hint, message in words.items()]
+    candidates = [_advice_of(tuple(shlex.split(hint)), message) for hint, message in words.items()]
     return [advice for advice in candidates if not " ".join(advice.words).startswith(_LOOKS)][:MOST_ADVICE]
+
+
+def _advice_of(words: tuple[str, ...], message: str) -> Advice:
+    if words[:2] == ("txn", "abort"):
+        # what it staged is no object yet, and somebody's work all the same
+        return Advice(words, None, f"{message}; this gives up all that it staged")
+    return Advice(words, 0, message)

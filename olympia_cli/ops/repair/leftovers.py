@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
-from google.protobuf.message import DecodeError
-
 from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
-from olympia_cli.errors import InvalidName
+from olympia_cli.catalog.saves import committed_runs
+from olympia_cli.errors import InvalidName, OlympiaError
 from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
 from olympia_cli.format.node import Sizes
-from olympia_cli.format.paths import DEFINITION_FOLDERS, FileKind, file_kind, parse_root_path
-from olympia_cli.format.pb.objects_pb2 import DistributedTransactionDef
+from olympia_cli.format.paths import DEFINITION_FOLDERS, FileKind, file_kind
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
 from olympia_cli.ops.look.dump_node import dump_node
 from olympia_cli.ops.look.node_target import NodeBytes
@@ -49,7 +47,7 @@ class Leftovers:
         named: dict[str, tuple[int, str, str]] = {}
         staged: list[tuple[int, list[str]]] = []
         rows: list[tuple[str, int, list[tuple[str, str]]]] = []
-        committed = self._committed_runs()
+        committed = committed_runs(self._files.store, self._read_saves)
         listed = (file.path for file in self._files.store.list("node/") if file_kind(file.path) is FileKind.NODE)
         for path, data in self._files.read_all(path for path in listed if not self._is_reached(path)):
             if isinstance(data, Flaw):
@@ -77,21 +75,9 @@ class Leftovers:
                     named[key] = (created, value, path)
         yield from self._readable(named)
 
-    def _committed_runs(self) -> set[str]:
-        """The running roots of distributed transactions that were committed."""
-        runs: dict[str, set[str]] = {}
-        committed_ids: set[str] = set()
-        for file in self._files.store.list("dtxn/"):
-            [(_, data)] = self._files.read_all([file.path])
-            try:
-                save = DistributedTransactionDef.FromString(data) if isinstance(data, bytes) else None
-            except DecodeError:
-                save = None
-            if save is not None:
-                runs.setdefault(save.id, set()).add(save.running_root_node_file_path)
-                if parse_root_path(save.running_root_node_file_path) is not None:
-                    committed_ids.add(save.id)
-        return {path for id in committed_ids for path in runs[id]}
+    def _read_saves(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | OlympiaError]]:
+        for path, data in self._files.read_all(paths):
+            yield path, data.error(path) if isinstance(data, Flaw) else data
 
     def _below(self, tops: list[str]) -> set[str]:
         """These nodes, and all that they lead to."""

@@ -247,6 +247,20 @@ def test_a_stale_distributed_transaction_goes_with_its_nodes(aged):
     assert not orphans(aged.store)
 
 
+def test_a_stale_distributed_transaction_that_cannot_be_read_stops_nothing(aged):
+    """Another of its saves says when it ends, which never moves."""
+    begun = distributed.begin(aged.catalog)
+    begun.save()
+    for path in (f"dtxn/{begun.id}.1.binpb", f"dtxn/{begun.id}.binpb"):
+        aged.store.overwrite(path, b"")
+    with pytest.raises(Damaged) as caught:
+        aged.plan()
+    assert (caught.value.code, caught.value.path) == ("F501", f"dtxn/{begun.id}.1.binpb")
+    aged.clock.advance(4 * DAY)
+    assert {file.path for file in aged.plan().mark.files if file.kind == "transaction"}
+    aged.store.delete_many([file.path for file in aged.store.list("dtxn/")])
+
+
 class _Sleeping(WrappedStore):
     """Whoever writes vn/oldest sleeps before it, while `meanwhile` happens, once."""
 

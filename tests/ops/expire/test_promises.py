@@ -26,6 +26,7 @@ from tests.helpers.check import check_catalog, orphans
 from tests.helpers.clock import DAY, HOUR, MINUTE
 from tests.helpers.expire_place import FLOORS, Place, filled
 from tests.helpers.expire_world import SkewedClock, listed
+from tests.helpers.fsck import everything
 from tests.helpers.names import location, table
 from tests.helpers.stores import WrappedStore
 
@@ -45,12 +46,12 @@ def bring_back(place: Place, version: int) -> int:
     return head.version + 1
 
 
-def export(place: Place, version: int, pin: str = "", expires_at_millis: int = 0) -> None:
+def export(place: Place, version: int, pin: str = "", expires_at_millis: int = 0, mode: str = "minimal") -> None:
     """As another program records it."""
     payload = ExportDef(
         name="other",
         location="s3://x/vn/1",
-        mode="minimal",
+        mode=mode,
         version=version,
         pin=pin,
         expires_at_millis=expires_at_millis,
@@ -188,6 +189,38 @@ def test_an_export_whose_record_cannot_be_read_stops_an_expire():
     place.catalog.commit(transaction)
     with pytest.raises(Damaged, match="nobody knows what it needs"):
         place.plan()
+
+
+@pytest.mark.parametrize("mode", ["", "weird"])
+def test_an_export_of_no_known_mode_stops_an_expire(mode):
+    place = filled(12)
+    export(place, 5, mode=mode)
+    with pytest.raises(Damaged, match="nobody knows what it needs") as caught:
+        place.plan()
+    assert caught.value.code == "F504"
+
+
+def test_what_an_export_pins_stays_whatever_its_mode_says():
+    place = filled(12)
+    pin = new_node_path()
+    place.store.create(pin, place.store.read(root_path(5)))
+    export(place, 5, pin, mode="full")
+    place.clock.advance(10 * DAY)
+    place.mark()
+    place.clock.advance(10 * DAY)
+    place.purge()
+    assert not everything(place.store, clock=place.clock).damaged
+    place.store.delete_many([pin])
+    with pytest.raises(Damaged) as caught:
+        place.plan()
+    assert (caught.value.code, caught.value.path) == ("F503", pin)
+
+
+def test_a_full_export_without_a_pin_keeps_nothing():
+    place = filled(12)
+    export(place, 1, mode="full")
+    place.clock.advance(10 * DAY)
+    assert place.plan().mark.oldest > 1
 
 
 def test_a_version_that_rests_and_is_missing_stops_a_purge():

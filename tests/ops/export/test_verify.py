@@ -396,6 +396,18 @@ class TestDrop:
         drop_export(catalog, "friday")
         assert read_exports(catalog.snapshot().definition) == {}
 
+    def test_one_that_has_a_record_and_no_location(self, catalog, dest):
+        """fsck says to drop it, so it can be found and dropped."""
+        create_export(catalog, dest, "friday", FULL)
+        with catalog.transaction() as transaction:
+            transaction.create_namespace(ns("beside"))
+            definition = transaction.draft.catalog
+            del definition.exported_snapshots["friday"]
+            transaction.draft.put_catalog(body(definition))
+        assert [(one["name"], one["state"]) for one in list_exports(catalog.snapshot(), 0)] == [("friday", "malformed")]
+        drop_export(catalog, "friday")
+        assert read_exports(catalog.snapshot().definition) == {}
+
     def plan(self, catalog, dest):
         definition = catalog.snapshot().definition
         return plan_deletion(dest, find_export("friday", definition), definition.id)

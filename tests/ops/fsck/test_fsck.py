@@ -33,7 +33,7 @@ from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers import java_catalog
 from tests.helpers.big_catalog import add_versions, make_big_catalog
-from tests.helpers.clock import FakeClock
+from tests.helpers.clock import DAY, FakeClock
 from tests.helpers.damage_sample import make_sample, older_names
 from tests.helpers.fsck import READS, codes, everything, fsck, leaves_of, make, nodes_of
 from tests.helpers.names import location, ns, table
@@ -399,6 +399,51 @@ def test_a_transaction_past_its_end_is_information():
     assert not report.damaged
 
 
+def test_a_damaged_save_whose_copy_is_whole_is_a_warning(store):
+    """The transaction is read from the copy, and can be committed: nothing is lost, so nothing is damaged."""
+    begun = distributed.begin(Catalog(store))
+    last = f"dtxn/{begun.id}.0.binpb"
+    store.overwrite(last, store.read(last)[:-1])
+    report = fsck(store, all_versions=True)
+    assert [(one.code, one.path, one.severity) for one in report.findings] == [("F505", last, Severity.WARNING)]
+    assert not report.damaged
+    distributed.load(Catalog(store), begun.id).commit()
+    assert fsck(store, all_versions=True).findings == ()
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["beside its save", "alone"])
+def test_a_transaction_of_which_no_copy_is_whole_is_damaged(store, alone):
+    begun = distributed.begin(Catalog(store))
+    last, copy = f"dtxn/{begun.id}.0.binpb", f"dtxn/{begun.id}.binpb"
+    for path in (last, copy):
+        store.overwrite(path, store.read(path)[:-1])
+    if alone:
+        store.delete_many([last])
+    report = everything(store)
+    [found] = [one for one in report.findings if one.severity is Severity.ERROR]
+    assert (found.code, found.path, found.hint) == ("F501", copy if alone else last, f"txn abort {begun.id}")
+    distributed.abort(Catalog(store), saves.look(store, begun.id))
+    assert not everything(store).damaged
+
+
+@pytest.mark.parametrize("whole", [0, None], ids=["by another save", "by the age of its files"])
+def test_a_damaged_transaction_past_its_end_is_information(whole):
+    clock = FakeClock()
+    store = MemoryStore("stale", now_millis=clock.now_millis)
+    catalog = make(store, clock=clock)
+    begun = distributed.begin(catalog)
+    begun.save()
+    for file in list(store.list("dtxn/")):
+        if whole is None or not file.path.endswith(f".{whole}.binpb"):
+            store.overwrite(file.path, b"")
+    clock.advance(catalog.snapshot().definition.txn_ttl_millis + 1)
+    [found] = fsck(store, all_versions=True, clock=clock).findings
+    assert found.code == ("F501" if whole is None else "F907")
+    clock.advance(366 * DAY)
+    [found] = fsck(store, all_versions=True, clock=clock).findings
+    assert found.code == "F907"
+
+
 # The store
 
 
@@ -418,6 +463,15 @@ def test_a_file_that_the_store_cannot_read_is_damaged(store):
     [path, *_] = nodes_of(store, 4)
     [found] = fsck(Failing(store, lambda one: one == path)).findings
     assert (found.code, found.path) == ("F205", path)
+
+
+def test_a_save_that_the_store_cannot_read_is_damaged(store):
+    begun = distributed.begin(Catalog(store))
+    last, copy = f"dtxn/{begun.id}.0.binpb", f"dtxn/{begun.id}.binpb"
+    for paths, code in (((last,), "F505"), ((last, copy), "F501")):
+        [found] = fsck(Failing(store, paths.__contains__), all_versions=True).findings
+        assert (found.code, found.path) == (code, last)
+        assert f"no answer for {last}" in found.message
 
 
 def test_a_store_that_fails_is_not_a_damaged_catalog(store):
