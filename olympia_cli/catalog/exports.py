@@ -116,5 +116,5 @@ def _read(name: str, definition: CatalogDef) -> ExportRecord | str:
     if name not in definition.exported_snapshots:
         return "has no location"
     if isinstance(record, ExportRecord) and record.mode not in MODES:
-        return f"has the mode {record.mode[:40]!a}"
+        return f"has the mode {record.mode[:40]!a}" if record.mode else "does not say its mode"
     return record

@@ -800,7 +800,7 @@ def test_the_end_of_an_aborted_transaction_is_kept_as_long_as_it_would_have_live
     monkeypatch.setattr(
         expire_holders.Holders,
         "_live_transactions",
-        lambda self: [saved for saved in real(self) if expire_holders._is_running(saved)],
+        lambda self: [saved for saved in real(self) if saved.is_running],
     )
     found = _find(explore(scene().play, 1, points=points))
     assert "aborted" in str(found.violation)

@@ -46,7 +46,7 @@ CASES = (
     "root_of_another_catalog",
 )
 ROLES = ("middle root", "leaf", "table")
-SEED, SAMPLE_SIZE = 24, 8
+SEED, SAMPLE_SIZE = 24, 4
 """A report is some jobs, however small the catalog is: so a few of more than a thousand."""
 COPIED = ("node/", "def/ns/", "def/table/", "def/view/")
 """What an export has from its catalog; a root and the definition of a catalog are its own."""
