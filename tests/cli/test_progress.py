@@ -131,7 +131,8 @@ class TestBar:
         assert shown.screen.rindex("\x1b[?25h") > shown.screen.rindex("\x1b[?25l")
 
     def test_ctrl_c_ends_it(self, working):
-        shown = working(middle="time.sleep(600)", interrupt="a word meanwhile")
+        # a signal that comes right before a sleep is heard after it
+        shown = working(middle="[time.sleep(0.1) for _ in range(6000)]", interrupt="a word meanwhile")
         assert shown.exit_code == 130
         assert shown.plain[-1].endswith("interrupted")
         assert "Traceback" not in shown.screen
