@@ -18,6 +18,10 @@ def test_repair_mends_what_fsck_blames(damaged_catalogs: tuple[DamagedCatalog, .
     say_the_same(damaged_catalogs, _mending)
 
 
+def test_repair_says_of_each_file_what_fsck_blames(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
+    say_the_same(damaged_catalogs, _told_files)
+
+
 def test_repair_goes_back_to_the_newest_version_that_fsck_does_not_blame(
     damaged_catalogs: tuple[DamagedCatalog, ...],
 ) -> None:
@@ -40,6 +44,21 @@ def _mending(damaged: DamagedCatalog) -> Iterator[Disagreement]:
         codes = "|".join(sorted({one.code for one in blame}))
         kind = f"nothing to mend, fsck says {codes}" if blame else "something to mend that fsck does not blame"
         yield Disagreement(kind, damaged.name, shown(damaged.errors), steps)
+
+
+def _told_files(damaged: DamagedCatalog) -> Iterator[Disagreement]:
+    if damaged.error_codes & NO_WAY:
+        return
+    try:
+        plan = plan_repair(damaged.store())
+    except Refused:
+        return
+    if plan.repair is None:
+        return
+    details = plan.steps[0].details
+    for error in damaged.errors_in(plan.head):
+        if not any(detail.startswith(f"{error.path}: " if error.path else error.message) for detail in details):
+            yield Disagreement(f"does not name {error.code}", damaged.name, shown([error]), "; ".join(details))
 
 
 def _going_back(damaged: DamagedCatalog) -> Iterator[Disagreement]:

@@ -10,7 +10,6 @@ from olympia_cli.format.definitions import definition_id
 from olympia_cli.format.keys import KeyCodec, kind_of_key
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName
-from olympia_cli.ops.look.node_keys import compact_key
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.history import History, HoleContent, Value
 from olympia_cli.ops.repair.tree import Hole, take_apart
@@ -48,8 +47,6 @@ class Content:
     """A version's content: for each key the path of its definition, or a definition to be written."""
 
     entries: dict[str, Value] = field(default_factory=dict)
-    damage: list[str] = field(default_factory=list)
-    """What is wrong with the version, file by file."""
     notes: list[str] = field(default_factory=list)
     """What was found again, and where."""
     lost: list[ObjectName] = field(default_factory=list)
@@ -78,13 +75,8 @@ class _PutTogether:
 
     def run(self, catalog: CatalogDef) -> Content:
         content = self._content
-        tree = take_apart(self._files, self._files.root(self._head).top, self._codec, catalog.order)
-        content.entries = dict(tree.entries)
-        content.damage += [f"{hole.path}: {hole.reason}" for hole in tree.holes]
-        content.damage += tree.problems
-        for key in tree.illegal:
-            content.damage.append(f"the key {compact_key(key)[:80]!a} is none that an object can have")
-            content.lost_keys.append(key)
+        tree = take_apart(self._files, self._files.root(self._head).top, self._codec)
+        content.entries, content.lost_keys = dict(tree.entries), list(tree.illegal)
         for filled in self._history.fill(tree.holes):
             self._take(filled)
         self._find_definitions()
@@ -140,10 +132,9 @@ class _PutTogether:
         paths = [(key, value) for key, value in content.entries.items() if isinstance(value, str)]
         checked = self._files.ids((kind_of_key(key, ""), path) for key, path in paths)
         dangling = {}
-        for (key, _), (path, _, flaw) in zip(paths, checked, strict=True):
+        for (key, _), (_, _, flaw) in zip(paths, checked, strict=True):
             if flaw is not None:
                 dangling[key] = self._name(key)
-                content.damage.append(f"{path}: {flaw.reason}")
         if not dangling:
             return
         former = self._history.definitions(dangling)
@@ -181,8 +172,6 @@ class _PutTogether:
             content.notes.append(f"namespace {name}: made anew, without properties, because tables or views are in it")
             if name in content.lost:
                 content.lost.remove(name)
-            else:
-                content.damage.append(f"namespace {name} is not there, but tables or views are in it")
 
     def _check_ids(self, catalog_id: str) -> None:
         """Report ids that two objects have; where one of them comes from an older version, it was renamed since."""

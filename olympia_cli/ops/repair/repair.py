@@ -76,8 +76,9 @@ def plan_repair(
         resting = min(purged_before(catalog.definition), versions[0])
         readable = [version for version in every if version >= resting]
         content = put_together(files, readable, codec, catalog.definition)
-        content.damage[:0] = _flaws_of_root(files, head, catalog)
-        content.damage = content.damage or [f"{error.path}: {error.message}" for error in errors]
+        if catalog.path is None:
+            origin = f"v{catalog.version} and the log have it" if catalog.exact else f"v{catalog.version} has it"
+            content.notes.insert(0, f"the catalog definition is taken as {origin}")
     # which of two objects of one id is to stay is for people to say
     damaged = any(error.code != "F305" for error in errors)
     hint_steps, writes = plan_hints(store, hints, versions, catalog, damaged)
@@ -86,7 +87,8 @@ def plan_repair(
     plan = RepairPlan(store.uri, head, steps, unmended=unmended, hints=tuple(writes), asides=asides)
     if not damaged:
         return plan
-    return _Mending(files, codec, versions, latest, catalog, content).choose(prefer, alternatives, plan)
+    damage = tuple(f"{error.path}: {error.message}" if error.path else error.message for error in errors)
+    return _Mending(files, codec, versions, latest, catalog, content, damage).choose(prefer, alternatives, plan)
 
 
 def apply_repair(
@@ -166,26 +168,6 @@ def _settled(catalog: FormerCatalog, every: Sequence[int], first: int, hints: Hi
     return replace(catalog, definition=definition)
 
 
-def _flaws_of_root(files: RepairFiles, head: int, catalog: FormerCatalog) -> list[str]:
-    """What is wrong with the root itself and the catalog's definition; the tree is another's business."""
-    root = files.root(head)
-    flaws = []
-    previous = root_path(head - 1) if head else None
-    if root.root is not None and root.root.previous_root != previous:
-        flaws.append(f"{root.top.path}: it does not name the version before it")
-    if root.root is not None and root.actions is None:
-        flaws.append(f"{root.top.path}: its action rows cannot be read")
-    if root.root is not None and root.sizes not in (None, sizes_of(catalog.definition)):
-        flaws.append(f"{root.top.path}: its sizes are not those of the catalog")
-    if catalog.path is None:
-        origin = f"v{catalog.version} and the log have it" if catalog.exact else f"v{catalog.version} has it"
-        path = root.catalog_def
-        reason = files.bad[path].reason if path in files.bad else "it is of another catalog"
-        broken = "" if path is None else f"{path}: {reason}; "
-        flaws.append(f"{broken}the catalog definition is taken as {origin}")
-    return flaws
-
-
 # Which way
 
 
@@ -199,6 +181,8 @@ class _Mending:
     latest: LatestVersion
     catalog: FormerCatalog
     content: Content
+    damage: tuple[str, ...]
+    """What is wrong with the version, as fsck says it."""
 
     def choose(self, prefer: Prefer, alternatives: bool, plan: RepairPlan) -> RepairPlan:
         rebuild = self._rebuild_step()
@@ -226,7 +210,7 @@ class _Mending:
         text += f", {len(lost):,} lost" if lost else f", {nothing}"
         if content.lost_keys:
             text += f"; {len(content.lost_keys):,} keys that no object can have are dropped"
-        stale, details = tuple(sorted(set(content.stale), key=name_order)), (*content.damage, *content.notes)
+        stale, details = tuple(sorted(set(content.stale), key=name_order)), (*self.damage, *content.notes)
         return RepairStep("rebuild", text, lost, stale, tuple(content.lost_ranges), details)
 
     def _rollback_step(self, target: int) -> RepairStep:
@@ -247,7 +231,7 @@ class _Mending:
         )
         lost, older = tuple(sorted(loses, key=name_order)), tuple(sorted(reverts, key=name_order))
         back = tuple(sorted(returns, key=name_order))
-        return RepairStep("rollback", text, lost, older, unsure, tuple(content.damage), back)
+        return RepairStep("rollback", text, lost, older, unsure, self.damage, back)
 
     def _rebuild(self) -> Repair:
         content, head = self.content, self.versions[-1]
@@ -258,7 +242,7 @@ class _Mending:
             tree=Built(content.entries, names),
             catalog=self.catalog.definition,
             not_before_millis=self._newest_time(),
-            description=f"tree built anew from what could be read of v{head}: " + _summary(content.damage),
+            description=f"tree built anew from what could be read of v{head}: " + _summary(self.damage),
             lost_keys=lost + content.lost_keys,
         )
 

@@ -11,7 +11,6 @@ from olympia_cli.format.node import Node
 from olympia_cli.ops.repair.files import RangePlace, RepairFiles
 from olympia_cli.ops.repair.nodes import ReadNode
 from olympia_cli.ops.walk.descend import descend
-from olympia_cli.tree.edit import max_keys, min_keys
 from olympia_cli.tree.load import MAX_DEPTH, bounds
 
 
@@ -34,18 +33,18 @@ class Hole:
 
 @dataclass(slots=True)
 class TreeContent:
-    """What a tree holds. `problems` are flaws of its shape that hide nothing: building it anew mends them."""
+    """What a tree holds. Flaws of its shape that hide nothing are no holes: building it anew mends them."""
 
     entries: dict[str, str] = field(default_factory=dict)
     holes: list[Hole] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
     illegal: list[str] = field(default_factory=list)
     """Keys that no object of this catalog can have."""
 
 
-def take_apart(files: RepairFiles, top: ReadNode, codec: KeyCodec, order: int) -> TreeContent:
-    """Go through a tree from its top, a level at a time, and keep what is consistent with the way that leads to it."""
-    return _TakeApart(files, codec, order).run(top)
+def take_apart(files: RepairFiles, top: ReadNode, codec: KeyCodec) -> TreeContent:
+    """Go through a tree from its top, a level at a time, and keep what is consistent with the way that leads to it.
+    What is wrong with it, fsck says; here is only asked what can be relied on."""
+    return _TakeApart(files, codec).run(top)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +58,17 @@ class _RangePointer:
 
 
 class _TakeApart:
-    def __init__(self, files: RepairFiles, codec: KeyCodec, order: int) -> None:
+    def __init__(self, files: RepairFiles, codec: KeyCodec) -> None:
         self._files = files
         self._codec = codec
-        self._most = max_keys(order)
-        self._fewest = min_keys(order)
         self._content = TreeContent()
         self._reached: set[str] = set()
-        self._leaf_levels: set[int] = set()
 
     def run(self, top: ReadNode) -> TreeContent:
         content = self._content
         below = self._visit(_RangePointer(top.path, None, None, frozenset()), top)
         for _ in descend(below, self._look, self._visit, at_once=None):
             pass
-        if len(self._leaf_levels) > 1:
-            content.problems.append("its leaves are not all on one level")
         content.entries = dict(sorted(content.entries.items()))
         content.holes.sort(key=lambda hole: hole.start)
         return content
@@ -85,19 +79,11 @@ class _TakeApart:
     def _visit(self, pointer: _RangePointer, reading: ReadNode) -> list[_RangePointer]:
         """Take what the node holds; the children to follow."""
         node, is_root = reading.node, not pointer.above
-        if node is not None and node.is_leaf:
-            self._leaf_levels.add(len(pointer.above))
         reason = self._flaw(pointer, reading, is_root)
         if reason or node is None:
             self._hole(pointer, reading, reason)
             return []
         self._reached.add(reading.path)
-        count = len(node.keys)
-        if count > self._most:
-            self._content.problems.append(f"{reading.path} has {count:,} keys, and the order allows {self._most:,}")
-        if (count < self._fewest and not is_root) or (not count and node.children):
-            fewest = max(self._fewest, 1)
-            self._content.problems.append(f"{reading.path} has {count:,} keys, and {fewest:,} are needed")
         for key, value in reading.entries:
             if self._codec.name(key) is None:
                 self._content.illegal.append(key)
