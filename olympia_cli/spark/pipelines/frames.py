@@ -73,5 +73,6 @@ def cores_of(spark: SparkSession) -> int:
     from pyspark.sql.functions import max, spark_partition_id
 
     # a server tells by how it divides what nobody divided
-    [row] = spark.range(100_000).agg(max(spark_partition_id())).collect()
+    parts = spark.range(100_000).select(spark_partition_id().alias("part"))
+    [row] = parts.agg(max("part")).collect()
     return int(row[0]) + 1
