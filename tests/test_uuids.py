@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
+import sys
 import uuid
+from pathlib import Path
 
 from olympia_cli.uuids import new_uuid
 
@@ -19,13 +21,27 @@ def test_an_id_is_a_random_uuid_as_others_write_it():
     assert {text[19] for text in made} == set("89ab")
 
 
+CHILD = """
+import os, random
+import tests.conftest
+from olympia_cli import uuids
+
+uuids.urandom = random.Random(1).randbytes
+reading, writing = os.pipe()
+if os.fork() == 0:
+    os.write(writing, uuids.new_uuid().encode())
+    os._exit(0)
+os.close(writing)
+with open(reading) as child:
+    print(child.read(), uuids.new_uuid())
+os.wait()
+"""
+
+
 def test_a_child_draws_other_ids_than_its_parent():
-    """Also here, where those of a test are the same in each run."""
-    reading, writing = os.pipe()
-    if os.fork() == 0:
-        os.write(writing, new_uuid().encode())
-        os._exit(0)
-    os.close(writing)
-    with open(reading) as child:
-        assert child.read() not in ("", new_uuid())
-    os.wait()
+    """Also where those of a test are the same in each run. In a small process: one of the tests may be too large to be
+    forked."""
+    here = Path(__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", CHILD], cwd=here, capture_output=True, text=True, check=True)
+    child, parent = done.stdout.split()
+    assert child != parent
