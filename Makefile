@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 DEVELOPMENT := $(VENV)/.installed-dev
 export PYTHON
 
-.PHONY: demo test test-airflow test-browser test-cluster test-engines test-pyiceberg-0.9 test-pyiceberg-kit test-rck mutants soak fuzz lint style types format histories bench bench-quick proto docs clean
+.PHONY: demo test test-airflow test-browser test-cluster test-engines test-pyiceberg-0.9 test-pyiceberg-kit test-rck mutants soak fuzz fuzz-locations lint style types format histories bench bench-quick proto docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -89,6 +89,11 @@ soak: $(DEVELOPMENT)
 # commands on mutated catalogs, for so many seconds from a seed on; each failure names its own
 fuzz: $(DEVELOPMENT)
 	$(BIN)/python -m tests.fuzz.run $(SECONDS) $(SEED)
+
+# locations that a client of `olympia serve` names, against the disk: nothing outside of a token's folders may change
+COUNT ?= 100000
+fuzz-locations: $(DEVELOPMENT)
+	$(BIN)/python -m tests.fuzz.locations $(COUNT) $(SEED)
 
 lint: style types
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
+import re
 from collections.abc import Callable
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -32,9 +32,11 @@ from olympia_cli.format.paths import DATA
 from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.format_v3 import with_defaults, with_row_ids
 from olympia_cli.iceberg.identifiers import dotted, identifier_of, table_name
+from olympia_cli.iceberg.locations import ANYWHERE, Reach
+from olympia_cli.iceberg.metadata_files import MetadataFiles, PyIcebergFiles
 from olympia_cli.iceberg.settings import ONE_SDK, same_sdk
-from olympia_cli.iceberg.table_changes import TableChanges, TableState, read_metadata
-from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName
+from olympia_cli.iceberg.table_changes import TableChanges, TableState, check_properties, read_metadata
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
 from olympia_cli.storage.open import scheme_of
 
 if TYPE_CHECKING:
@@ -96,7 +98,16 @@ class CatalogAccess(MetastoreCatalog):
                 location = self._view(name).table(name).definition.iceberg_metadata_location
         except ValueError as invalid:
             raise NoSuchTableError(f"Table does not exist: {dotted(name)}") from invalid
-        return TableState(read_metadata(self._open_io, location), location)
+        return TableState(read_metadata(self.metadata_files, location), location)
+
+    @property
+    def metadata_files(self) -> MetadataFiles:
+        """How metadata files are read and created."""
+        return PyIcebergFiles(self._open_io)
+
+    def _reach(self, namespace: str) -> Reach:
+        """Where tables and views of the namespace may be."""
+        return ANYWHERE
 
     def _staged_file(self, location: str) -> bytes | None:
         """What will be at a location, where that is not written yet."""
@@ -109,7 +120,7 @@ class CatalogAccess(MetastoreCatalog):
         for attempt in range(ATTEMPTS):
             with translated(about):
                 transaction = self.store_catalog.begin(names=names)
-                changes = TableChanges(transaction, self._open_io)
+                changes = TableChanges(transaction, self.metadata_files)
                 done = do(changes)
                 try:
                     self._committed(changes.commit(Author(by=who(), message=self.message), self.retry_for))
@@ -165,7 +176,7 @@ class CatalogAccess(MetastoreCatalog):
     ) -> StagedTable:
         name = table_name(identifier)
         self._check_writable()
-        place = self._resolve_table_location(location, name.namespace, name.name)
+        place = self._new_place(name, location, properties)
         # PyIceberg takes the format's version out of what it is given
         given = dict(properties)
         columns = _converted(schema, given)
@@ -180,6 +191,14 @@ class CatalogAccess(MetastoreCatalog):
             io=self._open_io(metadata.properties, staged.location),
             catalog=self,
         )
+
+    def _new_place(self, name: TableName | ViewName, location: str | None, properties: Properties) -> str:
+        """Where a new table or view is made: at the location, if that may be, or in a folder of its own."""
+        reach = self._reach(name.namespace)
+        check_properties(properties, reach)
+        if location:
+            reach.named(location, f"the {name.kind.word}'s location")
+        return self._resolve_table_location(location, name.namespace, name.name)
 
     def new_table_folder(self, name: TableName) -> str:
         """Where a table of that name is made, if nobody says where."""
@@ -201,8 +220,15 @@ class CatalogAccess(MetastoreCatalog):
         """Where tables are made whose namespace has no place of its own."""
         view = self._view()
         definition = view.base.definition if isinstance(view, Transaction) else view.definition
-        base = definition.properties.get(TABLE_LOCATION) or f"{_absolute(self.properties['warehouse'])}/{DATA}"
-        return base.rstrip("/")
+        return (definition.properties.get(TABLE_LOCATION) or f"{self._warehouse()}/{DATA}").rstrip("/")
+
+    def _warehouse(self) -> str:
+        """The catalog's URI, spelled as its user spells it."""
+        uri, own = str(self.properties["warehouse"]), self.store_catalog.store.uri
+        if scheme_of(uri) != "file":
+            return uri.rstrip("/")
+        # the store has decoded %20 in a URI, and locations of tables are literal
+        return f"file://{own}" if "://" in uri else own
 
 
 def _converted(schema: Schema | pyarrow.Schema, properties: Properties) -> Schema:
@@ -215,11 +241,8 @@ def _converted(schema: Schema | pyarrow.Schema, properties: Properties) -> Schem
 
 
 def folder_of(name: str) -> str:
-    """A name as a folder, whatever is in it: no part of a location, and nothing that leads out of one."""
-    return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
-
-
-def _absolute(uri: str) -> str:
-    return (
-        os.path.abspath(os.path.expanduser(uri)) if scheme_of(uri) == "file" and "://" not in uri else uri.rstrip("/")
-    )
+    """Return a folder's name for any name, a different one for each: it leads nowhere else however a program decodes
+    it. Escapes are those of URLs, but where decoding them would make another path: `/` is `=2F`."""
+    if not name.strip("."):
+        return name.replace(".", "=2E")
+    return re.sub("%(2F|5C|25)", r"=\1", quote(name, safe=""))

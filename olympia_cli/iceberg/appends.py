@@ -37,7 +37,7 @@ from olympia_cli.iceberg.access import ATTEMPTS
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.catalog_transaction import CatalogTransaction
 from olympia_cli.iceberg.identifiers import identifier_of
-from olympia_cli.iceberg.locations import LOCAL, place_of
+from olympia_cli.iceberg.locations import parse_location, plain_folder
 from olympia_cli.iceberg.rows import as_columns
 from olympia_cli.iceberg.settings import store_options
 from olympia_cli.names import TableName
@@ -82,8 +82,7 @@ class Destination:
 @lru_cache(maxsize=16)
 def folder_store(folder: str, properties: tuple[tuple[str, str], ...]) -> Store:
     """A folder of data files, with PyIceberg's properties for them."""
-    place = place_of(folder)
-    uri = f"/{place.path}" if place.store == LOCAL else f"{place.store}/{place.path}"
+    uri = parse_location(folder).text
     return open_store(uri, store_options(uri, dict(properties)) or None)
 
 
@@ -91,7 +90,7 @@ def destination(table: Table, name: TableName, run: str | None, properties: Mapp
     """Step 1. Nothing is written yet."""
     metadata = table.metadata
     data = metadata.properties.get(_DATA_PATH) or f"{metadata.location.rstrip('/')}/data"
-    folder = f"{data.rstrip('/')}/{run or 'append'}-{uuid4().hex[:12]}"
+    folder = f"{plain_folder(data)}/{run or 'append'}-{uuid4().hex[:12]}"
     spec = metadata.default_spec_id
     uuid, given = str(metadata.table_uuid), tuple(sorted(properties.items()))
     return Destination(name, uuid, spec, table.metadata_location, folder, run, given)
@@ -219,8 +218,8 @@ def give_up(catalog: OlympiaCatalog, destinations: Iterable[Destination]) -> Non
 
 
 def _sweep(destination: Destination, named: Sequence[DataFile]) -> None:
-    top = place_of(destination.folder).path + "/"
-    kept = {place_of(file.file_path).path.removeprefix(top) for file in named}
+    top = parse_location(destination.folder).path + "/"
+    kept = {parse_location(file.file_path).path.removeprefix(top) for file in named}
     try:
         store = destination.store
         store.delete_many([file.path for file in store.list(temporary=True) if file.path not in kept])

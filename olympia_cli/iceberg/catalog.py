@@ -152,7 +152,7 @@ class OlympiaCatalog(IcebergViews):
 
         def create(changes: TableChanges) -> TableState:
             check_no_view(changes.transaction, name)
-            return changes.create(name, staged.metadata, staged.metadata_location)
+            return changes.create(name, staged.metadata, staged.metadata_location, self._reach(name.namespace))
 
         return self._table(name, self.change(name, create, NamespaceName(name.namespace), name))
 
@@ -169,7 +169,8 @@ class OlympiaCatalog(IcebergViews):
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """The metadata is read first: what cannot be loaded is not registered."""
         name = table_name(identifier)
-        metadata = read_metadata(self._open_io, metadata_location)
+        place = self._reach(name.namespace).existing(metadata_location)
+        metadata = read_metadata(self.metadata_files, metadata_location, place)
 
         def register(changes: TableChanges) -> None:
             check_no_view(changes.transaction, name)
@@ -234,7 +235,7 @@ class OlympiaCatalog(IcebergViews):
         name = table_name(identifier, NoSuchTableError)
         state = self.change(
             name,
-            lambda changes: changes.update(name, requirements, updates),
+            lambda changes: changes.update(name, requirements, updates, reach=self._reach(name.namespace)),
             NamespaceName(name.namespace),
             name,
         )

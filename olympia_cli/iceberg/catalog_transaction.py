@@ -35,7 +35,7 @@ class CatalogTransaction(OlympiaCatalog):
         made = cls.__new__(cls)
         made._begin(catalog.store_catalog, catalog.name, catalog.properties)
         made.retry_for = catalog.retry_for
-        made._changes = TableChanges(catalog.store_catalog.begin(), made._open_io)
+        made._changes = TableChanges(catalog.store_catalog.begin(), made.metadata_files)
         return made
 
     @property
@@ -125,7 +125,7 @@ class DistributedCatalog(OlympiaCatalog):
             with translated(about):
                 found = distributed.load(self.store_catalog, self._id)
                 before = len(found.transaction.actions)
-                changes = TableChanges(found.transaction, self._open_io)
+                changes = TableChanges(found.transaction, self.metadata_files)
                 try:
                     with found.statements() as transaction:
                         transaction.take_reads(self._looked.reads)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from olympia_cli.errors import Damaged, InvalidLocation, OlympiaError, PathMissing
-from olympia_cli.iceberg.locations import place_of
+from olympia_cli.iceberg.locations import parse_location
 from olympia_cli.iceberg.manifests import Content, decode_manifest, decode_manifest_list
 from olympia_cli.iceberg.metadata import referenced_snapshots
 from olympia_cli.names import Kind
@@ -100,7 +100,7 @@ def judge_size(what: str, length: int, size: int | OlympiaError) -> Wrong | None
 def store_of(location: str) -> str:
     """The store that a file is on; empty for a location that is none."""
     try:
-        return place_of(location).store
+        return parse_location(location).store
     except InvalidLocation:
         return ""
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
-from olympia_cli.errors import OlympiaError, PathMissing, StorageFailed, Unsupported
-from olympia_cli.iceberg.locations import LOCAL, place_of
+from olympia_cli.errors import InvalidLocation, OlympiaError, PathMissing, StorageFailed, Unsupported
+from olympia_cli.iceberg.locations import LOCAL, Location, parse_location
 from olympia_cli.storage.open import open_store
 from olympia_cli.storage.protocol import Store
 
@@ -60,6 +60,22 @@ class TableFiles:
         """The files in the order asked for; a bounded number of them is in memory at once."""
         return self._each(self._read, locations)
 
+    def fetch(self, location: Location, text: str = "") -> bytes | OlympiaError:
+        """Return the content of one file, whose location an error spells as the text does."""
+        # a range, so that of a file that is none of ours no more than this is read
+        found = self._ask(location, lambda store, path: store.read_range(path, 0, MAX_BYTES + 1))
+        if isinstance(found, bytes) and len(found) > MAX_BYTES:
+            return Unsupported(f"{text or location.text}: it is larger than {MAX_BYTES:,} bytes", hint="")
+        return found
+
+    def opened(self, location: Location) -> tuple[Store, str]:
+        """Return the store of a location, and the path there. On this machine the store is the location's root, which
+        no link leads out of."""
+        if location.store == LOCAL and location.root:
+            folder, below = location.folder
+            return open_store(folder), below
+        return self._open(location.store), location.path
+
     def sizes(self, locations: Iterable[str]) -> Iterator[tuple[str, int | OlympiaError]]:
         """How large the files are, in the order asked for: one question a file."""
         return self._each(self._size, locations)
@@ -91,20 +107,22 @@ class TableFiles:
                 future.cancel()
 
     def _read(self, location: str) -> bytes | OlympiaError:
-        # a range, so that of a file that is none of ours no more than this is read
-        found = self._ask(location, lambda store, path: store.read_range(path, 0, MAX_BYTES + 1))
-        if isinstance(found, bytes) and len(found) > MAX_BYTES:
-            return Unsupported(f"{location}: it is larger than {MAX_BYTES:,} bytes", hint="")
-        return found
+        try:
+            return self.fetch(parse_location(location), location)
+        except InvalidLocation as error:
+            return error
 
     def _size(self, location: str) -> int | OlympiaError:
-        return self._ask(location, lambda store, path: store.stat(path).size)
+        try:
+            return self._ask(parse_location(location), lambda store, path: store.stat(path).size)
+        except InvalidLocation as error:
+            return error
 
     def _list(self, locations: list[str]) -> dict[str, int]:
         """The sizes of those that a listing shows, within as many pages as it may take."""
         found: dict[str, int] = {}
         try:
-            places = {location: place_of(location) for location in locations}
+            places = {location: parse_location(location) for location in locations}
             stores = {place.store for place in places.values()}
             # on a disk, looking at a file is cheaper than looking through a folder
             if len(stores) != 1 or LOCAL in stores:
@@ -123,20 +141,19 @@ class TableFiles:
             return found
         return found
 
-    def _ask(self, location: str, ask: Callable[[Store, str], R]) -> R | OlympiaError:
+    def _ask(self, location: Location, ask: Callable[[Store, str], R]) -> R | OlympiaError:
         try:
-            place = place_of(location)
-            store = self._open(place.store)
-            found = ask(store, place.path)
+            store, path = self.opened(location)
+            found = ask(store, path)
         except StorageFailed as error:
-            self._failed(place.store, error)
+            self._failed(location.store, error)
             return error
         except PathMissing as error:
-            self._opened[place.store].failures = 0
+            self._answered(location.store)
             return error
         except OlympiaError as error:
             return error
-        self._opened[place.store].failures = 0
+        self._answered(location.store)
         return found
 
     def _open(self, uri: str) -> Store:
@@ -156,10 +173,16 @@ class TableFiles:
         except OlympiaError as error:
             return _Opened(None, error)
 
+    def _answered(self, uri: str) -> None:
+        if uri != LOCAL:
+            self._opened[uri].failures = 0
+
     def _failed(self, uri: str, error: StorageFailed) -> None:
+        if uri == LOCAL:
+            return
         opened = self._opened[uri]
         opened.failures += 1
-        if opened.failures >= _FAILURES and uri != LOCAL:
+        if opened.failures >= _FAILURES:
             opened.error = opened.error or StorageFailed(
                 f"given up after {_FAILURES} failures in a row: {error.message}", hint=error.hint
             )

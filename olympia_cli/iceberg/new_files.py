@@ -10,17 +10,28 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import IO
 
 from pyiceberg.typedef import Properties
 
 from olympia_cli.errors import StorageFailed
+from olympia_cli.iceberg.locations import Location
 
 _IN_MEMORY = 2**20
 
 
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A file's place and content, and the properties of its table, which say how it is written."""
+
+    location: Location
+    content: bytes
+    properties: Properties
+
+
 class NewFiles:
-    """What is to be at which location, with the properties of its table, which say how it is written."""
+    """Files by the text of their locations."""
 
     def __init__(self) -> None:
         self.places: dict[str, tuple[int, int]] = {}
@@ -28,8 +39,8 @@ class NewFiles:
         self._lock = threading.Lock()
         weakref.finalize(self, _close, self._kept)
 
-    def put(self, location: str, content: bytes, properties: Properties) -> None:
-        data = pickle.dumps((content, dict(properties)))
+    def put(self, location: str, file: NewFile) -> None:
+        data = pickle.dumps(replace(file, properties=dict(file.properties)))
         with self._using() as kept:
             at = kept.seek(0, os.SEEK_END)
             kept.write(data)
@@ -37,13 +48,13 @@ class NewFiles:
             kept.flush()
             self.places[location] = (at, len(data))
 
-    def get(self, location: str) -> tuple[bytes, Properties]:
+    def get(self, location: str) -> NewFile:
         at, length = self.places[location]
         with self._using() as kept:
             kept.seek(at)
             data = kept.read(length)
-        content, properties = pickle.loads(data)
-        return content, properties
+        file: NewFile = pickle.loads(data)
+        return file
 
     @contextmanager
     def _using(self) -> Iterator[IO[bytes]]:

@@ -7,16 +7,17 @@ file without a name:
 2 the metadata files
 3 the root, created exclusively: THE COMMIT
 
-When it fails and nothing was committed, the metadata files are removed again; one that cannot be removed is named in
-the error. When nobody knows whether it was committed they stay, and the error names them. After a crash the definitions
-of step 1 name them: fsck lists those that no version reaches.
+When it fails and nothing was committed, the files of step 2 are deleted again, each by the handle that creating it
+returned. The error names those that cannot be deleted, and those that may have been written although the store
+reported a failure. When the outcome of the commit is unknown all of them stay, and the error names them. After a crash
+the definitions of step 1 name them: fsck lists those that no version reaches.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,12 +32,21 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     ValidationError,
 )
-from pyiceberg.io import PY_IO_IMPL, FileIO
-from pyiceberg.serializers import Compressor, FromByteStream, FromInputFile
+from pyiceberg.serializers import Compressor, FromByteStream
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate, update_table_metadata
-from pyiceberg.typedef import Properties
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertCreate,
+    SetLocationUpdate,
+    SetPartitionStatisticsUpdate,
+    SetPropertiesUpdate,
+    SetStatisticsUpdate,
+    TableRequirement,
+    TableUpdate,
+    update_table_metadata,
+)
+from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from olympia_cli.catalog.commit import Author, Committed, commit
 from olympia_cli.catalog.distributed import DistributedTransaction
@@ -45,23 +55,18 @@ from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import (
     CommitUnknown,
     Damaged,
-    InvalidLocation,
     InvalidName,
     OlympiaError,
     OutcomeUnknown,
-    PathTaken,
 )
 from olympia_cli.iceberg.format_v3 import V3, check_known, to_json, upgraded, with_row_ids
 from olympia_cli.iceberg.identifiers import dotted
-from olympia_cli.iceberg.locations import LOCAL, place_of
-from olympia_cli.iceberg.new_files import NewFiles
+from olympia_cli.iceberg.locations import ANYWHERE, Location, Reach, parse_location
+from olympia_cli.iceberg.metadata_files import Delete, MetadataFiles
+from olympia_cli.iceberg.new_files import NewFile, NewFiles
 from olympia_cli.iceberg.table_actions import actions_of
 from olympia_cli.names import TableName, ViewName
 from olympia_cli.ops.verify_metadata import parse_metadata
-from olympia_cli.storage.open import open_store
-
-OpenIO = Callable[[Properties, str], FileIO]
-"""PyIceberg's files for a table's properties and a location."""
 
 Fit = Callable[[TableMetadata | None, Sequence[TableUpdate]], Sequence[TableUpdate]]
 """Updates as they are meant on a table; None is one that is to be made."""
@@ -83,12 +88,14 @@ class TableState:
 class TableChanges:
     """Changes of tables in one transaction, and the metadata files that they need."""
 
-    def __init__(self, transaction: Transaction, open_io: OpenIO) -> None:
+    def __init__(self, transaction: Transaction, files: MetadataFiles) -> None:
         self.transaction = transaction
-        self._open_io = open_io
+        self._store = files
         self._staged: dict[str, TableMetadata] = {}
         self._files = NewFiles()
-        self._written: list[str] = []
+        self._created: dict[str, Delete] = {}
+        self._doubtful: list[str] = []
+        """Files that may have been written although the store reported a failure."""
         self.unwritten = False
         """Whether a commit ended before it began, because a metadata file could not be written."""
 
@@ -101,12 +108,12 @@ class TableChanges:
 
     def _read(self, location: str) -> TableMetadata:
         content = self.staged_file(location)
-        return read_metadata(self._open_io, location) if content is None else decode_metadata(content, location)
+        return read_metadata(self._store, location) if content is None else decode_metadata(content, location)
 
-    def create(self, name: TableName, metadata: TableMetadata, location: str) -> TableState:
-        """A new table whose metadata is to be written."""
+    def create(self, name: TableName, metadata: TableMetadata, location: str, reach: Reach = ANYWHERE) -> TableState:
+        """Stage a new table whose metadata is to be written."""
         self.transaction.create_table(name, location)
-        return self.stage(metadata, location)
+        return self.stage(metadata, location, reach)
 
     def update(
         self,
@@ -114,30 +121,38 @@ class TableChanges:
         requirements: Sequence[TableRequirement],
         updates: Sequence[TableUpdate],
         fit: Fit | None = None,
-        may_read: Callable[[str], bool] | None = None,
+        reach: Reach = ANYWHERE,
     ) -> TableState:
         """Make updates of a table, or the table, where the requirements are met: CommitFailedException where not. `fit`
-        has the last word on the updates, on what the table is then; `may_read` says which manifests are opened."""
+        has the last word on the updates, on what the table is then. The updates may name locations in `reach`, and
+        those where the table is already."""
         current = self.state(name)
         if current is None:
             if not any(isinstance(one, AssertCreate) for one in requirements):
                 raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
             check_no_view(self.transaction, name)
+        else:
+            reach = reach.also(folders_of(current.metadata.location, current.metadata.properties))
         for requirement in requirements:
             requirement.validate(None if current is None else current.metadata)
         if fit is not None:
             updates = fit(None if current is None else current.metadata, updates)
+        for update in updates:
+            check_named(update, reach)
         metadata = _updated(current, updates)
         if current is not None and metadata == current.metadata:
             return current
         if current is not None and metadata.format_version == V3 and current.location not in self._files.places:
-            document = _document(self._open_io, current.location)
+            document = parse_metadata(self._store.read(parse_location(current.location), EMPTY_DICT), current.location)
             check_known(document, current.metadata, metadata, current.location)
         number = -1 if current is None else MetastoreCatalog._parse_metadata_version(current.location)
         provider = load_location_provider(metadata.location, metadata.properties)
         location = provider.new_table_metadata_file_location(number + 1)
-        io = self._open_io(metadata.properties, location)
-        actions = actions_of(None if current is None else current.metadata, metadata, updates, _reader(io, may_read))
+
+        def read(manifest: str) -> bytes:
+            return self._store.read(reach.named(manifest, "a manifest"), metadata.properties)
+
+        actions = actions_of(None if current is None else current.metadata, metadata, updates, read)
         if current is None:
             self.transaction.create_table(name, location)
         expected = None if current is None else current.location
@@ -151,11 +166,11 @@ class TableChanges:
             )
             # the first action moves the table, and the others say more of it
             expected = None
-        return self.stage(metadata, location)
+        return self.stage(metadata, location, reach)
 
-    def add_file(self, location: str, content: bytes, properties: Properties) -> None:
-        """A file that is to be written before the commit, and removed again when that fails."""
-        self._files.put(location, content, properties)
+    def add_file(self, location: str, content: bytes, properties: Properties, reach: Reach = ANYWHERE) -> None:
+        """Stage a file that is created before the commit, and deleted again when that fails."""
+        self._files.put(location, NewFile(reach.named(location, "the metadata's location"), content, properties))
 
     @property
     def places(self) -> list[str]:
@@ -164,7 +179,7 @@ class TableChanges:
 
     def staged_file(self, location: str) -> bytes | None:
         """What will be at a location, if this transaction writes it."""
-        return self._files.get(location)[0] if location in self._files.places else None
+        return self._files.get(location).content if location in self._files.places else None
 
     @contextmanager
     def whole(self, *, keep_reads: bool = False) -> Iterator[None]:
@@ -202,26 +217,26 @@ class TableChanges:
         try:
             return publish()
         except (CommitUnknown, OutcomeUnknown) as error:
-            raise unknown(error, self._written) from error
+            raise unknown(error, self._created) from error
         except OlympiaError as error:
             self._discard_after(error)
             raise
         except BaseException:
             # whoever interrupts may have done so after it counted
-            _log.warning("interrupted%s", _kept(self._written))
+            _log.warning("interrupted%s", _kept(self._created))
             raise
 
     def discard(self) -> list[str]:
-        """Remove the metadata files that were written; those that could not be."""
-        left = []
-        for location in self._written:
+        """Delete the metadata files that were created. Return the locations where one may be left."""
+        left = list(self._doubtful)
+        for location, delete in self._created.items():
             try:
-                self._open_io(self._files.get(location)[1], location).delete(location)
+                delete()
             except FileNotFoundError:
                 continue
             except Exception:
                 left.append(location)
-        self._written.clear()
+        self._created.clear()
         return left
 
     def _discard_after(self, error: BaseException) -> None:
@@ -234,14 +249,13 @@ class TableChanges:
 
     def _write(self) -> None:
         def write(location: str) -> None:
-            # noted first: a write that fails may leave something all the same
-            self._written.append(location)
-            content, properties = self._files.get(location)
+            file = self._files.get(location)
             try:
-                write_file(location, content, self._open_io(properties, location))
-            except (PathTaken, FileExistsError):
-                # what is there is somebody else's
-                self._written.remove(location)
+                self._created[location] = self._store.create(file.location, file.content, file.properties)
+            except BaseException as error:
+                ours = isinstance(error, OlympiaError) and not isinstance(error, OutcomeUnknown)
+                if not ours and not isinstance(error, FileExistsError):
+                    self._doubtful.append(location)
                 raise
 
         if len(self._files.places) == 1:
@@ -253,13 +267,14 @@ class TableChanges:
                 for _ in pool.map(write, batch):
                     pass
 
-    def stage(self, metadata: TableMetadata, location: str) -> TableState:
+    def stage(self, metadata: TableMetadata, location: str, reach: Reach = ANYWHERE) -> TableState:
         """Metadata that is to be written, for a definition that names it."""
         if len(self._staged) >= _KEPT:
             # as an object it takes many times the bytes that it is written as
             self._staged.pop(next(iter(self._staged)))
         self._staged[location] = metadata
-        self.add_file(location, encode_metadata(metadata, location), metadata.properties)
+        known = reach.also(folders_of(metadata.location, metadata.properties))
+        self.add_file(location, encode_metadata(metadata, location), metadata.properties, known)
         return TableState(metadata, location)
 
 
@@ -291,20 +306,6 @@ def _save(running: DistributedTransaction) -> None:
         raise CommitUnknown(f"saved, and then it failed: {error.message}", hint="load the transaction again") from error
 
 
-def write_file(location: str, content: bytes, io: FileIO) -> None:
-    """Write the file through PyIceberg; on this machine, where that leaves it to the cache of the disk, through a store
-    of ours: it survives a power cut like the root that leads to it."""
-    place = None
-    if PY_IO_IMPL not in io.properties:
-        with contextlib.suppress(InvalidLocation):
-            place = place_of(location)
-    if place is not None and place.store == LOCAL:
-        open_store(LOCAL).create(place.path, content)
-        return
-    with io.new_output(location).create() as stream:
-        stream.write(content)
-
-
 def encode_metadata(metadata: TableMetadata, location: str) -> bytes:
     """The bytes of a metadata file; its name says whether they are compressed."""
     data = to_json(metadata).encode()
@@ -316,20 +317,42 @@ def decode_metadata(data: bytes, location: str) -> TableMetadata:
     return FromByteStream.table_metadata(BytesIO(data), compression=Compressor.get_compressor(location))
 
 
-def read_metadata(open_io: OpenIO, location: str) -> TableMetadata:
-    """The metadata at a location."""
+def read_metadata(files: MetadataFiles, text: str, location: Location | None = None) -> TableMetadata:
+    """Return the metadata at a location that the catalog has; `location` is its text, parsed."""
     try:
-        return FromInputFile.table_metadata(open_io({}, location).new_input(location))
+        return decode_metadata(files.read(location or parse_location(text), EMPTY_DICT), text)
     except (ValidationError, ValueError):
-        raise Damaged(
-            "F602", location, "it is not the metadata of an Iceberg table", hint="check the location"
-        ) from None
+        raise Damaged("F602", text, "it is not the metadata of an Iceberg table", hint="check the location") from None
 
 
-def _document(open_io: OpenIO, location: str) -> dict[str, Any]:
-    """The metadata at a location, with all that is in it."""
-    with open_io({}, location).new_input(location).open() as stream:
-        return parse_metadata(stream.read(), location)
+_FOLDERS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+
+
+def folders_of(location: str, properties: Mapping[str, Any]) -> list[str]:
+    """The folders that a table's or a view's metadata gives to its files."""
+    return [location, *(str(properties[key]) for key in _FOLDERS if properties.get(key))]
+
+
+def check_properties(properties: Properties, reach: Reach) -> None:
+    """Refuse properties of a table, view or namespace that name a location outside of `reach`."""
+    for key in (*_FOLDERS, "location"):
+        if properties.get(key):
+            reach.named(properties[key], f"the property {key}")
+
+
+def check_named(update: TableUpdate, reach: Reach) -> None:
+    """Refuse an update that names a location outside of `reach`."""
+    match update:
+        case SetLocationUpdate():
+            reach.named(update.location, "the table's location")
+        case SetPropertiesUpdate():
+            check_properties(update.updates, reach)
+        case AddSnapshotUpdate() if update.snapshot.manifest_list:
+            reach.named(update.snapshot.manifest_list, "the manifest list")
+        case SetStatisticsUpdate():
+            reach.named(update.statistics.statistics_path, "the statistics")
+        case SetPartitionStatisticsUpdate():
+            reach.named(update.partition_statistics.statistics_path, "the partition statistics")
 
 
 def _updated(current: TableState | None, updates: Sequence[TableUpdate]) -> TableMetadata:
@@ -338,13 +361,3 @@ def _updated(current: TableState | None, updates: Sequence[TableUpdate]) -> Tabl
     location = None if current is None else current.location
     made = update_table_metadata(base, rest, enforce_validation=current is None, metadata_location=location)
     return with_row_ids(made, base)
-
-
-def _reader(io: FileIO, may_read: Callable[[str], bool] | None) -> Callable[[str], bytes]:
-    def read(location: str) -> bytes:
-        if may_read is not None and not may_read(location):
-            raise PermissionError(f"{location} is not opened for whoever commits")
-        with io.new_input(location).open() as stream:
-            return stream.read()
-
-    return read

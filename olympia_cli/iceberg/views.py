@@ -18,6 +18,7 @@ from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
 from olympia_cli.iceberg.access import CatalogAccess
 from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.identifiers import dotted, identifier_of, namespace_name, view_name
+from olympia_cli.iceberg.locations import parse_location
 from olympia_cli.iceberg.table_changes import TableChanges
 from olympia_cli.names import Kind, NamespaceName, TableName, ViewName
 
@@ -42,7 +43,7 @@ class IcebergViews(CatalogAccess):
 
         name = view_name(identifier)
         self._check_writable()
-        place = self._resolve_table_location(location, name.namespace, name.name)
+        place = self._new_place(name, location, properties)
         fresh = assign_fresh_schema_ids(self._convert_schema_if_needed(schema))
         version = view_version.model_copy(update={"schema_id": fresh.schema_id})
         metadata = ViewMetadata.model_validate(
@@ -63,7 +64,7 @@ class IcebergViews(CatalogAccess):
 
         def create(changes: TableChanges) -> None:
             check_no_table(changes, name)
-            changes.add_file(where, content, properties)
+            changes.add_file(where, content, properties, self._reach(name.namespace).also([place]))
             changes.transaction.create_view(name, view_definition(where))
 
         self.change(name, create, NamespaceName(name.namespace), name)
@@ -121,8 +122,7 @@ class IcebergViews(CatalogAccess):
 
         staged = self._staged_file(location)
         if staged is None:
-            with self._open_io({}, location).new_input(location).open() as stream:
-                staged = stream.read()
+            staged = self.metadata_files.read(parse_location(location), EMPTY_DICT)
         return ViewMetadata.model_validate_json(staged)
 
     def _view_of(self, name: ViewName, metadata: ViewMetadata) -> View:

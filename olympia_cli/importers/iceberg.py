@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import InvalidLocation, InvalidName, InvalidOption, OlympiaError, PathMissing, command_words
 from olympia_cli.iceberg.files import TableFiles
-from olympia_cli.iceberg.locations import Place, place_of
+from olympia_cli.iceberg.locations import Location, parse_location
 from olympia_cli.names import NamespaceName, TableName
 from olympia_cli.ops.verify_metadata import parse_metadata
 from olympia_cli.storage.open import open_store, scheme_of
@@ -194,10 +194,10 @@ def _bring(table: FoundTable, transaction: Transaction, done: Imported) -> None:
     done.created.append(table)
 
 
-def _place(location: str) -> Place | str:
+def _place(location: str) -> Location | str:
     """What a location means: `/x` and `file:///x` are one file."""
     try:
-        return place_of(location)
+        return parse_location(location)
     except InvalidLocation:
         return location
 

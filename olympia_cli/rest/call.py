@@ -152,7 +152,7 @@ class Call:
                 with _turns(txn):
                     found = distributed.load(self.service.catalog, txn)
                     known = len(found.transaction.actions)
-                    changes = TableChanges(found.transaction, self.service.open_io)
+                    changes = TableChanges(found.transaction, self.service.kept)
                     with found.statements() as transaction:
                         result = do(changes)
                     if len(transaction.actions) > known:

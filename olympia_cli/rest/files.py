@@ -1,77 +1,48 @@
-"""The tables' files as PyIceberg opens them here: with the server's own settings, and read once.
+"""Metadata files and manifests as the server reads and creates them: with its own settings, each read once.
 
-What a client writes into a table's properties never decides how the server opens files: it could name an endpoint, or a
-class to load. Metadata and manifests never change, so what was read lately is kept.
+The properties of a table never decide how the server opens files: they could name an endpoint, or a class to load.
 """
 
 from __future__ import annotations
 
-import io
-import os
-import threading
-from collections.abc import Callable
+from collections.abc import Mapping
 
-from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
-
-from olympia_cli.iceberg.locations import LOCAL, place_of
+from olympia_cli.errors import OlympiaError, PathMissing, PathOutside, Refused, StorageFailed
+from olympia_cli.iceberg.files import TableFiles
+from olympia_cli.iceberg.locations import Location
+from olympia_cli.iceberg.metadata_files import Delete, create_in
 from olympia_cli.rest.cache import ByteCache
 
 
-class KeptFiles(FileIO):
-    """Files of another FileIO, of which those that were read are kept."""
+class KeptFiles:
+    """Files on our stores. Metadata and manifests never change, so the content of recent ones is cached."""
 
-    def __init__(self, inner: FileIO, kept: ByteCache) -> None:
-        super().__init__(inner.properties)
-        self._inner = inner
-        self._kept = kept
-
-    def new_input(self, location: str) -> InputFile:
-        return _Input(location, self._inner, self._kept)
-
-    def new_output(self, location: str) -> OutputFile:
-        return self._inner.new_output(location)
-
-    def delete(self, location: str | InputFile | OutputFile) -> None:
-        self._inner.delete(location)
-
-
-class _Input(InputFile):
-    def __init__(self, location: str, inner: FileIO, kept: ByteCache) -> None:
-        super().__init__(location)
-        self._inner = inner
-        self._kept = kept
-
-    def __len__(self) -> int:
-        return len(self._inner.new_input(self.location))
-
-    def exists(self) -> bool:
-        return self._inner.new_input(self.location).exists()
-
-    def open(self, seekable: bool = True) -> InputStream:
-        data = self._kept.get(self.location)
-        if data is None:
-            place = place_of(self.location)
-            if place.store == LOCAL and not os.path.isfile(f"/{place.path}"):
-                # a pipe would be waited for, and a device may have no end
-                raise FileNotFoundError(f"{self.location} is no file")
-            with self._inner.new_input(self.location).open() as stream:
-                data = stream.read()
-            self._kept.put(self.location, data)
-        return io.BytesIO(data)
-
-
-class Files:
-    """One FileIO a kind of store."""
-
-    def __init__(self, load: Callable[[str], FileIO], cache_bytes: int) -> None:
-        self._load = load
+    def __init__(self, files: TableFiles, cache_bytes: int) -> None:
+        self._files = files
         self._kept = ByteCache(cache_bytes)
-        self._opened: dict[str, FileIO] = {}
-        self._lock = threading.Lock()
 
-    def of(self, location: str) -> FileIO:
-        scheme = location.partition("://")[0] if "://" in location else "file"
-        with self._lock:
-            if scheme not in self._opened:
-                self._opened[scheme] = KeptFiles(self._load(location), self._kept)
-            return self._opened[scheme]
+    def read(self, location: Location, properties: Mapping[str, str]) -> bytes:
+        content = self._kept.get(location)
+        if content is None:
+            found = self._files.fetch(location)
+            if isinstance(found, PathOutside):
+                raise _outside(location)
+            if isinstance(found, PathMissing) or (isinstance(found, StorageFailed) and found.is_no_file):
+                # a pipe is no file: a reader would wait for its other end
+                raise FileNotFoundError(f"{location.text} is no file")
+            if isinstance(found, OlympiaError):
+                raise found
+            content = found
+            self._kept.put(location, content)
+        return content
+
+    def create(self, location: Location, content: bytes, properties: Mapping[str, str]) -> Delete:
+        try:
+            return create_in(*self._files.opened(location), content)
+        except PathOutside:
+            raise _outside(location) from None
+
+
+def _outside(location: Location) -> Refused:
+    # where a link leads is not told
+    return Refused(f"{location.text} leads outside of what you may use here", hint="")

@@ -20,7 +20,8 @@ from olympia_cli.catalog.clock import moment
 from olympia_cli.catalog.commit import Author, check_writable
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import CommitConflict, InvalidOption, StorageFailed, TransactionTooLarge
-from olympia_cli.iceberg.table_changes import OpenIO, TableChanges, unknown
+from olympia_cli.iceberg.metadata_files import MetadataFiles
+from olympia_cli.iceberg.table_changes import TableChanges, unknown
 
 LARGEST_GROUP = 64
 ATTEMPTS = 5
@@ -49,9 +50,9 @@ class _Job:
 class GroupCommit:
     """Commits changes, each as a whole or not at all. Safe for several threads."""
 
-    def __init__(self, catalog: Catalog, open_io: OpenIO, retry_for: float = 30.0) -> None:
+    def __init__(self, catalog: Catalog, files: MetadataFiles, retry_for: float = 30.0) -> None:
         self._catalog = catalog
-        self._open_io = open_io
+        self._files = files
         self._retry_for = retry_for
         self._lock = threading.Lock()
         self._waiting: deque[_Job] = deque()
@@ -146,7 +147,7 @@ class GroupCommit:
         opened_at = moment(self._catalog.clock)
         base = self._catalog.head.look_to_commit()
         check_writable(base)
-        return TableChanges(Transaction(base, self._catalog.clock, opened_at=opened_at), self._open_io)
+        return TableChanges(Transaction(base, self._catalog.clock, opened_at=opened_at), self._files)
 
 
 def _stage(job: _Job, changes: TableChanges) -> Exception | None:

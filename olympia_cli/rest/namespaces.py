@@ -40,7 +40,7 @@ def create(call: Call) -> Response:
     name = call.check_namespace(document.get("namespace"))
     check_reachable(name)
     properties = texts(document.get("properties"), "properties")
-    check_properties(properties, ServedCatalog.of_call(call, "").allowed_locations())
+    check_properties(properties, ServedCatalog.of_call(call, "").reach())
     call.change(lambda changes: changes.transaction.create_namespace(NamespaceName(name), properties), f"create {name}")
     return answer({"namespace": [name], "properties": properties})
 
@@ -70,7 +70,7 @@ def update_properties(call: Call) -> Response:
         raise bad_request("removals is not a list of names")
     if twice := sorted({*removals} & updates.keys()):
         raise Failure(422, "UnprocessableEntityException", f"{twice[0]!a} is to be set and to be removed")
-    check_properties(updates, ServedCatalog.of_call(call, "").allowed_locations())
+    check_properties(updates, ServedCatalog.of_call(call, "").reach())
 
     def do(changes: TableChanges) -> set[str]:
         transaction = changes.transaction

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
 
-from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table.metadata import TableMetadata
 
 from olympia_cli.catalog.catalog import Catalog
@@ -18,13 +17,13 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, OlympiaError, PathMissing, StorageFailed, Unsupported
 from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.iceberg.format_v3 import to_json
-from olympia_cli.iceberg.locations import LOCAL, place_of
-from olympia_cli.iceberg.settings import io_properties, same_sdk
+from olympia_cli.iceberg.locations import LOCAL, Location, parse_location
+from olympia_cli.iceberg.settings import io_properties
 from olympia_cli.names import TableName
 from olympia_cli.ops.verify_metadata import parse_metadata, parse_view_metadata
 from olympia_cli.rest.cache import ByteCache
 from olympia_cli.rest.failures import Failure, bad_request
-from olympia_cli.rest.files import Files
+from olympia_cli.rest.files import KeptFiles
 from olympia_cli.rest.group_commit import GroupCommit
 from olympia_cli.rest.latest import Latest
 from olympia_cli.rest.settings import Settings
@@ -49,8 +48,8 @@ class Service:
         self.latest = Latest(catalog, self.executor)
         self.files = TableFiles(options, scheme)
         self.io_properties = {"warehouse": catalog.store.uri, **io_properties(catalog.store.uri, options or {})}
-        self._opened = Files(self._load_io, settings.cache_bytes)
-        self.commits = GroupCommit(catalog, self.open_io, retry_for=settings.request_timeout / 2)
+        self.kept = KeptFiles(self.files, settings.cache_bytes)
+        self.commits = GroupCommit(catalog, self.kept, retry_for=settings.request_timeout / 2)
         self.bodies = ByteCache(settings.cache_bytes)
         self._on_disk = open_store(LOCAL)
         self._lock = threading.Lock()
@@ -66,14 +65,6 @@ class Service:
         self.files.close()
         self.catalog.store.close()
         return True
-
-    def open_io(self, properties: Mapping[str, str], location: str) -> FileIO:
-        """PyIceberg's files there. What a table's own properties say does not matter here."""
-        return self._opened.of(location)
-
-    def _load_io(self, location: str) -> FileIO:
-        # so that one set of options is enough
-        return load_file_io({**self.io_properties, **same_sdk(location)}, location)
 
     # Metadata files never change, so what was made of one is good for ever.
 
@@ -96,7 +87,9 @@ class Service:
     def is_there(self, location: str) -> bool:
         """Whether the metadata file is still there, where that costs nothing to know. What was read of a file that is
         gone would hide that nobody can write to the table any more."""
-        return not location.startswith(("/", "file:")) or self._on_disk.exists(place_of(location).path)
+        if not location.startswith(("/", "file:")):
+            return True
+        return self._on_disk.exists(parse_location(location).path)
 
     def known_body(self, location: str, only_refs: bool) -> bytes | None:
         return self.bodies.get((location, only_refs))
@@ -130,7 +123,9 @@ class Service:
 
     def read_metadata(self, location: str, parse: Parse = parse_metadata) -> dict[str, Any]:
         """What a metadata file says. One that is missing or damaged is nobody's mistake who asks for the table."""
-        data = next(self.files.read([location]))[1]
+        return self._parsed(location, next(self.files.read([location]))[1], parse)
+
+    def _parsed(self, location: str, data: bytes | OlympiaError, parse: Parse) -> dict[str, Any]:
         if isinstance(data, StorageFailed) and not data.is_no_file:
             raise data
         if isinstance(data, PathMissing):
@@ -140,10 +135,10 @@ class Service:
             raise Failure(500, "InternalServerError", f"the metadata file cannot be read: {data.message}")
         return parse(data, location)
 
-    def read_named(self, location: str, parse: Parse) -> dict[str, Any]:
-        """As `read_metadata`, for a file that the client names: what is wrong with it is his mistake."""
+    def read_named(self, location: Location, parse: Parse) -> dict[str, Any]:
+        """Read metadata that the client names: a file that is missing or damaged is a bad request."""
         try:
-            return self.read_metadata(location, parse)
+            return self._parsed(location.text, self.files.fetch(location), parse)
         except (Failure, Damaged, Unsupported) as error:
             raise bad_request(error.message) from None
 

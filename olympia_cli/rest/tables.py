@@ -20,9 +20,8 @@ from olympia_cli.names import Kind, TableName, ViewName
 from olympia_cli.ops.verify_metadata import parse_metadata
 from olympia_cli.rest.call import Call, View, answer, check_reachable, nothing
 from olympia_cli.rest.failures import Failure, bad_request, parsed
-from olympia_cli.rest.locations import check_location
 from olympia_cli.rest.paging import page
-from olympia_cli.rest.served import ServedCatalog, check_properties, check_registered
+from olympia_cli.rest.served import ServedCatalog, check_code, check_registered
 from olympia_cli.rest.service import etag_of, table_answer
 from olympia_cli.rest.table_updates import check_columns
 
@@ -70,10 +69,7 @@ def create(call: Call) -> Response:
     name = TableName(call.namespace, request.name)
     check_reachable(name.name)
     served = ServedCatalog.of_call(call, f"create table {name}")
-    allowed = served.allowed_locations(name.namespace)
-    check_properties(request.properties, allowed)
-    if request.location:
-        check_location(request.location, allowed, "the table's location")
+    check_code(request.properties)
     identifier = (name.namespace, name.name)
     spec, order = request.partition_spec or UNPARTITIONED_PARTITION_SPEC, request.write_order or UNSORTED_SORT_ORDER
     given = (identifier, request.table_schema, request.location, spec, order, request.properties)
@@ -220,12 +216,12 @@ def register(call: Call) -> Response:
     name = TableName(call.namespace, given)
     check_reachable(given)
     served = ServedCatalog.of_call(call, f"register table {name}")
-    allowed = served.allowed_locations(name.namespace)
-    check_location(location, allowed, "the metadata's location")
+    reach = served.reach(name.namespace)
+    place = reach.named(location, "the metadata's location")
     served.load_namespace_properties((name.namespace,))
-    metadata = call.service.read_named(location, parse_metadata)
+    metadata = call.service.read_named(place, parse_metadata)
     parsed(TableMetadataUtil.parse_obj, metadata)
-    check_registered(metadata, allowed, "the table's location")
+    check_registered(metadata, reach, "the table's location")
     served.register_table((name.namespace, name.name), location, overwrite or False)
     # as the file has it: PyIceberg leaves out what it does not know
     return _loaded(location, False, call.service.table_body(location))

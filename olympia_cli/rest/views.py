@@ -14,14 +14,13 @@ from starlette.responses import Response
 
 from olympia_cli.errors import ViewNotFound
 from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
-from olympia_cli.iceberg.table_changes import TableChanges
+from olympia_cli.iceberg.table_changes import TableChanges, folders_of
 from olympia_cli.iceberg.views import check_no_table, view_definition
 from olympia_cli.names import Kind, ViewName
 from olympia_cli.ops.verify_metadata import parse_view_metadata
 from olympia_cli.rest.call import Call, answer, check_reachable, nothing
 from olympia_cli.rest.failures import bad_request, parsed
-from olympia_cli.rest.locations import check_location
-from olympia_cli.rest.served import ServedCatalog, check_properties, check_registered
+from olympia_cli.rest.served import ServedCatalog, check_code, check_properties, check_registered
 from olympia_cli.rest.tables import listed
 from olympia_cli.rest.view_updates import check_dialects, check_requirements, filled, update_view
 
@@ -44,11 +43,9 @@ def create(call: Call) -> Response:
     name = ViewName(call.namespace, request.name)
     check_reachable(name.name)
     served = ServedCatalog.of_call(call, f"create view {name}")
-    allowed = served.allowed_locations(name.namespace)
-    check_properties(request.properties, allowed)
-    if request.location:
-        check_location(request.location, allowed, "the view's location")
-    place = served._resolve_table_location(request.location, name.namespace, name.name)
+    check_code(request.properties)
+    place = served._new_place(name, request.location, request.properties)
+    reach = served.reach(name.namespace).also([place])
     document = call.document()
     # the fields' ids are the client's; of the schema and of the version there is only one yet
     schema, version = (
@@ -72,7 +69,7 @@ def create(call: Call) -> Response:
 
     def change(changes: TableChanges) -> None:
         check_no_table(changes, name)
-        changes.add_file(location, content, {})
+        changes.add_file(location, content, {}, reach)
         changes.transaction.create_view(name, view_definition(location))
 
     served.change(None, change)
@@ -114,12 +111,12 @@ def register(call: Call) -> Response:
     name = ViewName(call.namespace, given)
     check_reachable(given)
     served = ServedCatalog.of_call(call, f"register view {name}")
-    allowed = served.allowed_locations(name.namespace)
-    check_location(location, allowed, "the metadata's location")
+    reach = served.reach(name.namespace)
+    place = reach.named(location, "the metadata's location")
     served.load_namespace_properties((name.namespace,))
-    metadata = call.service.read_named(location, parse_view_metadata)
+    metadata = call.service.read_named(place, parse_view_metadata)
     parsed(ViewMetadata.model_validate, metadata)
-    check_registered(metadata, allowed, "the view's location")
+    check_registered(metadata, reach, "the view's location")
     served.register_view((name.namespace, name.name), location)
     return _view(location, metadata)
 
@@ -129,7 +126,7 @@ def replace(call: Call) -> Response:
     document, name = call.document(), call.view
     requirements, updates = (_objects(document.get(key), key) for key in ("requirements", "updates"))
     served = ServedCatalog.of_call(call, f"replace view {name}")
-    allowed = served.allowed_locations(name.namespace)
+    reach = served.reach(name.namespace)
 
     def change(changes: TableChanges) -> tuple[str, dict[str, Any]]:
         definition = _iceberg(changes.transaction.view(name).definition, name)
@@ -139,16 +136,14 @@ def replace(call: Call) -> Response:
         check_requirements(current, requirements)
         metadata = update_view(current, updates, call.service.catalog.clock.now_millis())
         # what the view has already is not up to this caller
-        present = (current.get("location"), (current.get("properties") or {}).get(_METADATA_PATH))
-        here = None if allowed is None else [*allowed, *(str(one) for one in present if one)]
+        here = reach.also(folders_of(str(current.get("location") or ""), current.get("properties") or {}))
         check_properties(metadata["properties"], here)
+        here.named(metadata["location"], "the view's location")
         location = _metadata_location(metadata)
-        for named in (metadata["location"], location):
-            check_location(named, here, "the view's location")
         new = view_definition(location)
         new.iceberg_previous_metadata_location = former
         new.properties.update(definition.properties)
-        changes.add_file(location, _written(metadata), {})
+        changes.add_file(location, _written(metadata), {}, here)
         changes.transaction.replace_view(name, new)
         return location, metadata
 

@@ -24,7 +24,7 @@ from pyiceberg.manifest import (
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
-from olympia_cli.iceberg.locations import place_of
+from olympia_cli.iceberg.locations import parse_location
 from olympia_cli.storage.open import open_store
 
 
@@ -62,15 +62,15 @@ class Lake:
         return table
 
     def read(self, location: str) -> bytes:
-        found: bytes = self._store(location).read(place_of(location).path)
+        found: bytes = self._store(location).read(parse_location(location).path)
         return found
 
     def write(self, location: str, data: bytes) -> None:
-        self._store(location).overwrite(place_of(location).path, data)
+        self._store(location).overwrite(parse_location(location).path, data)
 
     def delete(self, *locations: str) -> None:
         for location in locations:
-            self._store(location).delete_many([place_of(location).path])
+            self._store(location).delete_many([parse_location(location).path])
 
     def cut(self, location: str) -> None:
         """Leave half of it."""
@@ -86,7 +86,7 @@ class Lake:
         return new
 
     def _store(self, location: str) -> Any:
-        uri = place_of(location).store
+        uri = parse_location(location).store
         return open_store(uri, self.options if uri.partition("://")[0] == self.scheme else None)
 
 

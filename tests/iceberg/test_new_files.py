@@ -13,9 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from olympia_cli.errors import StorageFailed
-from olympia_cli.iceberg.new_files import NewFiles
+from olympia_cli.iceberg.locations import ANYWHERE
+from olympia_cli.iceberg.new_files import NewFile, NewFiles
 
 SIZE, COUNT = 2**17, 64
+
+
+def new_file(location, content, properties=None):
+    return NewFile(ANYWHERE.named(location, "it"), content, properties or {})
 
 
 def test_many_files_wait_on_disk():
@@ -24,7 +29,8 @@ def test_many_files_wait_on_disk():
     tracemalloc.start()
     try:
         for number in range(COUNT):
-            files.put(f"s3://b/{number}", contents[f"s3://b/{number % 4}"], {"number": str(number)})
+            file = new_file(f"s3://b/{number}", contents[f"s3://b/{number % 4}"], {"number": str(number)})
+            files.put(f"s3://b/{number}", file)
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -32,14 +38,15 @@ def test_many_files_wait_on_disk():
     assert list(files.places) == [f"s3://b/{number}" for number in range(COUNT)]
     with ThreadPoolExecutor(8) as pool:
         for number, found in enumerate(pool.map(files.get, files.places)):
-            assert found == (contents[f"s3://b/{number % 4}"], {"number": str(number)})
+            file = new_file(f"s3://b/{number}", contents[f"s3://b/{number % 4}"], {"number": str(number)})
+            assert found == file
 
 
 def test_the_last_one_at_a_location_counts():
     files = NewFiles()
     for content in (b"one", b"two"):
-        files.put("s3://b/a", content, {})
-    assert files.get("s3://b/a") == (b"two", {})
+        files.put("s3://b/a", new_file("s3://b/a", content))
+    assert files.get("s3://b/a").content == b"two"
 
 
 def test_no_room_for_it(monkeypatch):
@@ -51,7 +58,7 @@ def test_no_room_for_it(monkeypatch):
 
     def fill():
         for number in range(20):
-            files.put(f"m{number}", bytes(SIZE), {})
+            files.put(f"m{number}", new_file(f"/m{number}", bytes(SIZE)))
             put.append(f"m{number}")
 
     resource.setrlimit(resource.RLIMIT_FSIZE, (12 * SIZE, limit[1]))

@@ -415,7 +415,7 @@ def test_metadata_that_a_save_has_stays_whatever_fails_after_it(tmp_path: Path) 
 
 def test_a_file_that_was_there_before_stays(catalog: OlympiaCatalog, table: Table, tmp_path: Path) -> None:
     (tmp_path / "there.json").write_text("somebody else's")
-    changes = TableChanges(catalog.store_catalog.begin(), catalog._open_io)
+    changes = TableChanges(catalog.store_catalog.begin(), catalog.metadata_files)
     changes.create(TableName("ns", "u"), table.metadata, str(tmp_path / "there.json"))
     with pytest.raises(PathTaken):
         changes.commit(Author())

@@ -183,8 +183,8 @@ CASES: dict[str, tuple[str, str, object, int, str]] = {
         "POST",
         "/v1/namespaces/s/register",
         {"name": "n", "metadata-location": "{data}/../../../../etc/passwd"},
-        403,
-        "ForbiddenException",
+        400,
+        "BadRequestException",
     ),
     "to register what is missing": (
         "POST",

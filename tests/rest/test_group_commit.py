@@ -29,6 +29,7 @@ from olympia_cli.errors import (
 from olympia_cli.format.actions import commit_info
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel, ViewDef
+from olympia_cli.iceberg.metadata_files import PyIcebergFiles
 from olympia_cli.iceberg.table_changes import TableChanges
 from olympia_cli.names import NamespaceName, TableName, ViewName
 from olympia_cli.rest.group_commit import GroupCommit
@@ -36,6 +37,8 @@ from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog
 from tests.helpers.patience import PATIENCE, wait_until
 from tests.helpers.stores import AmbiguousStore, CountingStore, WrappedStore
+
+FILES = PyIcebergFiles(lambda properties, location: PyArrowFileIO())
 
 
 @dataclass
@@ -79,7 +82,7 @@ def group(store: MemoryStore) -> Iterator[Group]:
 
 def make(catalog: Catalog, pool: ThreadPoolExecutor) -> Group:
     catalog = catalog.remembering()
-    return Group(catalog, GroupCommit(catalog, lambda properties, location: PyArrowFileIO()), pool)
+    return Group(catalog, GroupCommit(catalog, FILES), pool)
 
 
 def create(name: str) -> Callable[[TableChanges], str]:
@@ -271,7 +274,7 @@ def test_what_was_read_by_a_change_that_failed_is_read_anew_by_the_next(store):
     catalog = Catalog.create(store)
     with catalog.transaction() as transaction:
         transaction.create_namespace(NamespaceName("n"))
-    changes = TableChanges(catalog.begin(IsolationLevel.SERIALIZABLE), lambda properties, location: PyArrowFileIO())
+    changes = TableChanges(catalog.begin(IsolationLevel.SERIALIZABLE), FILES)
     with contextlib.suppress(LookupError), changes.whole():
         changes.transaction.exists(ViewName("n", "x"))
         raise LookupError

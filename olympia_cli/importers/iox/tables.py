@@ -26,7 +26,8 @@ from olympia_cli.catalog.clock import Clock
 from olympia_cli.errors import Damaged
 from olympia_cli.iceberg.catalog_transaction import CatalogTransaction
 from olympia_cli.iceberg.identifiers import identifier_of
-from olympia_cli.iceberg.table_changes import write_file
+from olympia_cli.iceberg.locations import parse_location
+from olympia_cli.iceberg.metadata_files import MetadataFiles
 from olympia_cli.iceberg.v3_snapshots import NewFile, encode, with_snapshot
 from olympia_cli.importers.iceberg import Imported
 from olympia_cli.importers.iox.columns import statistics
@@ -52,7 +53,7 @@ class IoxTables:
 
     def bring(self, plans: Iterable[Plan], state: State, staged: CatalogTransaction, done: Imported) -> None:
         """Stage tables in a transaction, some at a time: their files are written, and nothing names them yet."""
-        io = staged.open_files(staged.properties["warehouse"])
+        files, io = staged.metadata_files, staged.open_files(staged.properties["warehouse"])
         plans = iter(plans)
         with ThreadPoolExecutor(_WORKERS, thread_name_prefix="iox") as pool:
             while batch := list(islice(plans, _AT_ONCE)):
@@ -61,13 +62,19 @@ class IoxTables:
                         staged.create_namespace((namespace,))
                         done.namespaces += 1
                 ready = [self._prepared(plan, staged) for plan in batch]
-                places = pool.map(lambda plan, its: self._write(plan, its[0], its[1], state, io), batch, ready)
+                places = pool.map(lambda plan, its: self._write(plan, its[0], its[1], state, io, files), batch, ready)
                 for plan, location in zip(batch, places, strict=True):
                     staged.register_table(identifier_of(plan.name), location, overwrite=plan.before is not None)
                     count(plan, done)
 
     def _write(
-        self, plan: Plan, metadata: TableMetadataV3, updates: list[TableUpdate], state: State, io: FileIO
+        self,
+        plan: Plan,
+        metadata: TableMetadataV3,
+        updates: list[TableUpdate],
+        state: State,
+        io: FileIO,
+        created: MetadataFiles,
     ) -> str:
         """Write the files of a new metadata version, which nothing names yet; where it is."""
         about = {
@@ -83,7 +90,7 @@ class IoxTables:
         made = with_snapshot(metadata, last, io, files, updates, about, self.clock.now_millis())
         number = made.last_sequence_number - 1
         location = f"{metadata.location}/metadata/{number:05}-{uuid4()}.metadata.json"
-        write_file(location, encode(made), io)
+        created.create(parse_location(location), encode(made), {})
         return location
 
     def _prepared(self, plan: Plan, staged: CatalogTransaction) -> tuple[TableMetadataV3, list[TableUpdate]]:
