@@ -34,7 +34,7 @@ class Hints:
     latest: int | None
     oldest: int | None
     unread: Mapping[str, StoreError] = field(default_factory=dict, compare=False)
-    """What stands in the place of a hint and cannot be read as one, by its path."""
+    """Why a hint cannot be read although something stands in its place, by its path."""
 
     @property
     def start(self) -> int:
@@ -94,8 +94,8 @@ def read_hints(store: Store) -> Hints:
 
 
 def stands_in_place(error: StoreError) -> bool:
-    """Whether an error is about the thing that stands in the place of a hint: a folder, a FIFO, a link that leads
-    nowhere, a file without permission to read it. Readers do without the hint, and the roots tell how the store is."""
+    """Tell an error about the thing at a hint's path from a failure of the store. The thing may be a folder, a FIFO, a
+    link that leads nowhere, or a file without permission. Readers do without the hint, and the roots tell the rest."""
     if isinstance(error, PathMissing):
         return error.is_dangling
     return isinstance(error, PathOutside | StorageDenied) or (isinstance(error, StorageFailed) and error.is_no_file)

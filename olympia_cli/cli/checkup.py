@@ -30,8 +30,7 @@ LITTLE_ROOM = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at. A state of `attention` wants something done: `advice` says it, and `words` are the
-    command to run next."""
+    """One thing that was looked at. In the state `attention`, `advice` is the remedy and `words` the next command."""
 
     check: str
     state: State
@@ -65,7 +64,7 @@ class Checkup:
 
     @property
     def next(self) -> tuple[tuple[str, ...], str]:
-        """The one command that comes next, and why: what decides the exit code comes first, then what is due."""
+        """The next command and the reason for it: first the reason for the exit code, then work that is due."""
         if self.error is not None:
             words = {10: ("init",), 40: ("fsck",)}.get(self.error.exit_code, ("config", "show"))
             return words, f"{self.error.message}: {self.error.hint}" if self.error.hint else self.error.message
@@ -185,7 +184,7 @@ def _store(session: Session, checkup: Checkup, store: Store, write: bool) -> Non
         else:
             # readers need no more
             text = f"{error.message}: {'an expire' if what == 'delete' else 'commits'} will fail here"
-            advice = "get permission for it, or look as a reader does with --read-only"
+            advice = "make it writable, or check it for reading alone with --read-only"
             checkup.add(what, "attention", text, advice, ("doctor", "--read-only"))
     if probes.left_behind is not None:
         checkup.left_behind = probes.left_behind

@@ -229,7 +229,7 @@ class Session:
             self.say(f"warning: the root of version {latest.version} does not name the version before it: see {look}")
 
     def _warn_of_lost_hints(self, store: Store) -> None:
-        """A commit stands without its hint, which costs every reader requests from then on."""
+        """Warn of a commit without its hint: every reader needs more requests from then on."""
         for path, error in store.lost_hints.items():
             why = f"{error.message}; readers do without it: see {self.command('fsck')}"
             self.say(f"warning: the hint {path} could not be written: {why}")

@@ -149,7 +149,7 @@ class GroupCommit:
                     self._commit([job])
 
     def _warn_of_lost_hints(self) -> None:
-        """Log once that commits stand without their hint, which costs other readers requests."""
+        """Log once that commits have no hint: other readers need more requests."""
         lost = {path: error.message for path, error in self._catalog.store.lost_hints.items()}
         if lost != self._lost_hints:
             for path, message in lost.items():

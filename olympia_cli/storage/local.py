@@ -347,7 +347,7 @@ def _name(path: str) -> str:
 
 
 def _is_folder(full: str) -> bool:
-    """Whether a folder is in the way: macOS says EPERM of it where Linux says EISDIR."""
+    """Whether a folder is in the way: macOS answers EPERM where Linux answers EISDIR."""
     return os.path.isdir(full) and not os.path.islink(full)
 
 

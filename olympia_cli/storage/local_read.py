@@ -235,7 +235,7 @@ class LocalReader:
         return error
 
     def _refused(self, doing: str, path: str, full: str, error: OSError, is_link: bool = False) -> OlympiaError:
-        """Why a file cannot be opened: something else stands there, or else the reason that the system gives."""
+        """The error for a file that cannot be opened: name the thing that stands there, else the system's reason."""
         with contextlib.suppress(OSError):
             mode = os.lstat(full).st_mode
             if not stat.S_ISREG(mode):

@@ -66,7 +66,7 @@ class Store(Protocol):
     """See the module's text for what is guaranteed."""
 
     lost_hints: dict[str, OlympiaError]
-    """Why hints could not be written, by path, where the store knows it at once. A later write removes its entry."""
+    """The errors of hints that could not be written, by path, if known at once. A later write removes its entry."""
 
     @property
     def uri(self) -> str:

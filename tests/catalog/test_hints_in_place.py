@@ -93,7 +93,7 @@ def test_fsck_tells_it_and_repair_puts_it_right(folder, hint, thing):
         [stays] = plan.unmended
         assert stays == f"a folder stands at {hint} in {folder}: move it away"
         assert found.hint == ""
-        assert (folder / hint / "kept").read_bytes() == b"somebody's"
+        assert (folder / hint / "kept").read_bytes() == b"data"
         (folder / hint).rename(folder.parent / "moved away")
         plan = plan_repair(store)
     else:
@@ -141,7 +141,7 @@ def test_a_repair_that_cannot_write_a_hint_says_so_when_all_else_is_done(folder)
 
 @pytest.mark.parametrize("hint", HINTS)
 def test_a_hint_without_permission(folder, hint):
-    """Of a file that one may not read nobody knows what it says; the roots tell."""
+    """Roots tell the latest version."""
     (folder / hint).write_bytes(b"3")
     (folder / hint).chmod(0)
 
@@ -192,7 +192,7 @@ def test_no_permission_for_anything_is_an_error_as_ever(folder):
 
 @pytest.mark.parametrize("thing", THINGS)
 def test_a_late_root_whose_fate_the_hint_would_tell(folder, thing):
-    """vn/oldest says whether an expire has freed the name. Where it cannot say so, nobody knows."""
+    """vn/oldest tells whether an expire has freed the name. Without it the outcome is unknown."""
     clock = FakeClock()
     for blocked in (False, True):
         store = LocalStore(folder)

@@ -109,7 +109,7 @@ class TestFolder:
             )
         assert (done.exit_code, states(done)["create"]) == (51, "attention")
         why = done.json["next"]["why"]
-        assert "Permission denied: commits will fail here: get permission for it" in why
+        assert "Permission denied: commits will fail here: make it writable" in why
         assert done.json["next"]["command"] == ["olympia", "-c", damageable.uri, "doctor", "--read-only"]
         program, command, last = shown.lines[-1].split("\t")
         assert (program, command.split()) == ("next", done.json["next"]["command"])

@@ -35,7 +35,7 @@ def test_no_permission_for_some_files_is_no_damage(faulty, kind):
 
 
 @pytest.mark.parametrize("hint", ["latest", "oldest"])
-def test_a_hint_that_may_not_be_read_stands_in_nobodys_way(faulty, hint):
+def test_a_hint_without_permission_stops_no_command(faulty, hint):
     proxy, place = faulty
     Catalog.create(place.open_behind())
     proxy.break_with(Fault(Mode.DENIED_INSTEAD, path_contains=hint))

@@ -1,4 +1,4 @@
-"""Things that are no readable file, put in the place of one; and what an ordinary user may do, who is not root."""
+"""Put things in the place of a file, and act as a user whom permissions bind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _socket(path: Path) -> None:
 
 def _folder(path: Path) -> None:
     path.mkdir()
-    (path / "kept").write_bytes(b"somebody's")
+    (path / "kept").write_bytes(b"data")
 
 
 def _link_to_fifo(path: Path) -> None:
@@ -48,7 +48,7 @@ THINGS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a link to a file outside": (lambda path: path.symlink_to("/etc/passwd"), "is a link to /etc/passwd, outside"),
     "a link to nothing outside": (lambda path: path.symlink_to("/no/such"), "is a link to /no/such, outside"),
 }
-"""What may stand there: how it is made, and the words for it."""
+"""By its name, how a thing is made, and the words of the error for it."""
 
 if os.geteuid() == 0:
     THINGS["a device"] = (lambda path: os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3)), "a device stands at ")
@@ -80,8 +80,8 @@ def read_only(folder: Path) -> Iterator[None]:
 
 
 def as_ordinary_user(folder: Path, do: Callable[[], T]) -> T:
-    """The result of a call in a process that permissions bind, which root has to become another user for. The folder
-    can be reached from there; what the call needs is imported before, as the program may lie where only root may."""
+    """Call a function in a child process that permissions bind; as root, become another user first. The child can
+    reach the folder. Import its modules before: the program may lie where only root may read."""
     for above in (folder, *folder.parents):
         mode = above.stat().st_mode
         if not mode & 0o001:

@@ -298,7 +298,7 @@ def overtaken(planner: Planner) -> bool:
 
 
 def _try_oldest(catalog: Catalog) -> None:
-    """Write vn/oldest where that can be done: it may lag, and the next expire writes it."""
+    """Write vn/oldest if possible: it may lag, and the next expire writes it."""
     try:
         _write_oldest(catalog)
     except OlympiaError as error:

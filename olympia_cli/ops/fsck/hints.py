@@ -38,11 +38,11 @@ def no_version(store: Store) -> Finding:
 
 
 Hint = bytes | StoreError | None
-"""The bytes of a hint, what stands in its place, or None where it is missing."""
+"""The bytes of a hint, the error that the thing in its place gives, or None where it is missing."""
 
 
 def read_hint(files: Files, path: str) -> Hint:
-    """What is there of a hint; the store's failure passes."""
+    """Read a hint. Raise only a failure of the store itself."""
     # not by way of `files`, which takes a file without permission for a store without permission
     [(_, data)] = files.store.read_many([path])
     if isinstance(data, bytes):
@@ -59,7 +59,7 @@ def read_hint(files: Files, path: str) -> Hint:
 
 
 def replaceable(error: StoreError) -> bool:
-    """Whether a hint can be written over the thing that stands in its place."""
+    """Whether a repair can write a hint over the thing in its place."""
     return not (isinstance(error, StorageFailed) and error.is_folder)
 
 

@@ -15,8 +15,8 @@ from olympia_cli.storage.protocol import Store
 def plan_hints(
     store: Store, hints: Hints, versions: Sequence[int], catalog: FormerCatalog, commits: bool
 ) -> tuple[list[RepairStep], list[tuple[str, int]], list[str]]:
-    """The hints that say something wrong, each as a step and a write, and what stays in the place of one; the commit of
-    a repair writes `vn/latest` anyway."""
+    """The steps and the writes for hints that are wrong, and the texts for those that no repair can write. The commit
+    of a repair writes `vn/latest` anyway."""
     stays = {path: error for path, error in hints.unread.items() if not replaceable(error)}
     head, steps, writes = versions[-1], [], []
     if hints.latest != head and LATEST not in stays:

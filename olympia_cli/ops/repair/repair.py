@@ -98,8 +98,8 @@ def apply_repair(
 
     1 roots that are no part of history are set aside; 2 the version that mends the tree, as a commit; 3 the hints
 
-    CommitConflict when somebody committed since it was planned; then no version and no hint was changed. PartlyDone
-    when all is done but a hint that could not be written.
+    CommitConflict when somebody committed since it was planned; then no version and no hint was changed. Raise
+    PartlyDone at the end if a hint could not be written.
     """
     set_aside(store, plan.asides)
     version = None
