@@ -46,9 +46,9 @@ class Running:
         settings.check()
         self.settings = settings
         self.record = Record(catalog.clock.now_millis, log)
-        access = Access(settings, who())
+        access = Access(settings, who(), catalog.clock)
         self.service = Service(catalog, settings, dict(options or {}), scheme)
-        self.api = Api(self.service, operations(self.record), access, self.record)
+        self.api = Api(self.service, operations(self.record, access), access, self.record)
         self._socket = _listen(settings)
         self._server = _Server(self._config())
 
