@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.rest.failures import RETRY_AFTER, Failure, bad_request
 from olympia_cli.rest.settings import Settings, is_loopback
 from olympia_cli.rest.tokens import Caller, Tokens, TokensState
+
+_HOST = re.compile(r"(\[[^]]*]|[^:]*[^:.])\.?(?::[0-9]*)?")
+"""A name or an address, with a port or without. `localhost.` is `localhost`: the dot ends a name of the DNS."""
 
 
 class Access:
@@ -52,8 +56,8 @@ class Access:
         """A page from elsewhere may have a name of its own lead here: whoever needs no token must know us by ours."""
         if self.tokens is not None or not self._settings.is_loopback:
             return
-        name = (host or "").rpartition(":")[0] if not (host or "").endswith("]") and ":" in (host or "") else host or ""
-        if not is_loopback(name):
+        found = _HOST.fullmatch(host or "")
+        if found is None or not is_loopback(found[1]):
             raise bad_request("the Host of the request is not this machine")
 
 

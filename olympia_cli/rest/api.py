@@ -112,6 +112,9 @@ class Api:
 
     async def _answer(self, asked: _Asked, receive: Receive) -> Response:
         self._refresh_tokens()
+        if asked.header("content-length") is not None and asked.header("transfer-encoding") is not None:
+            # two ends of one request (RFC 9112, 6.3): what follows on the connection may not be from its client
+            raise Failure(400, "BadRequestException", "a request has a length or is chunked, not both", _CLOSE)
         operation = self._find(asked)
         if operation.public:
             caller = Caller("")

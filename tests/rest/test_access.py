@@ -432,14 +432,20 @@ def test_a_file_of_tokens_that_is_none(tmp_path, text):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"host": "0.0.0.0"}, {"host": "example.org"}, {"port": 70_000}, {"tls_cert": "x"}, {"tls_key": "x"},
+        {"host": "0.0.0.0"}, {"host": "example.org"}, {"host": "localhost."}, {"port": 70_000}, {"tls_cert": "x"},
+        {"tls_key": "x"},
         {"tokens": "x", "without_tokens": True}, {"max_body_bytes": 0}, {"max_requests": 0}, {"request_timeout": 0.0},
     ],
 )  # fmt: skip
 def test_settings_that_cannot_be_meant(wrong):
     with pytest.raises(InvalidOption):
         Settings(**wrong).check()
-    for right in ({"host": "localhost"}, {"host": "::1"}, {"host": "0.0.0.0", "without_tokens": True}):
+    for right in (
+        {"host": "localhost"},
+        {"host": "LOCALHOST"},
+        {"host": "::1"},
+        {"host": "0.0.0.0", "without_tokens": True},
+    ):
         Settings(**right).check()
 
 

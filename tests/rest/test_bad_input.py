@@ -555,10 +555,16 @@ def test_what_a_page_of_another_site_could_send_is_refused(served):
         assert answer.status_code == 400
     assert served.http.post("/v1/transactions").status_code == 400
     # a name of somebody else's that leads to this machine
-    answer = served.http.get("/v1/namespaces", headers={"Host": "evil.example"})
-    assert answer.status_code == 400
-    for host in ("localhost", "localhost:80", "127.0.0.1:1", "[::1]:5"):
-        assert served.http.get("/v1/namespaces", headers={"Host": host}).status_code == 200
+    for host in (
+        "evil.example", "localhost.evil.example", "evil.localhost", "localhost..", ".", "", ":80", "localhost:evil",
+        "::1", "[::1].evil", "[evil]", "[localhost", "127.0.0.1.evil.example", "127.0.0.1@evil", "192.0.2.1",
+    ):  # fmt: skip
+        assert served.http.get("/v1/namespaces", headers={"Host": host}).status_code == 400, host
+    for host in (
+        "localhost", "localhost:80", "localhost:", "LOCALHOST", "LocalHost:80", "localhost.", "localhost.:80",
+        "127.0.0.1:1", "127.0.0.2", "[::1]", "[::1]:5",
+    ):  # fmt: skip
+        assert served.http.get("/v1/namespaces", headers={"Host": host}).status_code == 200, host
     assert contents(served) == before
 
 
@@ -636,6 +642,35 @@ def test_what_is_not_http_at_all(served):
         client.sendall(b"\x16\x03\x01\x00\xff\xff\xff\r\n\r\n")
         assert b" 400 " in client.recv(65_536)
     assert served.http.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+@pytest.mark.parametrize("request_line", ["POST /v1/namespaces", "GET /healthz", "GET /v1/namespaces", "PUT /nothing"])
+@pytest.mark.parametrize(
+    "framing",
+    [
+        "Content-Length: 5\r\nTransfer-Encoding: chunked",
+        "transfer-encoding: chunked\r\ncontent-length: 20",
+        "Content-Length: 0\r\nTransfer-Encoding: Chunked",
+        "Content-Length: 5\r\nContent-Length: 6",
+        "Content-Length: 20\r\nTransfer-Encoding: identity",
+        "Transfer-Encoding: gzip, chunked",
+        "Content-Length: +5",
+    ],
+)
+def test_a_request_with_two_ends_is_the_last_of_its_connection(served, framing, request_line, version):
+    """A proxy before the server may have taken the other end, and what follows for a part of this request."""
+    served.log.truncate(0)
+    served.log.seek(0)
+    head = f"{request_line} HTTP/{version}\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    more = f"2\r\n{{}}\r\n0\r\n\r\nGET /page.css HTTP/{version}\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n"
+    with connection(served) as client:
+        client.sendall(f"{head}Connection: keep-alive\r\n{framing}\r\n\r\n{more}".encode())
+        answer = b"".join(iter(lambda: client.recv(65_536), b""))
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"\r\nconnection: close\r\n" in answer.lower()
+    assert "/page.css" not in served.log.getvalue()
 
 
 def test_a_table_that_names_code_is_not_committed_to(served):
