@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import zlib
 from collections.abc import Mapping
 from typing import Any
 
 from olympia_cli.errors import Damaged, InvalidOption, PathMissing, Unsupported
+from olympia_cli.format.strict_json import read_json
 from olympia_cli.storage.open import open_store
 
 FORMAT_VERSIONS = (1, 2, 3)
@@ -55,8 +55,8 @@ def _parsed(
     data: bytes, location: str, what: str, format_versions: tuple[int, ...], keys: tuple[str, ...]
 ) -> dict[str, Any]:
     try:
-        metadata = json.loads(_unpacked(data, location))
-    except (ValueError, OSError, EOFError, zlib.error, RecursionError):
+        metadata = read_json(_unpacked(data, location))
+    except (ValueError, OSError, EOFError, zlib.error):
         raise Damaged("F602", location, "it is empty" if not data else "it is not JSON", hint=_HINT) from None
     version = metadata.get("format-version") if isinstance(metadata, dict) else None
     # True equals 1, and is no version

@@ -111,9 +111,11 @@ class Api:
             return failure.response()
 
     async def _answer(self, asked: _Asked, receive: Receive) -> Response:
+        self._refresh_tokens()
+        if asked.header("content-length") is not None and asked.header("transfer-encoding") is not None:
+            # two ends of one request (RFC 9112, 6.3): what follows on the connection may not be from its client
+            raise Failure(400, "BadRequestException", "a request has a length or is chunked, not both", _CLOSE)
         operation = self._find(asked)
-        if self._access.tokens is not None and (problem := self._access.tokens.refresh()):
-            self.record.event("tokens", error=problem)
         if operation.public:
             caller = Caller("")
         else:
@@ -153,6 +155,14 @@ class Api:
         except Exception as error:
             failure = failure_of(error, commits=operation.commits)
             raise failure if call is None else worded(failure, operation.name, call) from error
+
+    def _refresh_tokens(self) -> None:
+        """Look what the tokens are by now, and log a problem with each request that meets it."""
+        tokens = self._access.tokens
+        if tokens is not None:
+            tokens.refresh()
+            if tokens.problem is not None:
+                self.record.event("tokens", state=tokens.state, error=tokens.problem)
 
     def _find(self, asked: _Asked) -> Operation:
         others: set[str] = set()

@@ -65,7 +65,7 @@ def create(call: Call) -> Response:
     schema = call.document().get("schema")
     if not isinstance(schema, dict) or not isinstance(schema.get("fields"), list):
         raise bad_request("a table has a schema with fields")
-    request = parsed(_CreateTable.model_validate_json, call.body)
+    request = parsed(_CreateTable.model_validate, call.document())
     name = TableName(call.namespace, request.name)
     check_reachable(name.name)
     served = ServedCatalog.of_call(call, f"create table {name}")

@@ -39,7 +39,7 @@ def list_all(call: Call) -> Response:
 
 
 def create(call: Call) -> Response:
-    request = parsed(_CreateView.model_validate_json, call.body)
+    request = parsed(_CreateView.model_validate, call.document())
     name = ViewName(call.namespace, request.name)
     check_reachable(name.name)
     served = ServedCatalog.of_call(call, f"create view {name}")
