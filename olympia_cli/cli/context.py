@@ -171,7 +171,9 @@ class Session:
     def catalog(self) -> Catalog:
         from olympia_cli.catalog.catalog import Catalog
 
-        return Catalog(self.store)
+        catalog = Catalog(self.store)
+        self._ctx.call_on_close(lambda: self._warn_of_dates(catalog))
+        return catalog
 
     def snapshot(self, at: str | None = None, *names: ObjectName) -> Snapshot:
         """A version; what is on the way to the objects of these names comes along."""
@@ -233,6 +235,18 @@ class Session:
         for path, error in store.lost_hints.items():
             why = f"{error.message}; readers do without it: see {self.command('fsck')}"
             self.say(f"warning: the hint {path} could not be written: {why}")
+
+    def _warn_of_dates(self, catalog: Catalog) -> None:
+        """Warn of a commit that has the date of an earlier one, whose clock was ahead."""
+        made, now = catalog.head.made, catalog.clock.now_millis()
+        if made is None:
+            return
+        from olympia_cli.catalog.references import dated_ahead
+        from olympia_cli.names import span_text
+
+        if (ahead := dated_ahead(made, now)) is not None:
+            span = f"{span_text(ahead.ahead_millis)} ahead of this machine's clock"
+            self.say(f"warning: v{made.version} is dated {span}, since {ahead.text}: see {self.command('status')}")
 
     def resolve(self, reference: str, latest: Snapshot) -> Snapshot:
         """A version seen from a latest one that was read before: several references mean the same moment."""
@@ -314,10 +328,17 @@ class Session:
         return ("olympia", *(("--profile", profile) if profile else ()))
 
     def command(self, words: str | Sequence[str]) -> str:
-        """A command to suggest: as text that is quoted already, or as words."""
+        """A command to suggest: as text that is quoted already, or as words. One for another catalog names it first."""
         import shlex
 
-        return f"{shlex.join(self.program)} {words if isinstance(words, str) else shlex.join(words)}"
+        text = words if isinstance(words, str) else shlex.join(words)
+        return f"{shlex.join(self.program_elsewhere if text.startswith('-c ') else self.program)} {text}"
+
+    def argv(self, words: Sequence[str], *, shell: bool = False) -> list[str]:
+        """The same as the words of a shell; with `shell` it is a command of the machine's."""
+        import shlex
+
+        return list(words) if shell else shlex.split(self.command(words))
 
     # Output
 
