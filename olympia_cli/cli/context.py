@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 import typer
 
 from olympia_cli.cli.params import Output
-from olympia_cli.cli.profiles import Location, options_for, read_profile
+from olympia_cli.cli.profiles import Location, how_to_name_a_catalog, options_for, read_profile
 from olympia_cli.cli.talk import about, check_variable, is_json, tell
 from olympia_cli.cli.view import SnapshotView, TransactionView, View
 from olympia_cli.errors import CommitConflict, InvalidLocation, InvalidName, InvalidOption, OlympiaError
@@ -111,7 +111,7 @@ class Session:
             return Location(catalog.value, self.options_for(catalog.value))
         profile = read_profile(self._profile)
         if not profile.uri:
-            raise InvalidLocation("no catalog is given", hint="use -c URI, or set OLYMPIA_CATALOG, or make a profile")
+            raise InvalidLocation("no catalog is given", hint=how_to_name_a_catalog(self._profile))
         return Location(profile.uri, options_for(profile.uri, profile, self.timeout))
 
     def options_for(self, uri: str, profile: str | None = None) -> dict[str, Any]:
