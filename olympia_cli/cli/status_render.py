@@ -88,12 +88,17 @@ def _after(error: OlympiaError) -> tuple[str, ...]:
 
 def _records(session: Session, status: Status) -> Iterator[tuple[str, ...]]:
     for key, value in status.values.items():
-        if key not in ("needs_attention", "fsck_runs", "transactions"):
+        if key not in ("needs_attention", "fsck_runs", "transactions", "unfinished_exports"):
             yield from _flat(key, value)
     for run in status.values["fsck_runs"]:
         yield "fsck_run", *(_cell(value) for value in run.values())
     for transaction in status.values["transactions"]:
         yield "transaction", *(_cell(value) for value in transaction.values())
+    for export in status.values["unfinished_exports"]:
+        yield (
+            "unfinished_export",
+            *(_cell(export[key]) for key in ("name", "at_version", "mode", "begun_at", "location")),
+        )
     for reason in status.reasons:
         yield "reason", reason.text, shlex.join(session.argv(reason.words, shell=reason.shell))
 
@@ -154,7 +159,9 @@ def _fields(values: Mapping[str, Any], now: int, *, wide: bool) -> Iterator[tupl
     yield "last fsck", _last(values["last_fsck"], now, _fsck_detail)
     yield "last expire", _last(values["last_expire"], now, lambda record: "")
     yield "last export", _last(values["last_export"], now, _export_detail)
-    yield "exports", _names(values["exports"], values["export_names"])
+    unfinished = [export["name"] for export in values["unfinished_exports"]]
+    more = f"; unfinished: {_names(len(unfinished), unfinished)}" if unfinished else ""
+    yield "exports", _names(values["exports"], values["export_names"]) + more
     yield "quarantine", _quarantine(values, now)
     transactions = values["transactions"]
     shown = [f"{transaction['id']} ({_lifetime(transaction, now)})" for transaction in transactions]

@@ -14,6 +14,8 @@ LATEST = "vn/latest"
 OLDEST = "vn/oldest"
 
 EXPORT_NOTE = "ops/export.json"
+UNFINISHED = "ops/exports/"
+"""Where a catalog notes the exports of it that are under way."""
 """At the destination of an export: what it is a copy of, and how far it was to go."""
 
 WIDTH = 32
@@ -170,7 +172,9 @@ _KINDS = (
     (FileKind.TRANSACTION, re.compile(r"def/dtxn/[^/]+\.binpb")),
     (
         FileKind.OPERATION,
-        re.compile(rf"ops/(?:expire/[0-9]+-{_UUID}(?:\.{_UUID}\.part)?|last-(?:fsck|expire|export)|export)\.json"),
+        re.compile(
+            rf"ops/(?:expire/[0-9]+-{_UUID}(?:\.{_UUID}\.part)?|exports/{_UUID}|last-(?:fsck|expire|export)|export)\.json"
+        ),
     ),
     (FileKind.OPERATION, re.compile(rf"{ASIDE}v[0-9]+-[0-9a-f]{{16}}\.arrow")),
     (FileKind.DATA, re.compile(rf"{DATA}/.+", re.DOTALL)),
