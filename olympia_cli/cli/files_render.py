@@ -8,7 +8,6 @@ from typing import Any
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.escape import plural
-from olympia_cli.cli.params import Output
 from olympia_cli.cli.render import Column
 
 SHOWN_PROBLEMS = 20
@@ -111,10 +110,8 @@ def print_rows(
 
 def print_written(session: Session, version: int, kind: str, count: int, where: str, problems: Problems) -> None:
     """That rows were written, and where."""
-    if session.output in (Output.JSON, Output.JSONL):
-        render.document(session, {"version": version, "location": where, "rows": count, **problems.describe()})
-    elif not session.quiet:
-        render.line(session, f"v{version}  {plural(count, kind)} written to {where}")
+    value = {"version": version, "location": where, "rows": count, **problems.describe()}
+    render.outcome(session, value, f"v{version}  {plural(count, kind)} written to {where}")
 
 
 def _describe(row: Mapping[str, Any], kind: str) -> dict[str, Any]:

@@ -137,21 +137,35 @@ def _is_number(cell: str) -> bool:
     return True
 
 
+def outcome(session: Session, value: Mapping[str, Any], *texts: str) -> None:
+    """What a command did: a document or a row of CSV for programs, lines for people, which --quiet leaves out."""
+    if session.output in (Output.JSON, Output.JSONL):
+        document(session, value)
+        return
+    with session.out() as out:
+        if session.output is Output.CSV:
+            csv_rows(session, out, list(value), [value])
+        elif not session.quiet:
+            out.writelines(f"{visible(text)}\n" for text in texts)
+
+
+_ACTION = ["version", "transaction", "type", "object", "namespace", "name"]
+
+
 def changed(session: Session, change: Changed, text: str, **more: Any) -> None:
-    """What a changing command did; in JSON with more to say of it."""
+    """What a changing command did; in JSON with more to say of it, in CSV a row for each action."""
     from olympia_cli.ops.look.describe import describe_actions
 
-    if session.output in (Output.JSON, Output.JSONL):
-        value: dict[str, Any] = {"version": change.version, "actions": describe_actions(change.actions)}
-        if change.transaction is not None:
-            value["transaction"] = change.transaction
-        document(session, value | more)
+    where: dict[str, Any] = {"version": change.version}
+    if change.transaction is not None:
+        where["transaction"] = change.transaction
+    if session.output is Output.CSV:
+        with session.out() as out:
+            csv_rows(session, out, _ACTION, ({**action, **where} for action in describe_actions(change.actions)))
         return
-    if session.quiet:
-        return
-    where = f"v{change.version}" if change.transaction is None else f"transaction {change.transaction}"
-    with session.out() as out:
-        out.write(f"{where}  {visible(text)}\n" if change.actions else f"{where}  nothing to do\n")
+    place = f"v{change.version}" if change.transaction is None else f"transaction {change.transaction}"
+    said = text if change.actions else "nothing to do"
+    outcome(session, {**where, "actions": describe_actions(change.actions), **more}, f"{place}  {said}")
 
 
 def say_actions(session: Session, actions: Iterable[Action]) -> None:

@@ -45,6 +45,8 @@ def describe_failure(session: Session, error: OlympiaError, looked_at: str) -> d
 def print_status(session: Session, status: Status) -> None:
     if session.output in (Output.TABLE, Output.WIDE):
         with session.out() as out:
+            if session.quiet and not status.exit_code:
+                return
             if session.is_tty:
                 _write_screen(session, out, status)
             else:
@@ -87,14 +89,15 @@ def _after(error: OlympiaError) -> tuple[str, ...]:
 
 
 def _records(session: Session, status: Status) -> Iterator[tuple[str, ...]]:
-    for key, value in status.values.items():
+    values = {"verdict": status.values["verdict"]} if session.quiet else status.values
+    for key, value in values.items():
         if key not in ("needs_attention", "fsck_runs", "transactions", "unfinished_exports"):
             yield from _flat(key, value)
-    for run in status.values["fsck_runs"]:
+    for run in values.get("fsck_runs", ()):
         yield "fsck_run", *(_cell(value) for value in run.values())
-    for transaction in status.values["transactions"]:
+    for transaction in values.get("transactions", ()):
         yield "transaction", *(_cell(value) for value in transaction.values())
-    for export in status.values["unfinished_exports"]:
+    for export in values.get("unfinished_exports", ()):
         yield (
             "unfinished_export",
             *(_cell(export[key]) for key in ("name", "at_version", "mode", "begun_at", "location")),
@@ -131,6 +134,8 @@ def _write_screen(session: Session, out: TextIO, status: Status) -> None:
     for reason in status.reasons:
         command = shlex.join(session.argv(reason.words, shell=reason.shell))
         out.write(f"  {visible(reason.text)}\n    next  {visible(command)}\n")
+    if session.quiet:
+        return
     out.write("\n")
     for title, text in _fields(values, now, wide=session.output is Output.WIDE):
         out.write(f"{title.ljust(13)} {visible(text)}\n")

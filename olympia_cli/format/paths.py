@@ -14,9 +14,9 @@ LATEST = "vn/latest"
 OLDEST = "vn/oldest"
 
 EXPORT_NOTE = "ops/export.json"
+"""At the destination of an export: what it is a copy of, and how far it was to go."""
 UNFINISHED = "ops/exports/"
 """Where a catalog notes the exports of it that are under way."""
-"""At the destination of an export: what it is a copy of, and how far it was to go."""
 
 WIDTH = 32
 """Characters in the name of a root: the version's bits, lowest first."""

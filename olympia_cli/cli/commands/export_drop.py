@@ -9,7 +9,7 @@ from olympia_cli.cli.complete import complete_export
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.export_options import DestProfile, open_dest
 from olympia_cli.cli.input import confirm
-from olympia_cli.cli.params import DryRun, Message, Output, RetryFor, Yes, parse_seconds
+from olympia_cli.cli.params import DryRun, Message, RetryFor, Yes, parse_seconds
 
 EXAMPLES = ["olympia export drop friday --dry-run", "olympia export drop friday --delete-files --yes"]
 
@@ -77,17 +77,13 @@ def run(
         if plan is not None:
             with session.progress() as progress:
                 delete(plan, progress)
-    if session.output in (Output.JSON, Output.JSONL):
-        deleted = plan.count if plan is not None else None
-        value = {
-            "version": version,
-            "name": name,
-            "location": location,
-            "dropped": not dry_run,
-            "dry_run": dry_run,
-            "deleted_files": 0 if deleted is None else deleted.files,
-            "deleted_bytes": 0 if deleted is None else deleted.bytes,
-        }
-        render.document(session, value)
-    elif not session.quiet:
-        render.line(session, f"v{version}  {'would drop' if dry_run else 'dropped'} export {name}")
+    value = {
+        "version": version,
+        "name": name,
+        "location": location,
+        "dropped": not dry_run,
+        "dry_run": dry_run,
+        "deleted_files": 0 if plan is None else plan.count.files,
+        "deleted_bytes": 0 if plan is None else plan.count.bytes,
+    }
+    render.outcome(session, value, f"v{version}  {'would drop' if dry_run else 'dropped'} export {name}")
