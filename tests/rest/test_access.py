@@ -333,11 +333,16 @@ def unreadable(path: Path, way: str) -> None:
             os.mkfifo(path)
         case "a link to itself":
             path.symlink_to(path)
+        case "a failing disk":
+            # to read its first byte is an I/O error
+            path.symlink_to("/proc/self/mem")
         case _:
             path.write_text(way)
 
 
-@pytest.mark.parametrize("way", ["a folder", "a pipe", "a link to itself", *BROKEN], ids=lambda way: way[:20].strip())
+@pytest.mark.parametrize(
+    "way", ["a folder", "a pipe", "a link to itself", "a failing disk", *BROKEN], ids=lambda way: way[:20].strip()
+)
 def test_a_file_that_cannot_be_read_holds_for_a_minute(tmp_path, way):
     tokens, clock = tmp_path / "tokens.toml", FakeClock()
     tokens.write_text(ONE)
