@@ -150,7 +150,8 @@ class GroupCommit:
 
     def _warn_of_lost_hints(self) -> None:
         """Log once that commits have no hint: other readers need more requests."""
-        lost = {path: error.message for path, error in self._catalog.store.lost_hints.items()}
+        # a copy: other threads write hints meanwhile
+        lost = {path: error.message for path, error in self._catalog.store.lost_hints.copy().items()}
         if lost != self._lost_hints:
             for path, message in lost.items():
                 _log.warning("the hint %s could not be written, and readers do without it: %s", path, message)
