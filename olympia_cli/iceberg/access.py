@@ -32,7 +32,7 @@ from olympia_cli.format.paths import DATA
 from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.format_v3 import with_defaults, with_row_ids
 from olympia_cli.iceberg.identifiers import dotted, identifier_of, table_name
-from olympia_cli.iceberg.locations import ANYWHERE, Reach
+from olympia_cli.iceberg.locations import Reach, barred_folders
 from olympia_cli.iceberg.metadata_files import MetadataFiles, PyIcebergFiles
 from olympia_cli.iceberg.settings import ONE_SDK, same_sdk
 from olympia_cli.iceberg.table_changes import TableChanges, TableState, check_properties, read_metadata
@@ -98,7 +98,8 @@ class CatalogAccess(MetastoreCatalog):
                 location = self._view(name).table(name).definition.iceberg_metadata_location
         except ValueError as invalid:
             raise NoSuchTableError(f"Table does not exist: {dotted(name)}") from invalid
-        return TableState(read_metadata(self.metadata_files, location), location)
+        place = self._reach(name.namespace).existing(location)
+        return TableState(read_metadata(self.metadata_files, location, place), location)
 
     @property
     def metadata_files(self) -> MetadataFiles:
@@ -107,7 +108,7 @@ class CatalogAccess(MetastoreCatalog):
 
     def _reach(self, namespace: str) -> Reach:
         """Where tables and views of the namespace may be."""
-        return ANYWHERE
+        return Reach(barred=barred_folders(self.store_catalog.store.uri))
 
     def _staged_file(self, location: str) -> bytes | None:
         """What will be at a location, where that is not written yet."""

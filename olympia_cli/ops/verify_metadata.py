@@ -55,7 +55,7 @@ def _parsed(
     data: bytes, location: str, what: str, format_versions: tuple[int, ...], keys: tuple[str, ...]
 ) -> dict[str, Any]:
     try:
-        metadata = json.loads(_unpacked(data, location))
+        metadata = json.loads(unpacked(data, location))
     except (ValueError, OSError, EOFError, zlib.error, RecursionError):
         raise Damaged("F602", location, "it is empty" if not data else "it is not JSON", hint=_HINT) from None
     version = metadata.get("format-version") if isinstance(metadata, dict) else None
@@ -70,7 +70,8 @@ def _parsed(
     return dict(metadata)
 
 
-def _unpacked(data: bytes, location: str) -> bytes:
+def unpacked(data: bytes, location: str) -> bytes:
+    """Return the text of a metadata file. Raise Unsupported if it unpacks to more than any metadata has."""
     # such files may be compressed, and say so in their names only by convention
     if not data.startswith(b"\x1f\x8b"):
         return data

@@ -22,27 +22,29 @@ class KeptFiles:
         self._kept = ByteCache(cache_bytes)
 
     def read(self, location: Location, properties: Mapping[str, str]) -> bytes:
-        content = self._kept.get(location)
+        # the same file within another folder may not be read, as a link leads there
+        key = (location, location.root)
+        content = self._kept.get(key)
         if content is None:
             found = self._files.fetch(location)
             if isinstance(found, PathOutside):
-                raise _outside(location)
+                raise outside(location.text)
             if isinstance(found, PathMissing) or (isinstance(found, StorageFailed) and found.is_no_file):
                 # a pipe is no file: a reader would wait for its other end
                 raise FileNotFoundError(f"{location.text} is no file")
             if isinstance(found, OlympiaError):
                 raise found
             content = found
-            self._kept.put(location, content)
+            self._kept.put(key, content)
         return content
 
     def create(self, location: Location, content: bytes, properties: Mapping[str, str]) -> Delete:
         try:
             return create_in(*self._files.opened(location), content)
         except PathOutside:
-            raise _outside(location) from None
+            raise outside(location.text) from None
 
 
-def _outside(location: Location) -> Refused:
-    # where a link leads is not told
-    return Refused(f"{location.text} leads outside of what you may use here", hint="")
+def outside(location: str) -> Refused:
+    """The error for a link that leads out of a caller's folders. It does not tell where to."""
+    return Refused(f"{location} leads outside of what you may use here", hint="")

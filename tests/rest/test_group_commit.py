@@ -233,6 +233,36 @@ def test_of_an_outcome_that_nobody_knows_each_hears_of_its_own_files(tmp_path):
         assert (f"{own}.json" in str(error), f"{other}.json" in str(error)) == (True, False)
 
 
+def test_of_a_store_that_fails_each_hears_of_its_own_files(tmp_path):
+    class Failing(WrappedStore):
+        """Does not take the second root. Folders stand by then where the metadata was, so it cannot be deleted."""
+
+        def create(self, path: str, data: bytes) -> None:
+            if path != root_path(2):
+                super().create(path, data)
+                return
+            for file in tmp_path.iterdir():
+                file.unlink()
+                file.mkdir()
+            raise StorageFailed("no")
+
+    store = Failing(MemoryStore())
+    Catalog.create(store)
+
+    def writes(name: str) -> Callable[[TableChanges], None]:
+        def change(changes: TableChanges) -> None:
+            changes.transaction.create_namespace(NamespaceName(name))
+            changes.add_file(f"{tmp_path}/{name}.json", b"{}", {})
+
+        return change
+
+    with ThreadPoolExecutor(16) as pool:
+        told = make(Catalog(store), pool).together(writes("mine"), writes("theirs"))
+    for error, own, other in zip(told, ("mine", "theirs"), ("theirs", "mine"), strict=True):
+        assert type(error) is StorageFailed
+        assert (f"{own}.json" in str(error), f"{other}.json" in str(error)) == (True, False)
+
+
 def test_a_store_that_fails_in_the_middle_of_a_change_leaves_nothing_of_it(store):
     """To take it back nothing is read."""
 
