@@ -177,7 +177,7 @@ _KINDS = (
     ),
     (FileKind.OPERATION, re.compile(rf"{ASIDE}v[0-9]+-[0-9a-f]{{16}}\.arrow")),
     (FileKind.DATA, re.compile(rf"{DATA}/.+", re.DOTALL)),
-    (FileKind.TEMPORARY, re.compile(rf"(?:[^/]+/)*\.tmp-{_UUID}")),
+    (FileKind.TEMPORARY, re.compile(rf"(?:(?!\.\.?/)[^/]+/)*\.tmp-{_UUID}")),
 )
 
 
