@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 from olympia_cli.errors import OlympiaError, PathMissing
 from olympia_cli.iceberg.files import TableFiles
-from olympia_cli.iceberg.locations import ANYWHERE, Reach
+from olympia_cli.iceberg.locations import ANYWHERE, Reach, parse_location
 from olympia_cli.iceberg.manifests import DataFile, Manifest, decode_manifest, decode_manifest_list
 from olympia_cli.iceberg.metadata import current_snapshot
 from olympia_cli.ops.verify_metadata import parse_metadata
+from olympia_cli.storage.open import scheme_of
 
 
 def data_files(files: TableFiles, location: str, *, statistics: bool = True) -> Iterator[DataFile]:
@@ -22,6 +24,15 @@ def data_files(files: TableFiles, location: str, *, statistics: bool = True) -> 
 def read_metadata(files: TableFiles, location: str) -> dict[str, Any]:
     """The metadata file of a table, as the JSON object that it is."""
     return parse_metadata(_read(files, location, "metadata"), location)
+
+
+def verify_metadata(location: str, options: Mapping[str, object] | None) -> None:
+    """Raise unless the location holds the metadata of an Iceberg table. `options` are those of its storage."""
+    with closing(TableFiles(options, scheme_of(parse_location(location).store))) as files:
+        try:
+            read_metadata(files, location)
+        except PathMissing as error:
+            raise PathMissing(error.message, hint="check the location") from None
 
 
 def files_of(

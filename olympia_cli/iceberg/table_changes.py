@@ -49,7 +49,7 @@ from pyiceberg.table.update import (
     TableUpdate,
     update_table_metadata,
 )
-from pyiceberg.typedef import EMPTY_DICT, Properties
+from pyiceberg.typedef import Properties
 
 from olympia_cli.catalog.commit import Author, Committed, commit
 from olympia_cli.catalog.distributed import DistributedTransaction
@@ -67,6 +67,7 @@ from olympia_cli.iceberg.identifiers import dotted
 from olympia_cli.iceberg.locations import ANYWHERE, Location, Reach, barred_folders
 from olympia_cli.iceberg.metadata_files import Delete, MetadataFiles
 from olympia_cli.iceberg.new_files import NewFile, NewFiles
+from olympia_cli.iceberg.settings import without_code
 from olympia_cli.iceberg.table_actions import actions_of
 from olympia_cli.names import TableName, ViewName
 from olympia_cli.ops.verify_metadata import parse_metadata, unpacked
@@ -151,15 +152,15 @@ class TableChanges:
         if current is not None and metadata == current.metadata:
             return current
         if current is not None and metadata.format_version == V3 and current.location not in self._files.places:
-            data = self._store.read(reach.existing(current.location), EMPTY_DICT)
+            data = self._store.read(reach.existing(current.location))
             document = parse_metadata(data, current.location)
             check_known(document, current.metadata, metadata, current.location)
         number = -1 if current is None else MetastoreCatalog._parse_metadata_version(current.location)
-        provider = load_location_provider(metadata.location, metadata.properties)
+        provider = load_location_provider(metadata.location, without_code(metadata.properties))
         location = provider.new_table_metadata_file_location(number + 1)
 
         def read(manifest: str) -> bytes:
-            return self._store.read(reach.named(manifest, "a manifest"), metadata.properties)
+            return self._store.read(reach.named(manifest, "a manifest"))
 
         actions = actions_of(None if current is None else current.metadata, metadata, updates, read)
         if current is None:
@@ -177,10 +178,10 @@ class TableChanges:
             expected = None
         return self.stage(metadata, location, reach)
 
-    def add_file(self, location: str, content: bytes, properties: Properties, reach: Reach = ANYWHERE) -> None:
+    def add_file(self, location: str, content: bytes, reach: Reach = ANYWHERE) -> None:
         """Stage a file that is created before the commit, and deleted again when that fails."""
         reach = replace(reach, barred=barred_folders(self.transaction.base.store.uri))
-        self._files.put(location, NewFile(reach.named(location, "the metadata's location"), content, properties))
+        self._files.put(location, NewFile(reach.named(location, "the metadata's location"), content))
 
     @property
     def places(self) -> list[str]:
@@ -269,7 +270,7 @@ class TableChanges:
         def write(location: str) -> None:
             file = self._files.get(location)
             try:
-                self._created[location] = self._store.create(file.location, file.content, file.properties)
+                self._created[location] = self._store.create(file.location, file.content)
             except BaseException as error:
                 ours = isinstance(error, OlympiaError) and not isinstance(error, OutcomeUnknown)
                 if not ours and not isinstance(error, FileExistsError):
@@ -292,7 +293,7 @@ class TableChanges:
             self._staged.pop(next(iter(self._staged)))
         self._staged[location] = metadata
         known = reach.also(folders_of(metadata.location, metadata.properties))
-        self.add_file(location, encode_metadata(metadata, location), metadata.properties, known)
+        self.add_file(location, encode_metadata(metadata, location), known)
         return TableState(metadata, location)
 
 
@@ -342,7 +343,7 @@ def decode_metadata(data: bytes, location: str) -> TableMetadata:
 def read_metadata(files: MetadataFiles, text: str, location: Location) -> TableMetadata:
     """Return the metadata at a location that the catalog has; `location` is its text, parsed."""
     try:
-        return decode_metadata(files.read(location, EMPTY_DICT), text)
+        return decode_metadata(files.read(location), text)
     except (ValidationError, ValueError, EOFError, zlib.error, BadGzipFile):
         raise Damaged("F602", text, "it is not the metadata of an Iceberg table", hint="check the location") from None
 

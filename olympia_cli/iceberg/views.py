@@ -63,7 +63,7 @@ class IcebergViews(CatalogAccess):
 
         def create(changes: TableChanges) -> None:
             check_no_table(changes, name)
-            changes.add_file(where, content, properties, self._reach(name.namespace).also([place]))
+            changes.add_file(where, content, self._reach(name.namespace).also([place]))
             changes.transaction.create_view(name, view_definition(where))
 
         self.change(name, create, NamespaceName(name.namespace), name)
@@ -121,7 +121,7 @@ class IcebergViews(CatalogAccess):
 
         staged = self._staged_file(location)
         if staged is None:
-            staged = self.metadata_files.read(self._reach(name.namespace).existing(location), EMPTY_DICT)
+            staged = self.metadata_files.read(self._reach(name.namespace).existing(location))
         return ViewMetadata.model_validate_json(staged)
 
     def _view_of(self, name: ViewName, metadata: ViewMetadata) -> View:

@@ -6,29 +6,15 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Mapping
 from typing import Any
 
-from olympia_cli.errors import Damaged, InvalidOption, PathMissing, Unsupported
-from olympia_cli.storage.open import open_store
+from olympia_cli.errors import Damaged, Unsupported
 
 FORMAT_VERSIONS = (1, 2, 3)
 VIEW_FORMAT_VERSIONS = (1,)
 # a few kilobytes that unpack to more than memory holds are not metadata
 MAX_BYTES = 256 * 1024 * 1024
 _HINT = "check the location"
-
-
-def verify_metadata(location: str, options: Mapping[str, object] | None) -> None:
-    """Raise unless the location holds the metadata of an Iceberg table. `options` are those of its storage."""
-    folder, _, name = location.rpartition("/")
-    if not folder or not name:
-        raise InvalidOption(f"{location[:200]!a} is not the location of a file", hint="give the metadata file itself")
-    try:
-        data = open_store(folder, options).read(name)
-    except PathMissing:
-        raise PathMissing(f"there is no metadata at {location}", hint=_HINT) from None
-    parse_metadata(data, location)
 
 
 def parse_metadata(data: bytes, location: str) -> dict[str, Any]:

@@ -1,11 +1,6 @@
-"""Metadata files and manifests as the server reads and creates them: with its own settings, each read once.
-
-The properties of a table never decide how the server opens files: they could name an endpoint, or a class to load.
-"""
+"""Metadata files and manifests as the server reads and creates them: with its own settings, each read once."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from olympia_cli.errors import OlympiaError, PathMissing, PathOutside, Refused, StorageFailed
 from olympia_cli.iceberg.files import TableFiles
@@ -21,7 +16,7 @@ class KeptFiles:
         self._files = files
         self._kept = ByteCache(cache_bytes)
 
-    def read(self, location: Location, properties: Mapping[str, str]) -> bytes:
+    def read(self, location: Location) -> bytes:
         # the same file within another folder may not be read, as a link leads there
         key = (location, location.root)
         content = self._kept.get(key)
@@ -38,7 +33,7 @@ class KeptFiles:
             self._kept.put(key, content)
         return content
 
-    def create(self, location: Location, content: bytes, properties: Mapping[str, str]) -> Delete:
+    def create(self, location: Location, content: bytes) -> Delete:
         try:
             return create_in(*self._files.opened(location), content)
         except PathOutside:

@@ -9,7 +9,6 @@ from typing import Any, NoReturn, TypeVar
 
 from pyiceberg.exceptions import NoSuchNamespaceError
 from pyiceberg.io import FileIO
-from pyiceberg.table import TableProperties
 from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableUpdate
 from pyiceberg.typedef import Properties
 
@@ -22,15 +21,13 @@ from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.locations import Reach, barred_folders, parse_location
 from olympia_cli.iceberg.metadata_files import MetadataFiles
+from olympia_cli.iceberg.settings import LOADS_CODE
 from olympia_cli.iceberg.table_changes import TableChanges, TableState
 from olympia_cli.names import ObjectName, TableName
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.failures import Failure, bad_request, forbidden, parsed
 from olympia_cli.rest.service import Located
 from olympia_cli.rest.table_updates import check_added, fitted
-
-LOADS_CODE = ("py-io-impl", "py-catalog-impl", TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL)
-"""Properties that name a class of Python's. A client must not choose what the server loads."""
 
 R = TypeVar("R")
 
@@ -68,7 +65,7 @@ class ServedCatalog(OlympiaCatalog):
     def metadata_files(self) -> MetadataFiles:
         return self._call.service.kept
 
-    def _open_io(self, properties: Properties, location: str) -> FileIO:
+    def open_files(self, location: str) -> FileIO:
         """PyIceberg wants one for a table; the server opens no file with it."""
         return _NO_FILES
 

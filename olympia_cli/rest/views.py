@@ -69,7 +69,7 @@ def create(call: Call) -> Response:
 
     def change(changes: TableChanges) -> None:
         check_no_table(changes, name)
-        changes.add_file(location, content, {}, reach)
+        changes.add_file(location, content, reach)
         changes.transaction.create_view(name, view_definition(location))
 
     served.change(None, change)
@@ -146,7 +146,7 @@ def replace(call: Call) -> Response:
         new = view_definition(location)
         new.iceberg_previous_metadata_location = former
         new.properties.update(definition.properties)
-        changes.add_file(location, _written(metadata), {}, here)
+        changes.add_file(location, _written(metadata), here)
         changes.transaction.replace_view(name, new)
         return location, metadata
 

@@ -38,7 +38,7 @@ from tests.helpers.check import check_catalog
 from tests.helpers.patience import PATIENCE, wait_until
 from tests.helpers.stores import AmbiguousStore, CountingStore, WrappedStore
 
-FILES = PyIcebergFiles(lambda properties, location: PyArrowFileIO())
+FILES = PyIcebergFiles(lambda location: PyArrowFileIO())
 
 
 @dataclass
@@ -222,7 +222,7 @@ def test_of_an_outcome_that_nobody_knows_each_hears_of_its_own_files(tmp_path):
     def writes(name: str) -> Callable[[TableChanges], None]:
         def change(changes: TableChanges) -> None:
             changes.transaction.create_namespace(NamespaceName(name))
-            changes.add_file(f"{tmp_path}/{name}.json", b"{}", {})
+            changes.add_file(f"{tmp_path}/{name}.json", b"{}")
 
         return change
 
@@ -252,7 +252,7 @@ def test_of_a_store_that_fails_each_hears_of_its_own_files(tmp_path):
     def writes(name: str) -> Callable[[TableChanges], None]:
         def change(changes: TableChanges) -> None:
             changes.transaction.create_namespace(NamespaceName(name))
-            changes.add_file(f"{tmp_path}/{name}.json", b"{}", {})
+            changes.add_file(f"{tmp_path}/{name}.json", b"{}")
 
         return change
 
@@ -342,7 +342,7 @@ def test_what_one_cannot_write_the_others_need_not_bear(group):
     def nowhere(changes: TableChanges) -> None:
         location = "/proc/nope/x.metadata.json"
         changes.transaction.create_table(TableName("first", "t"), location)
-        changes.add_file(location, b"{}", {})
+        changes.add_file(location, b"{}")
 
     found = group.together(create("a"), nowhere, create("b"))
     assert (found[0], found[2]) == ("a", "b")
