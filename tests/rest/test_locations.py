@@ -159,6 +159,26 @@ def test_a_link_in_place_of_registered_metadata_leads_nowhere_else(forgetful: Wo
 
 
 @pytest.mark.parametrize("kind", ["table", "view"])
+def test_what_a_wider_token_has_read_through_a_link_is_not_given_to_a_narrower_one(here: World, kind: str) -> None:
+    whole = {"Authorization": "Bearer admin"}
+    theirs = json.dumps({**getattr(here, kind)["metadata"], "properties": {"comment": MARK}})
+    (here.top / f"catalog/data/hr/{kind}.json").write_text(theirs)
+    here.harm()
+    path = Path(here.own) / f"wider-{kind}.metadata.json"
+    os.symlink(here.top / f"catalog/data/hr/{kind}.json", path)
+    body = {"name": f"wider_{kind}", "metadata-location": str(path)}
+    door = "register" if kind == "table" else "register-view"
+    assert here.served.post(f"/v1/namespaces/sales/{door}", body, **whole).status_code == 200
+    for _ in range(2):
+        found = here.served.http.get(f"/v1/namespaces/sales/{kind}s/wider_{kind}", headers=whole)
+        assert (found.status_code, MARK in found.text) == (200, True)
+        answer = here.get(f"/v1/namespaces/sales/{kind}s/wider_{kind}")
+        assert (answer.status_code, MARK in answer.text) == (403, False)
+        answer = here.post(f"/v1/namespaces/sales/{kind}s/wider_{kind}", CHANGE)
+        assert (answer.status_code, MARK in answer.text, here.harm()) == (403, False, [])
+
+
+@pytest.mark.parametrize("kind", ["table", "view"])
 @pytest.mark.parametrize("key", ["location", "write.metadata.path"])
 def test_metadata_that_was_changed_after_it_was_registered_leads_nowhere_else(
     forgetful: World, kind: str, key: str
