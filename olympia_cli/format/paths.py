@@ -25,6 +25,9 @@ JAVA_WIDTH = 64
 DATA = "data"
 """The folder for tables that nobody gave another place. What is in it is theirs alone."""
 
+OWN_FOLDERS = ("vn", "node", "def", "dtxn", "ops")
+"""The folders of the catalog's own files."""
+
 MAX_VERSION: int = 2**WIDTH - 1
 MAX_FILE_NAME_BYTES = 255
 DEFINITION_FOLDERS = {Kind.CATALOG: "catalog", Kind.NAMESPACE: "ns", Kind.TABLE: "table", Kind.VIEW: "view"}
@@ -174,7 +177,7 @@ _KINDS = (
     ),
     (FileKind.OPERATION, re.compile(rf"{ASIDE}v[0-9]+-[0-9a-f]{{16}}\.arrow")),
     (FileKind.DATA, re.compile(rf"{DATA}/.+", re.DOTALL)),
-    (FileKind.TEMPORARY, re.compile(rf"(?:[^/]+/)*\.tmp-{_UUID}")),
+    (FileKind.TEMPORARY, re.compile(rf"(?:(?!\.\.?/)[^/]+/)*\.tmp-{_UUID}")),
 )
 
 

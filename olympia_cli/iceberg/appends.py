@@ -283,7 +283,7 @@ def _check_table(metadata: TableMetadata, destination: Destination) -> None:
 
 def _check_there(catalog: OlympiaCatalog, destination: Destination, files: Sequence[DataFile]) -> None:
     """What processes say that they wrote, this one sees."""
-    io = catalog._open_io({}, destination.folder)
+    io = catalog.open_files(destination.folder)
 
     def problem(file: DataFile) -> str | None:
         try:

@@ -26,7 +26,7 @@ from pyiceberg.types import transform_dict_value_to_str
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.identifiers import dotted, identifier_of, namespace_name, table_name
-from olympia_cli.iceberg.settings import store_options
+from olympia_cli.iceberg.settings import store_options, trusted
 from olympia_cli.iceberg.table_changes import TableChanges, TableState, check_no_view, read_metadata
 from olympia_cli.iceberg.views import IcebergViews
 from olympia_cli.names import Kind, NamespaceName, Reference, parse_reference
@@ -239,7 +239,8 @@ class OlympiaCatalog(IcebergViews):
             NamespaceName(name.namespace),
             name,
         )
-        return CommitTableResponse.model_validate({"metadata": state.metadata, "metadata-location": state.location})
+        response = {"metadata": trusted(state.metadata, self.properties), "metadata-location": state.location}
+        return CommitTableResponse.model_validate(response)
 
     def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
         name = namespace_name(namespace, NoSuchNamespaceError)

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+from olympia_cli.errors import Refused
 from olympia_cli.storage.open import BUCKET_SCHEMES, scheme_of
 
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
 PY_IO_IMPL = "py-io-impl"
+LOCATION_PROVIDER = "write.py-location-provider.impl"
+LOADS_CODE = (PY_IO_IMPL, "py-catalog-impl", LOCATION_PROVIDER)
+"""Properties that have PyIceberg load code by its name. Whoever can write a table's metadata can set them there."""
 
 _OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "s3": {
@@ -28,6 +36,31 @@ TIMEOUT = "olympia.timeout"
 ONE_SDK = "olympia.one-sdk"
 """Tables in buckets are opened with the SDKs that the catalog is opened with. PyIceberg prefers others, which look
 elsewhere for what they are not told: an endpoint in the environment, for one."""
+
+
+def without_code(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a table but for those that name code to load."""
+    return {key: value for key, value in properties.items() if key not in LOADS_CODE}
+
+
+def trusted(metadata: TableMetadata, settings: Mapping[str, str]) -> TableMetadata:
+    """The metadata as PyIceberg gets it, which loads the location provider that a table names. One that the user's own
+    settings do not name as well is refused when it is to be loaded."""
+    named = metadata.properties.get(LOCATION_PROVIDER)
+    if named is None or named == settings.get(LOCATION_PROVIDER):
+        return metadata
+    refusing = f"{RefusedProvider.__module__}.{RefusedProvider.__qualname__}"
+    return metadata.model_copy(update={"properties": {**metadata.properties, LOCATION_PROVIDER: refusing}})
+
+
+class RefusedProvider:
+    """Stands in for a location provider that a table names and its user does not."""
+
+    def __init__(self, location: str, properties: Mapping[str, str]) -> None:
+        raise Refused(
+            f"the table's property {LOCATION_PROVIDER} names code to load, which the settings of the catalog do not",
+            hint="unset it in the table's metadata, or set the same in the properties of the catalog",
+        )
 
 
 def store_options(uri: str, properties: Mapping[str, str]) -> dict[str, object]:

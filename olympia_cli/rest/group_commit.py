@@ -133,7 +133,7 @@ class GroupCommit:
                     if isinstance(error, OSError):
                         error = StorageFailed(f"the metadata of a table cannot be written: {error}")
                 for job in staged:
-                    job.end(error)
+                    job.end(changes.error_of(error, job.files))
                 break
             self._warn_of_lost_hints()
             self.groups += 1

@@ -19,6 +19,7 @@ from olympia_cli.errors import (
     StorageFailed,
     Unsupported,
 )
+from olympia_cli.iceberg.settings import trusted
 from olympia_cli.spark.failures import failures, told
 from olympia_cli.spark.options import ReadOptions, WriteOptions
 
@@ -108,8 +109,9 @@ def load(table: IcebergTable) -> StaticTable:
     return StaticTable(
         identifier=("olympia", table.name),
         metadata_location=table.location,
-        metadata=metadata,
-        io=load_file_io({**metadata.properties, **properties}, location=table.location),
+        metadata=trusted(metadata, properties),
+        # properties of the table could name an endpoint, or code to load
+        io=io,
         catalog=NoopCatalog("olympia"),
     )
 

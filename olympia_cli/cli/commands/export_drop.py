@@ -51,7 +51,7 @@ def run(
             raise Refused(f"the record of the export {name} {record}", hint="drop it without --delete-files")
         with session.progress() as progress:
             store = open_dest(session, location, dest_profile)
-            plan = plan_deletion(store, record, latest.definition.id, progress)
+            plan = plan_deletion(store, record, latest.definition.id, session.store.uri, progress)
     if not isinstance(record, str) and record.pin is not None:
         session.say("what it shares with the catalog goes with an expire, once no version needs it")
     if plan is None and location:

@@ -505,7 +505,7 @@ def test_catalog_definitions_of_other_versions_stay_where_they_are(catalog, dest
     assert [path for path in own_files(dest) if path.startswith("def/catalog/")] == [path]
     assert done.count.files == len(own_files(dest))
     record = find_export("friday", catalog.snapshot().definition)
-    assert plan_deletion(dest, record, snapshot.definition.id).count.files == len(files(dest))
+    assert plan_deletion(dest, record, snapshot.definition.id, catalog.store.uri).count.files == len(files(dest))
 
 
 class TwoPlaces(WrappedStore):
