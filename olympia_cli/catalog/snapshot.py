@@ -41,6 +41,7 @@ EXPIRE_OLDEST = "olympia.expire.oldest"
 EXPIRE_PURGED = "olympia.expire.purged"
 EXPORT_PREFIX = "olympia.export."
 ACKNOWLEDGED = "olympia.fsck.acknowledged"
+PROMOTED = "olympia.promoted"
 KNOWN_FEATURES: frozenset[str] = frozenset()
 
 ObjectDefinition = NamespaceDef | TableDef | ViewDef
