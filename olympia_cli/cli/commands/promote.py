@@ -62,15 +62,15 @@ def run(
         raise InvalidOption("--offline is about --forget", hint="add --forget")
     if not (copy or "").strip():
         raise InvalidOption("it is not said which copy", hint="give its folder or URI, or --forget")
-    raise typer.Exit(_promote(session, copy or "", yes, dry_run, message))
+    raise typer.Exit(_promote(session, Session(ctx, copy), yes, dry_run, message))
 
 
-def _promote(session: Session, uri: str, yes: bool, dry_run: bool, message: str) -> int:
+def _promote(session: Session, there: Session, yes: bool, dry_run: bool, message: str) -> int:
+    """Show the plan, do it, and look again; the exit code. The copy is `there`."""
     from olympia_cli.catalog.catalog import who
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.catalog.commit import Author
     from olympia_cli.cli import render
-    from olympia_cli.cli.export_options import open_dest
     from olympia_cli.cli.fsck_advice import say_standing
     from olympia_cli.cli.input import confirm
     from olympia_cli.cli.params import Output
@@ -78,14 +78,14 @@ def _promote(session: Session, uri: str, yes: bool, dry_run: bool, message: str)
     from olympia_cli.ops.fsck.last_fsck import note_fsck
     from olympia_cli.ops.repair.promote import apply_promotion, describe_promotion, open_copy, plan_promotion
 
-    clock, dest = SystemClock(), open_dest(session, uri, None)
+    clock = SystemClock()
     with session.progress() as progress:
-        copy = open_copy(dest, session.store, clock, progress)
+        copy = open_copy(there.store, session.store, clock, progress)
         plan = plan_promotion(session.store, copy, clock, progress)
     _show(session, plan)
     latest: int | None = None
     if dry_run:
-        session.say(f"to do it: {session.command(['promote', uri])}")
+        session.say(f"to do it: {session.command(['promote', there.location.uri])}")
     else:
         if not plan.is_done:
             confirm(f"Put v{copy.snapshot.version} of {copy.uri} in the place of {session.store.uri}?", yes)
@@ -93,7 +93,7 @@ def _promote(session: Session, uri: str, yes: bool, dry_run: bool, message: str)
             latest = apply_promotion(plan, clock, Author(by=who(), message=message), progress)
             report = fsck(session.store, FsckRequest(clock=clock, progress=progress))
         standing = note_fsck(session.store, report, clock, False)
-    dest.close()
+    there.store.close()
     if session.output in (Output.JSON, Output.JSONL):
         render.document(session, {**describe_promotion(plan), "dry_run": dry_run, "latest": latest})
     elif not session.quiet:
