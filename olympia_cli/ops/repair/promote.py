@@ -235,7 +235,7 @@ def plan_promotion(store: Store, copy: Copy, clock: Clock, progress: Progress = 
         bytes=sum(size for path, size in comparison.sizes.items() if path not in live),
         in_copy=comparison.in_copy,
         transactions=tuple(saved.id for saved in transactions if saved.state(clock) is State.OPEN),
-        not_before_millis=max((files.root(version).created_at_millis for version in gathered.versions[-1:]), default=0),
+        not_before_millis=_newest_time(files, gathered.versions),
     )
 
 
@@ -247,6 +247,12 @@ def _former(files: RepairFiles, versions: Sequence[int]) -> FormerCatalog | None
             return newest
     left = left_definition(files)
     return None if left is None else FormerCatalog(left, -1, False, None)
+
+
+def _newest_time(files: RepairFiles, versions: Sequence[int]) -> int:
+    """When the newest version that can be read was created: times never decrease."""
+    roots = (files.root(version).root for version in reversed(versions))
+    return next((root.created_at_millis for root in roots if root is not None), 0)
 
 
 def _in_place(store: Store, copy: Copy) -> PromotePlan | None:
