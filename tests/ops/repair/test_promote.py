@@ -47,7 +47,7 @@ from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import Store
 from tests.helpers.check import Contents, check_catalog, orphans, plain
 from tests.helpers.clock import DAY, HOUR, START, FakeClock
-from tests.helpers.damage import spoil
+from tests.helpers.damage import rewrite_definition, spoil
 from tests.helpers.expire import mark as mark_oldest
 from tests.helpers.expire import undo as undo_mark
 from tests.helpers.fsck import codes, everything, fsck, leaves_of
@@ -332,6 +332,16 @@ def test_a_definition_that_is_damaged_here_is_brought_under_another_name():
     assert Catalog(store).snapshot().find(table("a.t8")) != path
 
 
+def test_a_definition_that_was_rewritten_here_is_not_shared():
+    """It is whole, and it is not what the copy has under the same name."""
+    store = lake()
+    path = str(Catalog(store).snapshot().find(table("a.t8")))
+    rewrite_definition(store, path, lambda found: found.properties.update({"by": "somebody"}))
+    promote(store, exported())
+    assert Catalog(store).snapshot().find(table("a.t8")) != path
+    assert contents(store) == HELD
+
+
 def test_what_is_here_already_is_shared():
     store = lake()
     plan = promote(store, exported())
@@ -444,10 +454,10 @@ def test_a_distributed_transaction_cannot_be_committed_any_more():
 
 
 def scene(damage: Callable[[Store], None]) -> tuple[Files, MemoryStore]:
-    """What is left, and a copy: of version 4 where readers would find the same in both else."""
+    """What is left, and a copy: of version 3 where readers would find the same in both else."""
     store, copy = lake(), MemoryStore("copy")
     damage(store)
-    at = AtVersion(4 if damage in (nothing, middle) else LAST)
+    at = AtVersion(3 if damage in (nothing, middle) else LAST)
     create_export(Catalog(lake(), clock()), copy, "friday", scope(Mode.FULL), at=at)
     return store._files, copy
 
@@ -524,12 +534,12 @@ def test_cut_off_at_any_write_one_of_the_two_is_in_place(damage, cut_at):
 def test_cut_off_and_gone_on_with_another_copy(damage):
     files, copy = SCENES[damage]
     other = MemoryStore("other")
-    create_export(Catalog(lake(), clock()), other, "older", scope(Mode.FULL), at=AtVersion(3))
+    create_export(Catalog(lake(), clock()), other, "older", scope(Mode.FULL), at=AtVersion(2))
     for cut_at in range(0, writes(damage), 3):
         store = MemoryStore("lake", dict(files))
         cut_off(store, copy, cut_at)
         promote(store, other)
-        assert contents(store).keys() == {"namespace a", "table a.t2", "table a.t3"}
+        assert contents(store).keys() == {"namespace a", "table a.t2"}
 
 
 @pytest.fixture(scope="module")
