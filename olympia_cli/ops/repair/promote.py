@@ -45,7 +45,16 @@ from olympia_cli.catalog.snapshot import (
     read_object,
 )
 from olympia_cli.catalog.versions import Hints, read_hints, read_root
-from olympia_cli.errors import CatalogNotFound, Damaged, InvalidLocation, Refused, Unsupported, VersionNotFound
+from olympia_cli.errors import (
+    CatalogNotFound,
+    Damaged,
+    InvalidLocation,
+    OlympiaError,
+    PartlyDone,
+    Refused,
+    Unsupported,
+    VersionNotFound,
+)
 from olympia_cli.format import definitions
 from olympia_cli.format.definitions import CLASSES, Digest, check_digest, sizes_of
 from olympia_cli.format.paths import MAX_VERSION, root_path
@@ -426,7 +435,8 @@ def apply_promotion(plan: PromotePlan, clock: Clock, author: Author, progress: P
     3 versions without a change, up to the number that a lost root may have had
     4 the hints
 
-    CommitConflict if somebody committed since it was planned; then the former catalog is still in its place.
+    CommitConflict if somebody committed since it was planned; then the former catalog is still in its place. PartlyDone
+    at the end if a hint could not be written.
     """
     store, version = plan.store, plan.version
     if not plan.is_done:
@@ -445,10 +455,21 @@ def apply_promotion(plan: PromotePlan, clock: Clock, author: Author, progress: P
     versions, _ = list_versions(store)
     keep_lost_names(store, sorted(set(range(plan.first, version)).difference(versions)))
     latest = pad_versions(store, clock, version, plan.promotion.through, author)
-    definition = FormerCatalog(plan.catalog, latest, True, None)
-    for path, value in plan_hints(store, read_hints(store), [plan.first, latest], definition, False)[1]:
-        store.overwrite(path, str(value).encode())
+    _write_hints(plan, latest)
     return latest
+
+
+def _write_hints(plan: PromotePlan, latest: int) -> None:
+    definition = FormerCatalog(plan.catalog, latest, True, None)
+    _, writes, unwritten = plan_hints(plan.store, read_hints(plan.store), [plan.first, latest], definition, False)
+    for path, value in writes:
+        try:
+            plan.store.overwrite(path, str(value).encode())
+        except OlympiaError as error:
+            unwritten.append(error.message)
+    if unwritten:
+        text = f"v{plan.version} is the copy, but a hint could not be written: {'; '.join(unwritten)}"
+        raise PartlyDone(text, hint="readers do without it; put that right, then run it again")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from olympia_cli.errors import (
     InvalidLocation,
     OlympiaError,
     OutcomeUnknown,
+    PartlyDone,
     Refused,
     StorageFailed,
     Unsupported,
@@ -589,11 +590,25 @@ def test_a_store_that_does_not_answer(damage, mode):
     for fail_at in range(writes(damage)):
         inner = MemoryStore("lake", dict(files))
         store = AmbiguousStore(inner, fail_at, mode)
-        with suppress(StorageFailed, CommitUnknown, OutcomeUnknown):
+        with suppress(StorageFailed, CommitUnknown, OutcomeUnknown, PartlyDone):
             apply_promotion(plan_promotion(store, open_copy(copy, store, clock()), clock()), clock(), AUTHOR)
         in_place(inner, files, copy)
         promote(inner, copy)
         assert outcome(inner) == outcome(copy)
+
+
+def test_a_hint_that_cannot_be_written_is_told_at_the_end(tmp_path):
+    """A folder stands in its place. The copy is in place all the same."""
+    store = LocalStore(tmp_path / "lake")
+    store.create_many({path: data for path, (data, _) in WHOLE.items() if path != LATEST})
+    (tmp_path / "lake" / LATEST).mkdir()
+    (tmp_path / "lake" / LATEST / "file").write_text("somebody's")
+    copy = exported()
+    for _ in range(2):
+        with pytest.raises(PartlyDone, match="is the copy, but a hint could not be written"):
+            apply_promotion(plan_promotion(store, open_copy(copy, store, clock()), clock()), clock(), AUTHOR)
+        assert contents(store) == HELD
+        assert Catalog(store).snapshot().version == LAST + 1
 
 
 # The former catalog
