@@ -48,7 +48,7 @@ from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import Store
 from tests.helpers.check import Contents, check_catalog, orphans, plain
 from tests.helpers.clock import DAY, HOUR, START, FakeClock
-from tests.helpers.damage import rewrite_definition, spoil
+from tests.helpers.damage import rewrite_definition, set_property, spoil
 from tests.helpers.expire import mark as mark_oldest
 from tests.helpers.expire import undo as undo_mark
 from tests.helpers.fsck import codes, everything, fsck, leaves_of
@@ -875,6 +875,17 @@ def test_a_copy_for_the_java_sdk_is_refused():
     create_java_copy(Catalog(lake(), clock()), copy, "java")
     with pytest.raises(Unsupported, match="Java SDK"):
         open_copy(copy, lake(), clock())
+
+
+@pytest.mark.parametrize("which", ["copy", "place"])
+def test_features_that_this_program_does_not_know(which):
+    store, copy = lake(), exported()
+    newer = copy if which == "copy" else store
+    set_property(newer, Catalog(newer).snapshot().root.catalog_def, "olympia.required-features", "branches")
+    before = files_of(store)
+    with pytest.raises(Unsupported, match="branches"):
+        planned(store, copy)
+    assert files_of(store) == before
 
 
 def test_a_gap_that_is_too_wide_was_made_by_a_root_that_is_no_part_of_history():
