@@ -136,12 +136,15 @@ def test_a_rebuilt_copy(run, lake, tmp_path):
 
 
 def test_a_copy_that_holds_data_of_its_own_must_stay(run, lake, tmp_path):
-    copy = tmp_path / "copy"
+    copy = tmp_path / "my copy"
     run("-c", lake, "fsck", "--salvage", copy).ok()
-    run("-c", copy, "table", "register", "a.own", "--metadata-location", f"file://{copy}/data/own/v1.json").ok()
+    own = f"{copy}/data/own/v1.json"
+    run("-c", copy, "table", "register", "a.own", "--metadata-location", own).ok()
     told = run("-c", lake, "promote", copy, "--dry-run").ok()
     assert f"1 table or view lies in {copy}, so do not delete that" in told.stderr
-    assert run("-c", lake, "promote", copy, "--dry-run", "--json").ok().json["stays_in_copy"] == 1
+    run("-c", copy, "table", "register", "a.encoded", "--metadata-location", Path(own).as_uri()).ok()
+    run("-c", copy, "table", "register", "a.beside", "--metadata-location", f"{copy}-2/v1.json").ok()
+    assert run("-c", lake, "promote", copy, "--dry-run", "--json").ok().json["stays_in_copy"] == 2
 
 
 def test_a_copy_that_is_not_whole_is_refused(run, lake, tmp_path):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import islice, pairwise
 from typing import Any, cast
+from urllib.parse import unquote
 
 from olympia_cli.catalog import saves
 from olympia_cli.catalog.catalog import DAY_MILLIS, Catalog
@@ -68,8 +69,9 @@ from olympia_cli.ops.export.destination import check_apart
 from olympia_cli.ops.export.files import ExportFiles
 from olympia_cli.ops.export.note import read_note
 from olympia_cli.ops.export.verify import verify_export
+from olympia_cli.ops.fsck.acknowledged import of_the_past
 from olympia_cli.ops.fsck.chain import list_versions
-from olympia_cli.ops.fsck.findings import Finding, Severity
+from olympia_cli.ops.fsck.findings import Finding
 from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck
 from olympia_cli.ops.fsck.hints import true_oldest
 from olympia_cli.ops.look.diff import ObjectChange, changed_fields, changes_of, describe_change
@@ -111,7 +113,16 @@ class Copy:
 
     def holds(self, location: str) -> bool:
         """Whether a file of a table lies in the copy's own place."""
-        return location.removeprefix("file://").startswith(f"{self.uri.removeprefix('file://').rstrip('/')}/")
+        return _path(location).startswith(f"{_path(self.uri).rstrip('/')}/")
+
+
+def _path(location: str) -> str:
+    """The path of a location, or the bucket and what is in it, whatever its scheme is called."""
+    scheme, separator, rest = location.partition(":")
+    if not separator or "/" in scheme:
+        return location
+    path = rest.removeprefix("//")
+    return unquote(path) if scheme == "file" else path
 
 
 def open_copy(store: Store, place: Store, clock: Clock, progress: Progress = SILENT) -> Copy:
@@ -124,7 +135,7 @@ def open_copy(store: Store, place: Store, clock: Clock, progress: Progress = SIL
     check_apart(place.uri, store.uri)
     note = read_note(store)
     if note is not None and note.scope.shares:
-        _check_sound(store, verify_export(store, note, place, progress).errors)
+        _check_none(store, verify_export(store, note, place, progress).errors)
         files = ExportFiles(note.scope, store, place, progress)
         # of a store a snapshot asks for nothing but files
         return Copy(store.uri, Snapshot(cast(Store, files), read_root(store, note.version)))
@@ -136,15 +147,23 @@ def open_copy(store: Store, place: Store, clock: Clock, progress: Progress = SIL
         raise Unsupported(
             f"{store.uri} was written by the Java SDK", hint="import it", command=("import", "olympia", store.uri)
         )
-    _check_sound(store, report.findings)
+    # what is damaged before the latest version does not come along
+    _check_none(
+        store,
+        [
+            finding
+            for finding in report.findings
+            if finding.is_damage and not of_the_past(finding, report.latest, report.oldest)
+        ],
+    )
     assert report.version is not None, "a sound catalog has a version"
     return Copy(store.uri, Catalog(store, clock).snapshot(AtVersion(report.version)))
 
 
-def _check_sound(store: Store, findings: Sequence[Finding]) -> None:
-    error = next((finding for finding in findings if finding.severity is Severity.ERROR), None)
-    if error is None:
+def _check_none(store: Store, errors: Sequence[Finding]) -> None:
+    if not errors:
         return
+    error = errors[0]
     damage = Damaged(error.code, error.path or store.uri, f"the copy {store.uri} is not whole: {error.message}")
     damage.advice, damage.command = "mend it, or name another copy", ("-c", store.uri, "fsck")
     raise damage
@@ -207,9 +226,10 @@ def plan_promotion(store: Store, copy: Copy, clock: Clock, progress: Progress = 
     """What it means to put a copy into a place. It only reads."""
     if (done := _in_place(store, copy)) is not None:
         return done
+    # before anything is compared: whatever is committed from now on takes the number of the copy
+    hints, (versions, _) = read_hints(store), list_versions(store)
     files = RepairFiles(store, tolerant=True, progress=progress)
     gathered = gather(files)
-    hints, (versions, _) = read_hints(store), list_versions(store)
     former = _former(files, versions)
     transactions = [saved for saved in saves.saved_transactions(store) if isinstance(saved, Saved)]
     promotion = _next_numbers(versions, hints, transactions)

@@ -45,7 +45,7 @@ from olympia_cli.ops.repair.repair import plan_repair
 from olympia_cli.ops.repair.salvage import salvage
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
-from olympia_cli.storage.protocol import Store
+from olympia_cli.storage.protocol import ALL, Between, FileInfo, Store
 from tests.helpers.check import Contents, check_catalog, orphans, plain
 from tests.helpers.clock import DAY, HOUR, START, FakeClock
 from tests.helpers.damage import rewrite_definition, set_property, spoil
@@ -55,7 +55,7 @@ from tests.helpers.fsck import codes, everything, fsck, leaves_of
 from tests.helpers.names import location, ns, table
 from tests.helpers.places import BUCKET, quiet_environment, s3_place
 from tests.helpers.servers.s3 import StrictS3
-from tests.helpers.stores import AmbiguousStore, CuttingStore, PowerCut
+from tests.helpers.stores import AmbiguousStore, CuttingStore, PowerCut, WrappedStore
 
 pytestmark = pytest.mark.usefixtures("decoded_once")
 
@@ -298,6 +298,17 @@ def test_a_copy_that_is_not_whole_is_refused(damage):
         open_copy(copy, store, clock())
 
 
+@pytest.mark.parametrize("how", ["truncated", "missing"])
+def test_what_is_damaged_in_the_past_of_a_copy_does_not_matter(how):
+    """A copy that was damaged itself, and had its gap closed by a promotion, is one, too."""
+    store, copy = lake(), MemoryStore("copy", dict(WHOLE))
+    spoil(copy, root_path(3), how)
+    if how == "missing":
+        promote(copy, exported(name="other"))
+    promote(store, copy)
+    assert contents(store) == HELD
+
+
 def test_a_restored_copy_is_older():
     """A backup of the place as it was at version 6. The files that both have stay as they are."""
     store = lake()
@@ -411,6 +422,34 @@ def test_a_writer_who_was_first_is_not_passed_over():
         again = promote(store, exported())
         assert again.version == LAST + 1 + (held == LAST)
         assert contents(store) == HELD
+
+
+class Busy(WrappedStore):
+    """Somebody commits while its versions are listed for the n-th time."""
+
+    def __init__(self, store: Store, at: int) -> None:
+        super().__init__(store)
+        self.left = at
+
+    def list(self, prefix: str = "", temporary: bool = False, between: Between = ALL) -> Iterator[FileInfo]:
+        if prefix == "vn/":
+            self.left -= 1
+            if self.left == 0:
+                writer = Catalog(self.inner, clock())
+                writer.commit(late(writer))
+        return super().list(prefix, temporary, between)
+
+
+@pytest.mark.parametrize("at", range(1, 6))
+def test_a_commit_while_it_is_planned_is_in_the_plan_or_in_the_way(at):
+    store = Busy(lake(), at)
+    plan = plan_promotion(store, open_copy(exported(), store, clock()), clock())
+    dropped = [change.name for change in plan.changes]
+    if store.left > 0 or dropped == [ns("late")]:
+        return
+    with pytest.raises(CommitConflict):
+        apply_promotion(plan, clock(), AUTHOR)
+    assert "namespace late" in contents(store)
 
 
 def test_of_two_promotions_one_wins():
