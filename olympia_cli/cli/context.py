@@ -234,6 +234,15 @@ class Session:
             why = f"{error.message}; readers do without it: see {self.command('fsck')}"
             self.say(f"warning: the hint {path} could not be written: {why}")
 
+    def warn_of_damage(self, latest: Snapshot) -> None:
+        """Commits go on where fsck found damage. Its note comes along with the version that a commit is made on."""
+        from olympia_cli.format.paths import LAST_FSCK
+        from olympia_cli.ops.last_runs import found_damage
+
+        if (found := found_damage(latest.file.beside.get(LAST_FSCK))) is not None:
+            when = f" ({found.replace('T', ' ')}Z)" if found else ""
+            self.say(f"warning: fsck found damage in this catalog{when}: see {self.command('fsck')}")
+
     def resolve(self, reference: str, latest: Snapshot) -> Snapshot:
         """A version seen from a latest one that was read before: several references mean the same moment."""
         from olympia_cli.catalog.clock import SystemClock
@@ -291,6 +300,8 @@ class Session:
         for attempt in range(20):
             transaction = self.catalog.begin(names=names)
             self.warn_of_lost_root(transaction.base)
+            if not attempt:
+                self.warn_of_damage(transaction.base)
             do(transaction)
             try:
                 commit = self.catalog.commit(transaction, message, retry_for=seconds, atomic=atomic)

@@ -14,6 +14,7 @@ LATEST = "vn/latest"
 OLDEST = "vn/oldest"
 
 EXPORT_NOTE = "ops/export.json"
+LAST_FSCK = "ops/last-fsck.json"
 """At the destination of an export: what it is a copy of, and how far it was to go."""
 
 WIDTH = 32

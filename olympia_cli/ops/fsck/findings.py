@@ -69,6 +69,7 @@ CODES: dict[str, str] = {
     "F103": "no version can be read at all",
     "F104": "a root does not name the version before it",
     "F105": "a root's sizes or the catalog's id are not those of the other versions",
+    "F106": "the root of a version is lost, and a file keeps its name",
     "F111": "vn/latest is missing",
     "F112": "vn/latest is not a version number",
     "F113": "vn/latest is behind the latest version",

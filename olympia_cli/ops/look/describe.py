@@ -101,6 +101,9 @@ def action_detail(action: Action) -> dict[str, Any]:
     elif action.type == T.CATALOG_REPAIR:
         repair = action.parse_payload(RepairDef)
         detail |= {"description": repair.description, "lost_keys": len(repair.lost_keys)}
+        if repair.source:
+            known = repair.HasField("source_version")
+            detail |= {"source": repair.source, "source_version": repair.source_version if known else None}
     definition = action.parse_definition()
     if isinstance(definition, TableDef | ViewDef) and definition.iceberg_metadata_location:
         detail["metadata_location"] = definition.iceberg_metadata_location

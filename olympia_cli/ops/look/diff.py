@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,24 +56,39 @@ def diff(old: Snapshot, new: Snapshot) -> Iterator[ObjectChange]:
     entries = [*gone.items(), *come.items()]
     entries += [(name, path) for name, paths in both.items() for path in paths]
     objects = dict(zip(entries, _read(old, entries), strict=True))
+    yield from changes_of(
+        {name: objects[name, path] for name, path in gone.items()},
+        {name: objects[name, path] for name, path in come.items()},
+        {name: (objects[name, before], objects[name, after]) for name, (before, after) in both.items()},
+    )
+
+
+Objects = dict[ObjectName, CatalogObject[ObjectDefinition]]
+
+
+def changes_of(
+    gone: Objects,
+    come: Objects,
+    both: Mapping[ObjectName, tuple[CatalogObject[ObjectDefinition], CatalogObject[ObjectDefinition]]],
+) -> list[ObjectChange]:
+    """The changes, in the order of names, given the objects whose names are gone, have come, or have another
+    definition."""
     changes: list[ObjectChange] = []
-    for name, (before, after) in both.items():
-        older, newer = objects[name, before], objects[name, after]
+    for name, (older, newer) in both.items():
         if older.id != newer.id:
-            gone[name], come[name] = before, after
+            gone[name], come[name] = older, newer
         elif changed_fields(older.definition, newer.definition):
             changes.append(ObjectChange("altered", name, name, older, newer))
-    dropped = {(name.kind, objects[name, path].id): name for name, path in gone.items()}
-    for name, path in come.items():
-        present = objects[name, path]
+    dropped = {(name.kind, found.id): name for name, found in gone.items()}
+    for name, present in come.items():
         former = dropped.pop((name.kind, present.id), None) if present.id else None
         if former is None:
             changes.append(ObjectChange("created", name, name, None, present))
         else:
-            changes.append(ObjectChange("renamed", name, former, objects[former, gone[former]], present))
+            changes.append(ObjectChange("renamed", name, former, gone[former], present))
     for former in dropped.values():
-        changes.append(ObjectChange("dropped", former, former, objects[former, gone[former]], None))
-    yield from sorted(changes, key=_order)
+        changes.append(ObjectChange("dropped", former, former, gone[former], None))
+    return sorted(changes, key=_order)
 
 
 def _order(change: ObjectChange) -> tuple[int, str, str, bool]:

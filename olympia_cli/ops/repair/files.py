@@ -55,16 +55,20 @@ class RepairFiles:
         """Where a range of keys was looked for and could not be read."""
         self._nodes: dict[str, ReadNode] = {}
         self._roots: dict[int, ReadRoot] = {}
+        self._latest: tuple[list[int], LatestVersion] | None = None
         self._definitions: dict[tuple[Kind, str], str | Flaw] = {}
         """The ids in definitions, or what is wrong with them; keys of two kinds may name one file."""
 
     def latest(self, versions: Sequence[int]) -> LatestVersion:
         """The verdict on the latest of all versions; what it disproves is bad from then on."""
+        if self._latest is not None and self._latest[0] == versions:
+            return self._latest[1]
         files = Files(self.store, lambda: False, self.progress, patience=inf if self.tolerant else 1)
         with failures_pass():
             latest = LatestVersion(files, versions)
         for kind, path, flaw in latest.disproofs:
             self._definitions[kind, path] = self.bad[path] = flaw
+        self._latest = list(versions), latest
         return latest
 
     def remains(self, kind: Kind, path: str) -> bytes | None:
