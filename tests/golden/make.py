@@ -5,6 +5,7 @@ longer read one is a mistake. Add another one when the format grows: `python -m 
 
 - `catalog`: the names of definitions are UUIDs of version 4, and the digest is the last field.
 - `catalog-version-8`: the names of definitions are UUIDs of version 8, and the digest is the last field.
+- `catalog-digest-first`: the names of definitions are UUIDs of version 4, and the digest is the first field.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tests.helpers.clock import MINUTE, FakeClock
 from tests.helpers.damage_sample import seeded_uuids
 
 HERE = Path(__file__).resolve().parent
-CATALOGS = ("catalog", "catalog-version-8")
+CATALOGS = ("catalog", "catalog-version-8", "catalog-digest-first")
 
 ODD = ["dotted.name", "sla/sh", "..", 'quo"te', "é漢", "\U0001f600", "\uff21wide", "back\\slash", "per%2Fcent"]
 
