@@ -13,6 +13,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.clock import SystemClock
 from olympia_cli.catalog.commit import Author
 from olympia_cli.errors import Damaged
+from olympia_cli.format import definitions
 from olympia_cli.format.definitions import Digest, check_digest
 from olympia_cli.format.paths import root_path, says_digest
 from olympia_cli.format.pb.objects_pb2 import TableDef
@@ -134,6 +135,23 @@ class TestExchanged:
             other: ("F304", f"it is a copy of '{names[path]}'"),
         }
 
+    def test_a_repair_puts_them_back(self, forgotten):
+        store, path, _ = forgotten
+        before = contents(store)
+        exchange(store, path)
+        [step, *_] = repaired(store).steps
+        assert (step.loses, step.reverts) == ((), ())
+        assert contents(store) == before
+        assert not fsck(store, level=Level.FULL).damaged
+
+    def test_of_a_copy_one_is_lost(self):
+        store, path = forgetful()
+        other = Catalog(store).snapshot().table(LINES).path
+        store.overwrite(path, store.read(other))
+        [step, *_] = repaired(store).steps
+        assert [str(name) for name in step.loses] == ["sales.orders"]
+        assert Catalog(store).snapshot().table(LINES).definition.iceberg_metadata_location == location(2)
+
 
 def exchange(store: MemoryStore, path: str) -> str:
     other = Catalog(store).snapshot().table(LINES).path
@@ -141,6 +159,11 @@ def exchange(store: MemoryStore, path: str) -> str:
     store.overwrite(path, store.read(other))
     store.overwrite(other, data)
     return other
+
+
+def contents(store: MemoryStore) -> dict[str, bytes]:
+    snapshot = Catalog(store).snapshot()
+    return {str(name): definitions.body(snapshot.table(name).definition) for name in (ORDERS, LINES)}
 
 
 def test_the_oldest_definitions_need_no_digest():
