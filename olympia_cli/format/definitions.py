@@ -156,9 +156,10 @@ def check_digest(data: bytes, path: str) -> Digest:
     if found == start + sha256(data[:-length]).digest():
         return Digest.VERIFIED
     # a flipped bit may hide the field from the parser
-    if (len(found) == length and _nearly(found, start)) or _nearly(data, _start(path, _SEAL)):
+    if len(found) == length and _is_like(found, start, 2):
         return Digest.MISMATCH
-    return Digest.ABSENT
+    start = _start(path, _SEAL)
+    return Digest.MISMATCH if _is_like(data, start, len(start) // 2) else Digest.ABSENT
 
 
 def _truncation(data: bytes, path: str) -> str:
@@ -198,12 +199,12 @@ def _seal(content: bytes) -> bytes:
     return sha256(content).digest() + b"\x1d" + len(content).to_bytes(4, "little")
 
 
-def _nearly(data: bytes, start: bytes) -> bool:
-    """Whether the data begins with these bytes, of which at most two are changed."""
-    wrong = 0
+def _is_like(data: bytes, start: bytes, most: int) -> bool:
+    """Whether the data begins with these bytes, of which at most so many are changed."""
+    changed = 0
     for a, b in zip(data, start, strict=False):
-        wrong += a != b
-        if wrong > 2:
+        changed += a != b
+        if changed > most:
             return False
     return len(data) >= len(start)
 
