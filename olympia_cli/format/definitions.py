@@ -104,11 +104,13 @@ def examine(cls: type[D], data: bytes, path: str) -> tuple[D, bool]:
         raise Damaged(_code(cls, "F303"), path, _truncation(data, path) or f"it is not a {cls.__name__}") from None
     digest = check_digest(data, path)
     verified = digest is Digest.VERIFIED
-    if not verified and digest is Digest.MISMATCH:
-        raise Damaged(_code(cls, "F304"), path, _truncation(data, path) or _mismatch(cls, data))
-    if not verified and says_digest(path):
-        # a file that is cut between two fields can be parsed
-        raise Damaged(_code(cls, "F304"), path, "its digest is missing, and its name says that it was written with one")
+    if not verified:
+        if digest is Digest.MISMATCH:
+            raise Damaged(_code(cls, "F304"), path, _truncation(data, path) or _mismatch(cls, data))
+        if says_digest(path):
+            # a file that is cut between two fields can be parsed
+            reason = "its digest is missing, and its name says that it was written with one"
+            raise Damaged(_code(cls, "F304"), path, reason)
     if not definition.id:
         raise Damaged(_code(cls, "F302"), path, "it has no id")
     return definition, verified
