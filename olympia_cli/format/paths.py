@@ -54,10 +54,8 @@ def new_node_path() -> str:
 
 
 def new_definition_path(kind: Kind, name: ObjectName | None) -> str:
-    """A fresh path for a definition that carries a digest, as its uuid says. The names in it are for people who look at
-    a listing; nobody parses them."""
+    """A fresh path for a definition. The names in it are for people who look at a listing; nobody parses them."""
     stem = new_uuid()
-    stem = stem[:_UUID_VERSION] + _WITH_DIGEST + stem[_UUID_VERSION + 1 :]
     if name is not None:
         stem += "-" + _quoted(f"{name.namespace}-{name.name}" if name.name else name.namespace)
     if len(stem) > _MAX_STEM:
@@ -82,11 +80,11 @@ def may_be_cut(path: str) -> bool:
 _NEEDS_NO_QUOTES = re.compile(r"[A-Za-z0-9_.~-]+")
 _MAX_STEM = MAX_FILE_NAME_BYTES - len(".binpb")
 _UUID_VERSION, _WITH_DIGEST = 14, "8"
-"""Where a uuid says its version, and the version whose meaning is left to those who use it."""
+"""Where a UUID has its version, and the version that an older program used for definitions with a digest."""
 
 
 def says_digest(path: str) -> bool:
-    """Whether the name of a definition says that it was written with a digest."""
+    """Whether the name of a definition says that an older program wrote it with a digest as its last field."""
     name = path.rpartition("/")[2]
     # other writers name their files as they like
     return path.startswith("def/") and name[_UUID_VERSION : _UUID_VERSION + 1] == _WITH_DIGEST and bool(_ID.match(name))

@@ -30,6 +30,7 @@ from tests.helpers import java_catalog
 from tests.helpers.clock import DAY, START, FakeClock
 from tests.helpers.damage import (
     add_node,
+    cut_behind_id,
     digest_in,
     rewrite_definition,
     rewrite_node,
@@ -129,7 +130,7 @@ def test_the_latest_version_alone_and_the_last_sound_one_before_it(spark, tmp_pa
 
 
 def test_what_the_log_disproves_stays_found_while_older_versions_are_looked_at(spark, tmp_path):
-    sample = make_sample(older=True)
+    sample = make_sample(older=4)
     store = sample.store()
     path, _ = sample.tree().entries[sample.keys.encode(table("b.t00"))]
     elsewhere = "s3://elsewhere/x.json"
@@ -141,11 +142,10 @@ def test_what_the_log_disproves_stays_found_while_older_versions_are_looked_at(s
 
 
 def test_older_versions_are_held_against_the_log_too(spark, tmp_path):
-    sample = make_sample(older=True)
+    sample = make_sample(older=4)
     store = sample.store()
     path, _ = sample.tree().entries[sample.keys.encode(table("b.t03"))]
-    # an id is 38 bytes with its tag
-    store.overwrite(path, store.read(path)[:38])
+    store.overwrite(path, cut_behind_id(store.read(path)))
     spoil(store, root_path(sample.latest), "empty")
     found = same(spark, write(store, tmp_path), level=Level.FULL)
     assert "F304" in codes(found)
