@@ -35,7 +35,7 @@ from olympia_cli.iceberg.identifiers import dotted, identifier_of, table_name
 from olympia_cli.iceberg.settings import ONE_SDK, same_sdk
 from olympia_cli.iceberg.table_changes import TableChanges, TableState, read_metadata
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName
-from olympia_cli.storage.open import scheme_of
+from olympia_cli.storage.open import check_opens, scheme_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -138,6 +138,7 @@ class CatalogAccess(MetastoreCatalog):
 
     def _open_io(self, properties: Properties, location: str) -> FileIO:
         """PyIceberg's files; those with the same settings are shared, and with them their connections."""
+        check_opens(location)
         if ONE_SDK in self.properties:
             properties = {**same_sdk(location), **properties}
         key = (location.partition("://")[0], *sorted(properties.items()))

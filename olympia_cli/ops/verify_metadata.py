@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from olympia_cli.errors import Damaged, InvalidOption, PathMissing, Unsupported
+from olympia_cli.errors import Damaged, InvalidOption, PathMissing, Unsupported, quoted
 from olympia_cli.storage.open import open_store
 
 FORMAT_VERSIONS = (1, 2, 3)
@@ -23,7 +23,9 @@ def verify_metadata(location: str, options: Mapping[str, object] | None) -> None
     """Raise unless the location holds the metadata of an Iceberg table. `options` are those of its storage."""
     folder, _, name = location.rpartition("/")
     if not folder or not name:
-        raise InvalidOption(f"{location[:200]!a} is not the location of a file", hint="give the metadata file itself")
+        raise InvalidOption(
+            f"{quoted(location, 200)} is not the location of a file", hint="give the metadata file itself"
+        )
     try:
         data = open_store(folder, options).read(name)
     except PathMissing:

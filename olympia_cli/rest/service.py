@@ -28,7 +28,7 @@ from olympia_cli.rest.files import Files
 from olympia_cli.rest.group_commit import GroupCommit
 from olympia_cli.rest.latest import Latest
 from olympia_cli.rest.settings import Settings
-from olympia_cli.storage.open import open_store
+from olympia_cli.storage.open import check_opens, open_store
 
 NAMES_KEPT = 10_000
 GC_ENABLED = "gc.enabled"
@@ -69,6 +69,7 @@ class Service:
 
     def open_io(self, properties: Mapping[str, str], location: str) -> FileIO:
         """PyIceberg's files there. What a table's own properties say does not matter here."""
+        check_opens(location)
         return self._opened.of(location)
 
     def _load_io(self, location: str) -> FileIO:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import socket
 import ssl
-from urllib.parse import urlsplit
 
 from olympia_cli.errors import StorageFailed
+from olympia_cli.masking import masked
 from olympia_cli.storage.settle import Failure, Fate
 
 _TLS_HINT = "check that the endpoint speaks TLS, or write http://, and check its certificate"
 
 
 def shown(endpoint: str, otherwise: str) -> str:
-    """The endpoint as it may be shown: a URL can hold a password."""
-    url = urlsplit(endpoint)
-    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}" if url.netloc else otherwise
+    """The endpoint as it may be shown."""
+    return masked(endpoint) if "://" in endpoint else otherwise
 
 
 def unreachable(error: BaseException, endpoint: str, where: str, hint: str) -> Failure:

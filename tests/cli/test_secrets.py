@@ -1,0 +1,238 @@
+"""No output holds a secret: each command is run with secrets wherever one can stand, and all that it leaves is read."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.cli.app import COMMANDS
+from olympia_cli.cli.lazy import LazyCommand
+from olympia_cli.cli.params import shared_params
+from olympia_cli.storage.local import LocalStore
+from tests.cli.conftest import Ran, Sample, make_sample
+from tests.cli.test_contract import SHAPES, on_sample  # noqa: F401
+from tests.helpers import planted
+from tests.helpers.planted import SECRET, place
+from tests.helpers.serving import serving
+
+FORMS = (
+    ["--json", "--debug"],
+    ["--verbose", "--debug"],
+    ["-o", "wide", "--log-format", "json", "--verbose"],
+    ["-o", "csv", "--log-format", "json", "--json", "--debug"],
+)
+OF_A_CATALOG = {"vn", "node", "def", "dtxn"}
+WORDS = {command: words for command, (_, words) in SHAPES.items()} | {"init": [], "serve": ["--port", "99999"]}
+
+
+def clean(done: Ran, folder: Path | None = None) -> Ran:
+    """Neither what was said holds the secret nor a file of the folder, but those of catalogs."""
+    assert SECRET not in done.stdout + done.stderr
+    for path in folder.rglob("*") if folder is not None else ():
+        if path.is_file() and not OF_A_CATALOG & set(path.parts):
+            assert SECRET.encode() not in path.read_bytes(), path
+    return done
+
+
+def test_every_command_is_run():
+    assert set(WORDS) == set(COMMANDS)
+
+
+# What a catalog holds
+
+
+@pytest.fixture(scope="module")
+def planted_template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The sample with a secret in each location."""
+    folder = tmp_path_factory.mktemp("planted") / "catalog"
+    transaction = make_sample(folder, planted.metadata_location, planted.create_table, planted.create_view)
+    planted.plant_more(Catalog(LocalStore(str(folder))))
+    return folder, transaction
+
+
+@pytest.fixture
+def sample(planted_template: tuple[Path, str], tmp_path: Path) -> Sample:
+    shutil.copytree(planted_template[0], tmp_path / "catalog")
+    return Sample(tmp_path / "catalog", planted_template[1])
+
+
+@pytest.mark.parametrize("command", SHAPES)
+def test_locations_in_a_catalog(command, on_sample, olympia, sample, tmp_path):  # noqa: F811
+    first, *others = FORMS
+    clean(on_sample(command, *first))
+    words = [sample.transaction if word == "TXN" else word for word in WORDS[command]]
+    for form in others:
+        clean(olympia(*command.split(), *words, *form))
+    clean(Ran(0, "", ""), tmp_path)
+
+
+LOOKS = """
+table show sales.orders_2025 --schema
+table files
+table files --schemas
+table files --to inventory
+table append sales.orders_2025 rows.csv
+table alter sales.orders_2025 --add-column 'n int'
+table register sales.lines --metadata-location s3://x --verify
+view show sales.open
+ns show kept
+ns alter kept --set a=b
+log -p
+log --stat --graph
+log --oneline
+log --html log.html
+log --action table_create
+diff v1
+diff v1..latest
+time-travel v2
+rollback v1 --dry-run
+revert v1..v8 --dry-run
+revert v4 --yes
+expire --keep-last 1 --dry-run --explain
+expire --keep-last 1 --plan plan.json
+expire --older-than 0s --keep-last 1 --offline --yes
+expire ls
+fsck --level data --all-versions --report report.html --bundle bundle.zip
+fsck --level full --repair --dry-run
+fsck --salvage salvaged --dry-run
+fsck --salvage salvaged
+status --full
+status --prometheus
+tree --svg tree.svg
+dump-node latest
+dump-node v2
+dump-node --follow sales.orders_2025
+dump-node --follow sales.open
+export verify old
+export resume old --dest elsewhere
+export drop old --dry-run
+export drop old --delete-files --yes
+export create more --dest more
+export create whole --dest whole --for java-sdk
+import olympia catalog -c other
+rebuild catalog -c other
+txn commit TXN
+"""
+
+
+def test_what_more_is_to_be_seen(olympia, run, sample, planted_template, tmp_path):
+    """Each in turn: those that change the catalog change it for those after them."""
+    (tmp_path / "rows.csv").write_text("id\n1\n")
+    run("init", "other").ok()
+    for line in LOOKS.strip().splitlines():
+        words = [sample.transaction if word == "TXN" else word for word in line.replace("'n int'", "n\0int").split()]
+        words = [word.replace("\0", " ") for word in words]
+        for form in (FORMS[0], FORMS[1]):
+            done = clean((run if "-c" in words else olympia)(*words, *form))
+            assert done.exit_code != 1, done.stderr
+    clean(Ran(0, "", ""), tmp_path)
+
+
+def test_the_server_shows_no_secret_but_to_clients_of_tables(sample):
+    """Clients open the locations, so they get them as they are; the page, the log and errors are for people."""
+    with serving(sample.store) as served:
+        table = served.http.get("/v1/namespaces/sales/tables/orders_2025")
+        assert table.status_code == 500
+        config = served.http.get("/v1/config", params={"warehouse": place()})
+        told = [table.text, config.text, served.http.get("/v1/config").text]
+        pages, seen = ["/"], set()
+        while pages:
+            page = pages.pop()
+            if page not in seen and len(seen) < 200:
+                seen.add(page)
+                answer = served.http.get(page)
+                told.append(answer.text)
+                pages += [link for link in _links(answer) if link.startswith("/")]
+        assert {page.partition("?")[0] for page in seen} >= {"/table", "/view", "/version", "/diff", "/node", "/health"}
+        for text in (*told, served.log.getvalue()):
+            assert SECRET not in text
+
+
+def _links(answer: httpx.Response) -> list[str]:
+    from tests.rest.test_page import Markup
+
+    return Markup(answer).links if answer.headers.get("content-type", "").startswith("text/html") else []
+
+
+# What a command line, the environment and the config file say
+
+CONFIG = f"""
+[default]
+catalog = "{place()}"
+[default.storage]
+endpoint_url = "https://ann:{SECRET}@minio.example.com/?token={SECRET}"
+key = "{SECRET}"
+secret = "{SECRET}"
+client_kwargs = {{aws_session_token = "{SECRET}"}}
+[lake]
+catalog = "s3://lake/c"
+[lake.storage]
+endpoint_url = "http://ann:{SECRET}@127.0.0.1:9/?token={SECRET}"
+key = "{SECRET}"
+secret = "{SECRET}"
+[emulator]
+catalog = "gs://lake/c"
+[emulator.storage]
+endpoint_url = "http://ann:{SECRET}@127.0.0.1:9"
+token = "{SECRET}"
+"""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_location_of_the_catalog(command, run, config, monkeypatch, tmp_path):
+    config(CONFIG)
+    words = [*command.split(), *WORDS[command]]
+    for at, form in enumerate(FORMS):
+        clean(run("-c", place(), *words, *form))
+        clean(run(*words, *form, f"-c{place()}"))
+        if at % 2:
+            monkeypatch.setenv("OLYMPIA_CATALOG", place())
+        clean(run(*words, *form))
+        monkeypatch.delenv("OLYMPIA_CATALOG", raising=False)
+    shutil.rmtree(tmp_path / "home" / "config")
+    clean(Ran(0, "", ""), tmp_path)
+
+
+@pytest.mark.parametrize("profile", ["lake", "emulator"])
+@pytest.mark.parametrize("words", ["ns ls", "doctor", "status", "fsck", "export create x --dest s3://lake/d"])
+def test_a_store_that_does_not_answer(words, profile, run, config, monkeypatch):
+    """What the SDKs raise repeats the endpoint; with --debug all of it is told."""
+    config(CONFIG)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    done = clean(run("--profile", profile, *words.split(), "--debug", "--verbose", "--timeout", "300ms"))
+    assert done.exit_code in (2, 30, 31)
+    if profile == "lake":
+        assert "http://***@127.0.0.1:9" in done.stdout + done.stderr
+
+
+NAMES = {"ns create", "ns rename", "export create"}
+"""Their first argument becomes the name of something, which is data, and shown as it is."""
+
+
+def values(command: str) -> Iterator[list[str]]:
+    """The words of a command with a location that carries a secret in the place of each value, one at a time."""
+    shared = {param.name for param in shared_params()}
+    loaded, words = LazyCommand(command, COMMANDS[command]).load(), WORDS[command]
+    arguments = [param for param in loaded.params if param.param_type_name == "argument"]
+    if arguments and command not in NAMES:
+        yield [place() for _ in arguments]
+    for param in loaded.params:
+        if param.param_type_name == "option" and not param.is_flag and param.name not in shared:
+            if param.metavar in ("TEXT", "WHO"):
+                continue  # a message is data
+            yield [*words, param.opts[0], f"location={place()}" if param.metavar == "KEY=VALUE" else place()]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_argument_and_option(command, olympia, monkeypatch, tmp_path):
+    shielded = ["--port", "99999"] if command == "serve" else []
+    for at, words in enumerate(values(command)):
+        done = clean(olympia(*command.split(), *words, *FORMS[at % len(FORMS)], *shielded))
+        assert done.exit_code != 1, done.stderr
+    for path in tmp_path.rglob("*"):
+        assert SECRET not in str(path.relative_to(tmp_path)) or path.parent.name == "lake", path
