@@ -13,15 +13,18 @@ MASK = "***"
 # patterns are compiled when they are first used: a program that only prints help starts faster
 _IN_TEXT = r"""[^\s"'<>`]"""
 _START = (
-    r":/+(?:[A-Za-z][A-Za-z0-9+.-]*:/+)*"
+    r":/+(?:https?://)?"  # of Kubernetes, the two schemes of its master
     r"""|(?<![^\s"'(=])//+"""  # a URI without its scheme
     rf"|(?<![\w+.-])(?:s3|gs|https?):(?=(?!/){_IN_TEXT}{{1,200}}@)"  # one without slashes
 )
 """What stands between the scheme of a URI and the rest."""
 
 _WHOLE = r"[A-Za-z][A-Za-z0-9+.-]*:/\S*"
-_HOST = r"(\[[0-9A-Za-z:.%]*\]|(?:(?!%40|%3[Aa])[^:@])*)(:([0-9]*|(?i:port)))?"
+_HOST = r"((\[[0-9A-Za-z:.%]+\]|(?:(?!%40|%3[Aa])[^:@])+)(:([0-9]+|(?i:port)))?)?"
 _PARAMETER = r"([?#&;])([^?#&;=]*)(=?)([^?#&;]*)"
+_BUCKETS = ("s3", "s3a", "s3n", "gs")
+"""Schemes whose hosts are buckets, which have no port."""
+
 _CONTAINERS = ("abfs", "abfss", "wasb", "wasbs")
 """Schemes of Azure, where the name before an @ is that of a container."""
 
@@ -71,7 +74,9 @@ def _hide_value(bare: bool, found: re.Match[str]) -> str:
 
 def _names_hosts(rest: str, scheme: str) -> bool:
     """Whether what follows `://` begins with hosts and ports alone."""
-    hosts = re.split(r"[/?#;\\]", rest, maxsplit=1)[0]
+    hosts = re.split("[/?#;]", rest, maxsplit=1)[0]
+    if scheme.endswith(_BUCKETS) and ":" in hosts:
+        return False
     container, _, account = hosts.rpartition("@")
     if scheme.endswith(_CONTAINERS) and not re.search(":|%3a", container, re.IGNORECASE):
         hosts = account

@@ -13,7 +13,7 @@ import typer
 
 from olympia_cli.cli.params import Output
 from olympia_cli.cli.profiles import Location, options_for, read_profile
-from olympia_cli.cli.talk import about, check_variable, is_json, tell
+from olympia_cli.cli.talk import about, check_variable, hear_libraries, is_json, tell
 from olympia_cli.cli.view import SnapshotView, TransactionView, View
 from olympia_cli.errors import CommitConflict, InvalidLocation, InvalidName, InvalidOption, OlympiaError
 from olympia_cli.masking import masked
@@ -163,6 +163,8 @@ class Session:
         from olympia_cli.storage.open import open_store
 
         about(catalog=masked(self.location.uri))
+        if "://" in self.location.uri:
+            hear_libraries()
         return open_store(_expanded(self.location.uri), self.location.options or None, size_limit=size_limit)
 
     @cached_property

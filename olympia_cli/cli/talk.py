@@ -78,6 +78,18 @@ def tell_document(value: Any) -> None:
     _print(dumps(_masked_leaves(value), sys.stderr), "\n")
 
 
+def hear_libraries() -> None:
+    """Tell the warnings of libraries as our own are told; Python itself would print them with all secrets."""
+    import logging
+
+    class Told(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            tell(f"warning: {record.getMessage()}")
+
+    # the handler of those that nobody listens to
+    logging.lastResort = Told(logging.WARNING)
+
+
 def _print(text: str, end: str) -> None:
     with suppress(OSError):
         print(text, end=end, file=sys.stderr, flush=True)

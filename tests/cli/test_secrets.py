@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -15,10 +20,12 @@ from olympia_cli.cli.lazy import LazyCommand
 from olympia_cli.cli.params import shared_params
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import Ran, Sample, make_sample
+from tests.cli.racing import wrap_store
 from tests.cli.test_contract import SHAPES, on_sample  # noqa: F401
 from tests.helpers import planted
 from tests.helpers.planted import SECRET, place
 from tests.helpers.serving import serving
+from tests.helpers.stores import WrappedStore
 
 FORMS = (
     ["--json", "--debug"],
@@ -208,6 +215,123 @@ def test_a_store_that_does_not_answer(words, profile, run, config, monkeypatch):
     assert done.exit_code in (2, 30, 31)
     if profile == "lake":
         assert "http://***@127.0.0.1:9" in done.stdout + done.stderr
+
+
+def test_a_traceback_file(run, sample, monkeypatch):
+    """A bug leaves a file to send; neither the arguments nor what was raised may bring a secret into it."""
+
+    class Broken(WrappedStore):
+        def read_many(self, paths):
+            raise ZeroDivisionError(f"no {place()} by zero")
+
+    wrap_store(monkeypatch, Broken)
+    done = clean(run("ns", "ls", f"-c{sample.uri}", "--json", f"--at={SECRET}"))
+    assert (done.exit_code, done.error["code"]) == (1, "Bug")
+    assert clean(run("ns", "ls", "-c", sample.uri, "--debug")).exit_code == 1
+    [report] = Path(os.environ["TMPDIR"]).glob("olympia-bug-*.txt")
+    text = report.read_text()
+    assert SECRET not in text
+    assert sample.uri not in text.splitlines()[0]
+    assert "no s3://***@lake/x?X-Amz-Credential=***" in text
+
+
+def test_what_a_library_warns_of(run, capfd):
+    """Python itself prints the warnings of libraries where nobody listens to them."""
+    code = (
+        "import logging, sys\n"
+        "from olympia_cli.cli.talk import begin, hear_libraries\n"
+        "begin(sys.argv)\n"
+        "hear_libraries()\n"
+        f"logging.getLogger('botocore').warning('cannot reach %s', {place()!r})\n"
+    )
+    told = [
+        subprocess.run([sys.executable, "-c", code, *form], capture_output=True, text=True).stderr
+        for form in ((), ("--log-format", "json"))
+    ]
+    assert told[0].startswith("warning: cannot reach s3://***@lake/x?")
+    assert json.loads(told[1])["level"] == "warning"
+    assert SECRET not in "".join(told)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"import iceberg other --property type=rest --property uri=http://ann:{SECRET}@127.0.0.1:9",
+        f"import iceberg other --property type=sql --property uri=nosuch+db://ann:{SECRET}@127.0.0.1:9/db",
+        f"import iceberg other --property type=sql --property uri=ann:{SECRET}@127.0.0.1:9/db",
+        f"import iceberg other --property type=nope --property token={SECRET}",
+        f"import iceberg other --property s3.secret-access-key:{SECRET}",
+        f"ns create x --property ={SECRET}",
+        f"fsck --engine spark --remote sc://127.0.0.1:9/;token={SECRET}",
+        f"fsck --engine spark --remote sc//127.0.0.1:9/;user=ann;token={SECRET}",
+        f"fsck --engine spark --master spark://ann:{SECRET}@127.0.0.1:9",
+        f"fsck --engine spark --master k8s://https://ann:{SECRET}@127.0.0.1:9",
+        f"fsck --conf spark.hadoop.fs.s3a.secret.key:{SECRET}",
+        f"table append sales.orders_2025 s3://AKIA:{SECRET}@lake/x.parquet",
+        f"ns ls --at {place()}",
+        f"ns ls --log-format {place()}",
+        f"{place()} ls",
+        f"ns {place()}",
+    ],
+)
+def test_mistakes_with_other_secrets(words, olympia):
+    for form in FORMS[:2]:
+        clean(olympia(*words.split(), *form))
+
+
+# What may not be stored
+
+
+@pytest.mark.parametrize("location", [place(), f"s3://AKIA:{SECRET}@lake/x", f"s3://lake/x?sig={SECRET}"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "table register sales.n --metadata-location @",
+        "table alter sales.lines --metadata-location @",
+        "table create sales.n --schema id@int --location @",
+        "table create sales.n --schema id@int --property write.metadata.path=@",
+        "table create sales.n --schema id@int --property write.data.path=@",
+        "table alter sales.real --set-iceberg write.data.path=@",
+        "table alter sales.lines --set write.data.path=@",
+        "ns create n --property location=@",
+        "ns alter sales --set location=@",
+        "catalog alter --set olympia.table-location=@",
+        "export create x --dest @",
+        "apply register.jsonl",
+        "apply alter.jsonl",
+        "import parquet @",
+        "init @",
+    ],
+)
+def test_a_location_with_a_secret_is_not_stored(words, location, run, empty, tmp_path):
+    """Nothing that a statement could put into the catalog holds it, and the refusal says what to do."""
+    on_empty = partial(run, "-c", empty)
+    on_empty("ns", "create", "sales").ok()
+    on_empty("table", "register", "sales.lines", "--metadata-location", "s3://lake/0").ok()
+    if "real" in words:
+        on_empty("table", "create", "sales.real", "--schema", "id int").ok()
+    before = on_empty("status", "--json").json["version"]
+    for name, do in (("register", "sales.new"), ("alter", "sales.lines")):
+        line = {"do": f"table {name}", "name": do, "metadata_location": location}
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(line) + "\n")
+    filled = [word.replace("id@int", "id int").replace("@", location) for word in words.split()]
+    done = clean(on_empty(*filled))
+    assert done.exit_code == 2
+    assert on_empty("status", "--json").json["version"] == before
+    for path in tmp_path.rglob("*"):
+        assert path.suffix == ".jsonl" or not path.is_file() or SECRET.encode() not in path.read_bytes(), path
+
+
+def test_a_table_that_has_such_a_location_can_still_be_changed_and_restored(olympia):
+    """An older program stored it: nothing that is done with the table may fail for that."""
+    olympia("table", "alter", "sales.orders_2025", "--set", "k=v").ok()
+    olympia("table", "alter", "sales.orders_2025", "--metadata-location", "s3://lake/1").ok()
+    olympia("table", "restore", "sales.orders_2025", "--at", "v7").ok()
+    olympia("table", "rename", "sales.orders_2025", "sales.o").ok()
+    olympia("table", "drop", "sales.o").ok()
+    olympia("revert", "latest", "--yes").ok()
+    shown = olympia("table", "show", "sales.o", "--json").ok().json
+    assert shown["metadata_location"].startswith("s3://***@lake/t/metadata/00009.metadata.json?X-Amz-Credential=***&")
 
 
 NAMES = {"ns create", "ns rename", "export create"}
