@@ -25,6 +25,9 @@ _PARAMETER = r"([?#&;])([^?#&;=]*)(=?)([^?#&;]*)"
 _BUCKETS = ("s3", "s3a", "s3n", "gs")
 """Schemes whose hosts are buckets, which have no port."""
 
+_BUCKET = r"""(bucket (?:name:? )?)(["'])(?!arn:)[^"']*[:@][^"']*\2"""
+"""What SDKs take for the name of a bucket when the location has a user and password."""
+
 _CONTAINERS = ("abfs", "abfss", "wasb", "wasbs")
 """Schemes of Azure, where the name before an @ is that of a container."""
 
@@ -47,6 +50,7 @@ def _masked(text: str, *, bare: bool) -> str:
         return text
     # in a longer text a quote ends a URI; in a URI by itself it may be part of the password
     rest = r"\S" if re.fullmatch(_WHOLE, text) else _IN_TEXT
+    text = re.sub(_BUCKET, rf"\1\2{MASK}\2", text)
     return re.sub(f"({_START})({rest}*)", partial(_hide, bare), text)
 
 

@@ -102,6 +102,21 @@ def test_what_carries_no_secret_is_shown_as_it_is(text):
     assert not carries_secret(text)
 
 
+def test_what_sdks_take_for_the_name_of_a_bucket():
+    """They repeat a part of the location that is no URI."""
+    assert (
+        masked('Invalid bucket name "AKIA:S3KRET": Bucket name must') == 'Invalid bucket name "***": Bucket name must'
+    )
+    assert masked("Invalid bucket name: 'S3KRET@lake'") == "Invalid bucket name: '***'"
+    assert masked("key 'x' in bucket 'AKIA:S3KRET': AWS") == "key 'x' in bucket '***': AWS"
+    for text in (
+        'no bucket "lake": create it',
+        'Invalid bucket name "arn:aws:s3:::lake:x"',
+        "write bucket 'a', or 'b@c'",
+    ):
+        assert masked(text) == text
+
+
 def test_what_carries_one():
     """A bare `?` or `#` is hidden, but may be part of a key, so that a location with one is taken."""
     assert all(carries_secret(uri) for uri in SECRETIVE)
@@ -136,6 +151,7 @@ def test_errors_mask_themselves():
     error = InvalidLocation(f"no {uri}", hint=f"see {uri}", command=("-c", uri, "fsck"))
     for text in (str(error), repr(error), error.message, error.hint):
         assert SECRET not in text
+    assert SECRET not in InvalidLocation("nothing", hint=f"see {uri}").hint
     assert "olympia -c 's3://***@lake/x?sig=***' fsck" in error.hint
-    assert SECRET not in quoted(uri, 12)
+    assert SECRET not in quoted(uri, 24)
     assert isinstance(error, OlympiaError)
