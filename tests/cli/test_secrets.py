@@ -12,7 +12,9 @@ from functools import partial
 from pathlib import Path
 
 import httpx
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog.memory import InMemoryCatalog
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.cli.app import COMMANDS
@@ -23,6 +25,7 @@ from tests.cli.conftest import Ran, Sample, make_sample
 from tests.cli.racing import wrap_store
 from tests.cli.test_contract import SHAPES, on_sample  # noqa: F401
 from tests.helpers import planted
+from tests.helpers.names import table
 from tests.helpers.planted import SECRET, place
 from tests.helpers.serving import serving
 from tests.helpers.stores import WrappedStore
@@ -138,6 +141,41 @@ def test_what_more_is_to_be_seen(olympia, run, sample, planted_template, tmp_pat
             done = clean((run if "-c" in words else olympia)(*words, *form))
             assert done.exit_code != 1, done.stderr
     clean(Ran(0, "", ""), tmp_path)
+
+
+@pytest.fixture
+def readable(sample: Sample, tmp_path: Path) -> Sample:
+    """The sample with a table that can be read: its metadata and data are at locations with secrets."""
+    elsewhere = InMemoryCatalog("elsewhere", warehouse=f"file://{tmp_path}/warehouse")
+    elsewhere.create_namespace("n")
+    rows = pa.table({"id": [1]})
+    data_path = {"write.data.path": f"file://{tmp_path}/data?token={SECRET}"}
+    made = elsewhere.create_table("n.t", rows.schema, properties=data_path)
+    made.append(rows)
+    folder = tmp_path / f"metadata?token={SECRET}"
+    folder.mkdir()
+    (folder / "1.metadata.json").write_bytes(Path(made.metadata_location.removeprefix("file://")).read_bytes())
+    with sample.catalog.transaction() as transaction:
+        planted.create_table(transaction, table("sales.real"), f"file://{folder}/1.metadata.json")
+    return sample
+
+
+def test_the_files_of_a_table(readable, olympia, tmp_path):
+    for words in (
+        "table show sales.real --schema",
+        "table files sales.real",
+        "table files sales.real --schemas",
+        "fsck --level data --report report.html --bundle bundle.zip",
+        "table alter sales.real --unset-iceberg write.data.path",
+    ):
+        for form in (*FORMS, ["-o", "name"]):
+            done = clean(olympia(*words.split(), *form))
+            assert "token=***" in done.stdout or words.startswith("table alter") or form[-1] == "name", done
+    assert "token=***" in (tmp_path / "report.html").read_text()
+    with serving(readable.store) as served:
+        for page in ("table", "files"):
+            assert SECRET not in served.http.get(f"/{page}", params={"ns": "sales", "name": "real"}).text
+        assert "data?token=***" in served.http.get("/files", params={"ns": "sales", "name": "real"}).text
 
 
 def test_the_server_shows_no_secret_but_to_clients_of_tables(sample):

@@ -157,7 +157,11 @@ def describe_object(
 def describe_properties(properties: Mapping[str, str], exact: bool = False) -> dict[str, str]:
     """Properties by name; the locations among them are masked unless they are to be exact."""
     hidden = set() if exact else _PLACES
-    return {key: masked(value) if key in hidden else value for key, value in sorted(properties.items())}
+    return {
+        # those of a metadata file may be anything
+        key: masked(value) if key in hidden and isinstance(value, str) else value
+        for key, value in sorted(properties.items())
+    }
 
 
 def shown_field(name: str, value: Any) -> Any:
