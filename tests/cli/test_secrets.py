@@ -6,9 +6,11 @@ import json
 import logging
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import httpx
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.catalog.sql import SqlCatalog
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.cli.app import COMMANDS
@@ -155,7 +158,8 @@ def readable(sample: Sample, tmp_path: Path) -> Sample:
     made.append(rows)
     folder = tmp_path / f"metadata?token={SECRET}"
     folder.mkdir()
-    (folder / "1.metadata.json").write_bytes(Path(made.metadata_location.removeprefix("file://")).read_bytes())
+    metadata = json.loads(Path(made.metadata_location.removeprefix("file://")).read_text())
+    (folder / "1.metadata.json").write_text(json.dumps({**metadata, "location": f"{made.location()}?token={SECRET}"}))
     with sample.catalog.transaction() as transaction:
         planted.create_table(transaction, table("sales.real"), f"file://{folder}/1.metadata.json")
     return sample
@@ -324,6 +328,27 @@ def test_mistakes_with_other_secrets(words, olympia):
         clean(olympia(*words.split(), *form))
 
 
+def test_tables_of_another_catalog_that_holds_them(olympia, tmp_path):
+    """One cannot be read, and the SDK says so with a part of its location; the other would be stored."""
+    uri = f"sqlite:///{tmp_path}/other.db"
+    other = SqlCatalog("other", uri=uri, warehouse=f"file://{tmp_path}/warehouse")
+    other.create_namespace("n")
+    made = [other.create_table(f"n.{name}", pa.schema([("id", pa.int64())])) for name in ("unread", "stored")]
+    readable = f"{made[1].metadata_location}?token={SECRET}"
+    shutil.copy(made[1].metadata_location.removeprefix("file://"), readable.removeprefix("file://"))
+    with closing(sqlite3.connect(tmp_path / "other.db")) as database:
+        for name, location in (("unread", place("1.metadata.json")), ("stored", readable)):
+            database.execute("UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = ?", (location, name))
+        database.commit()
+    with_fsspec = "py-io-impl=pyiceberg.io.fsspec.FsspecFileIO"
+    words = ["import", "iceberg", "other", "--property", "type=sql", "--property", f"uri={uri}"]
+    for form in FORMS:
+        done = clean(olympia(*words, "--property", with_fsspec, *form))
+        assert done.exit_code == 3, done
+    problems = olympia(*words, "--property", with_fsspec, "--json").json["problems"]
+    assert {problem["what"]: "***" in problem["why"] for problem in problems} == {"n.unread": True, "n.stored": False}
+
+
 # What may not be stored
 
 
@@ -368,7 +393,8 @@ def test_a_location_with_a_secret_is_not_stored(words, location, run, empty, tmp
 
 
 def test_a_table_that_has_such_a_location_can_still_be_changed_and_restored(olympia):
-    """An older program stored it: nothing that is done with the table may fail for that."""
+    """An older program stored it: what is done in the catalog does not fail for that. Its files are not opened there."""
+    olympia("table", "head", "sales.orders_2025").failed(2, "s3://***@lake/", "is not opened")
     olympia("table", "alter", "sales.orders_2025", "--set", "k=v").ok()
     olympia("table", "alter", "sales.orders_2025", "--metadata-location", "s3://lake/1").ok()
     olympia("table", "restore", "sales.orders_2025", "--at", "v7").ok()
