@@ -1,6 +1,6 @@
-"""Secrets in URIs: what may be one is masked wherever a text of ours is shown or written down.
+"""Mask the secrets that URIs carry. Every text that is shown or written down passes here.
 
-An error masks its own text when it is made. Everything else that prints a location asks `masked`.
+An error masks its own text when it is made. All other code that prints a location calls `masked`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _START = (
     r"""|(?<![^\s"'(=])//+"""  # a URI without its scheme
     rf"|(?<![\w+.-])(?:s3|gs|https?):(?=(?!/){_IN_TEXT}{{1,200}}@)"  # one without slashes
 )
-"""What stands between the scheme of a URI and the rest."""
+"""The characters between the scheme of a URI and its hosts."""
 
 _WHOLE = r"[A-Za-z][A-Za-z0-9+.-]*:/\S*"
 _HOST = r"((\[[0-9A-Za-z:.%]+\]|(?:(?!%40|%3[Aa])[^:@])+)(:([0-9]+|(?i:port)))?)?"
@@ -26,7 +26,7 @@ _BUCKETS = ("s3", "s3a", "s3n", "gs")
 """Schemes whose hosts are buckets, which have no port."""
 
 _BUCKET = r"""(bucket (?:name:? )?)(["'])(?!arn:)[^"']*[:@][^"']*\2"""
-"""What SDKs take for the name of a bucket when the location has a user and password."""
+"""The name of a bucket in an error of an SDK. With a user and password in it, it was cut out of a location."""
 
 _CONTAINERS = ("abfs", "abfss", "wasb", "wasbs")
 """Schemes of Azure, where the name before an @ is that of a container."""
@@ -45,10 +45,10 @@ def carries_secret(location: str) -> bool:
 
 
 def _masked(text: str, *, bare: bool) -> str:
-    # most texts have nothing of the kind
+    # fast path: most texts hold no such character
     if not re.search(r"[@?#;]|%[34]|:[^/\s]", text):
         return text
-    # in a longer text a quote ends a URI; in a URI by itself it may be part of the password
+    # a quote ends a URI in a longer text, and may be part of the password in a URI by itself
     rest = r"\S" if re.fullmatch(_WHOLE, text) else _IN_TEXT
     text = re.sub(_BUCKET, rf"\1\2{MASK}\2", text)
     return re.sub(f"({_START})({rest}*)", partial(_hide, bare), text)

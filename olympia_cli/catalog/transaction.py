@@ -147,7 +147,7 @@ class Transaction(TransactionState):
         definition = cast(TableDef, self._need(name))
         present = definition.iceberg_metadata_location
         if metadata_location is not None and not carries_secret(present):
-            # a table that has one already can still be written to
+            # a table with a secret in its location can still be changed
             check_no_secret(metadata_location, "metadata location")
         change = _apply_properties(definition, set_properties, unset_properties)
         if expected_metadata_location is not None:

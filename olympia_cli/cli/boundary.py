@@ -169,7 +169,7 @@ def _escape_what_the_terminal_cannot_show() -> None:
 
 
 def _tell_traceback() -> None:
-    """Say where the error of this moment was raised. Python itself would print the secrets of URIs, too."""
+    """Say the traceback of the current error, masked. Python itself prints it with all secrets."""
     from traceback import format_exc
 
     text = format_exc().rstrip()
@@ -183,7 +183,7 @@ def _write_traceback(arguments: Sequence[str]) -> str:
     from olympia_cli import __version__
 
     with tempfile.NamedTemporaryFile("w", prefix="olympia-bug-", suffix=".txt", delete=False) as file:
-        # arguments may hold secrets, so only the names of options are kept; a value may follow `-c` without a space
+        # arguments may hold secrets, so only the names of options are kept: `-c` of `-cURI`
         options = [argument for argument in arguments if argument.startswith("-")]
         flags = [option.partition("=")[0] if option.startswith("--") else option[:2] for option in options]
         print(f"olympia {__version__}, Python {sys.version}, {sys.platform}, {flags}", file=file)

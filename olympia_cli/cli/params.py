@@ -170,7 +170,7 @@ def parse_properties(pairs: list[str] | None) -> dict[str, str]:
 
 
 def name_in(pair: str) -> str:
-    """What of a pair may be repeated although it has no equal sign: what follows the name may be a secret."""
+    """The name that a pair without an equal sign begins with; a secret may follow it."""
     return re.sub(r"^([\w.-]*+).+", r"\1…", pair, flags=re.DOTALL)
 
 

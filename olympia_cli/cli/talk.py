@@ -64,8 +64,7 @@ def is_json() -> bool:
 
 
 def tell(text: str, end: str = "\n", *, level: Level = "info", exit_code: int | None = None, **more: Any) -> None:
-    """Say it, with the secrets of URIs masked. That nobody listens must not stop what is under way, nor change how it
-    ends."""
+    """Say it, with the secrets of URIs masked. A closed stderr must not stop the run, nor change its exit code."""
     _run.ended = _run.ended or exit_code is not None
     text = masked(text)
     if _run.as_json:
@@ -79,14 +78,14 @@ def tell_document(value: Any) -> None:
 
 
 def hear_libraries() -> None:
-    """Tell the warnings of libraries as our own are told; Python itself would print them with all secrets."""
+    """Tell the warnings of libraries like our own. Python itself prints them with all secrets."""
     import logging
 
     class Told(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             tell(f"warning: {record.getMessage()}")
 
-    # the handler of those that nobody listens to
+    # it handles the records of loggers without handlers
     logging.lastResort = Told(logging.WARNING)
 
 
@@ -96,7 +95,7 @@ def _print(text: str, end: str) -> None:
 
 
 def _masked_leaves(value: Any) -> Any:
-    """The value with each text in it masked. A document as a whole cannot be: a mask could take a quote of JSON's."""
+    """Mask each text in the value. Masking the encoded document could swallow a quote of JSON's."""
     if isinstance(value, str):
         return masked(value)
     if isinstance(value, dict):

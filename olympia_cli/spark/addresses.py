@@ -22,7 +22,7 @@ def check_master(master: str) -> None:
 
 
 def check_remote(remote: str) -> None:
-    # a token may stand in what is no URI, so no more than the beginning is repeated
+    # a garbled address may hold a token, so only its beginning is repeated
     if not _REMOTE.fullmatch(remote):
         raise InvalidOption(f"{quoted(remote, 23)} is not a Spark Connect server", hint="use sc://host:port")
 

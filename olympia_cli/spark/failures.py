@@ -78,7 +78,7 @@ def failures() -> Iterator[None]:
 
 
 def _noted(error: OlympiaError) -> OlympiaError:
-    # Spark writes it into its own logs, too
+    # Spark writes the note into its logs
     values = {name: masked(value) if isinstance(value, str) else value for name, value in vars(error).items()}
     values.pop("__notes__", None)
     if not getattr(error, "__notes__", ()):

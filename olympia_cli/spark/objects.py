@@ -146,7 +146,7 @@ def read_objects(
         paths = [check_pointer(path, path) for _, path in batch]
         for (name, path), data in zip(batch, definitions.read(paths), strict=True):
             found = read_object(name, path, data)
-            # a job opens tables at these locations
+            # jobs open tables at these locations
             yield {**describe_object(found, part.version, exact=True), **describe_object_name(name)}
 
 

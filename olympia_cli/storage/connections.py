@@ -12,7 +12,7 @@ _TLS_HINT = "check that the endpoint speaks TLS, or write http://, and check its
 
 
 def shown(endpoint: str, otherwise: str) -> str:
-    """The endpoint as an error names it, which masks what secrets it holds."""
+    """The endpoint for the text of an error, which masks the secrets in it."""
     return endpoint if "://" in endpoint else otherwise
 
 

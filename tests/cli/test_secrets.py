@@ -57,7 +57,7 @@ def test_every_command_is_run():
     assert set(WORDS) == set(COMMANDS)
 
 
-# What a catalog holds
+# Locations in a catalog
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +215,7 @@ def _links(answer: httpx.Response) -> list[str]:
     return Markup(answer).links if answer.headers.get("content-type", "").startswith("text/html") else []
 
 
-# What a command line, the environment and the config file say
+# Command lines, the environment and the config file
 
 CONFIG = f"""
 [default]
@@ -349,7 +349,7 @@ def test_tables_of_another_catalog_that_holds_them(olympia, tmp_path):
     assert {problem["what"]: "***" in problem["why"] for problem in problems} == {"n.unread": True, "n.stored": False}
 
 
-# What may not be stored
+# Locations that are refused
 
 
 @pytest.mark.parametrize("location", [place(), f"s3://AKIA:{SECRET}@lake/x", f"s3://lake/x?sig={SECRET}"])
@@ -393,7 +393,7 @@ def test_a_location_with_a_secret_is_not_stored(words, location, run, empty, tmp
 
 
 def test_a_table_that_has_such_a_location_can_still_be_changed_and_restored(olympia):
-    """An older program stored it: what is done in the catalog does not fail for that. Its files are not opened there."""
+    """An older program stored it: changes in the catalog work, and the files are not opened there."""
     olympia("table", "head", "sales.orders_2025").failed(2, "s3://***@lake/", "is not opened")
     olympia("table", "alter", "sales.orders_2025", "--set", "k=v").ok()
     olympia("table", "alter", "sales.orders_2025", "--metadata-location", "s3://lake/1").ok()

@@ -1,4 +1,4 @@
-"""Secrets where they do not belong, as an older program may have stored them: no statement takes them any more."""
+"""Locations with secrets, staged as an older program did. No statement takes them any more."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def describe_properties(properties: Mapping[str, str], exact: bool = False) -> d
     """Properties by name; the locations among them are masked unless they are to be exact."""
     hidden = set() if exact else _PLACES
     return {
-        # those of a metadata file may be anything
+        # a metadata file may hold a value that is no text
         key: masked(value) if key in hidden and isinstance(value, str) else value
         for key, value in sorted(properties.items())
     }
