@@ -31,7 +31,7 @@ def print_report(
 ) -> None:
     """Print it. `commands` are what to do next; `to_repair` says that a plan to mend something follows, and `more`
     goes into the JSON document beside what is always there."""
-    from olympia_cli.ops.fsck.findings import describe_finding
+    from olympia_cli.ops.fsck.findings import describe_finding, shown
     from olympia_cli.ops.fsck.fsck import describe_report
 
     if session.output is Output.JSON:
@@ -45,7 +45,7 @@ def print_report(
         elif session.output is Output.CSV:
             render.csv_rows(session, out, _CSV, map(describe_finding, report.findings))
         elif session.output is Output.NAME:
-            for path in dict.fromkeys(finding.path for finding in report.findings if finding.path):
+            for path in dict.fromkeys(shown(finding).path for finding in report.findings if finding.path):
                 out.write(visible(path) + "\n")
         else:
             for finding in report.findings:
@@ -55,7 +55,9 @@ def print_report(
 
 def write_finding(session: Session, out: TextIO, finding: Finding) -> None:
     """A block for people, a line for pipes."""
-    (_write_block if session.is_tty else _write_line)(session, out, finding)
+    from olympia_cli.ops.fsck.findings import shown
+
+    (_write_block if session.is_tty else _write_line)(session, out, shown(finding))
 
 
 def versions_text(ranges: Sequence[tuple[int, int]], dash: str = "-") -> str:

@@ -37,7 +37,7 @@ from olympia_cli.iceberg.metadata_files import MetadataFiles, PyIcebergFiles
 from olympia_cli.iceberg.settings import ONE_SDK, same_sdk, trusted
 from olympia_cli.iceberg.table_changes import TableChanges, TableState, check_properties, read_metadata
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
-from olympia_cli.storage.open import scheme_of
+from olympia_cli.storage.open import check_opens, scheme_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -150,6 +150,7 @@ class CatalogAccess(MetastoreCatalog):
     def open_files(self, location: str) -> FileIO:
         """PyIceberg's files, with the settings of the catalog alone. Those on the same kind of store share their
         connections."""
+        check_opens(location)
         scheme = scheme_of(location)
         io = self._ios.get(scheme)
         if io is None:

@@ -189,7 +189,7 @@ def bring(found: Iterable[FoundTable | LeftOut], transaction: Transaction) -> Im
             continue
         try:
             _bring(table, transaction, done)
-        except InvalidName as error:
+        except (InvalidName, InvalidOption) as error:
             done.left_out.append(LeftOut(str(table.name), error.message))
     return done
 

@@ -22,6 +22,7 @@ from olympia_cli.errors import (
 from olympia_cli.iceberg.settings import trusted
 from olympia_cli.spark.failures import failures, told
 from olympia_cli.spark.options import ReadOptions, WriteOptions
+from olympia_cli.storage.open import check_opens
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,6 +96,7 @@ def load(table: IcebergTable) -> StaticTable:
             hint="install olympia-cli[iceberg] where Spark's Python workers run",
         ) from None
     properties = dict(table.properties)
+    check_opens(table.location)
     try:
         io = load_file_io(properties, location=table.location)
         metadata = FromInputFile.table_metadata(io.new_input(table.location))

@@ -34,6 +34,7 @@ def run(
     from olympia_cli.catalog.exports import location_of, read_exports
     from olympia_cli.cli.escape import plural
     from olympia_cli.errors import ExportNotFound, Refused, quoted
+    from olympia_cli.masking import masked
     from olympia_cli.ops.export.drop import delete_files as delete
     from olympia_cli.ops.export.drop import drop_export, plan_deletion
 
@@ -71,7 +72,7 @@ def run(
         value = {
             "version": version,
             "name": name,
-            "location": location,
+            "location": masked(location),
             "dropped": not dry_run,
             "dry_run": dry_run,
             "deleted_files": 0 if deleted is None else deleted.files,

@@ -7,6 +7,7 @@ from typing import Any
 
 from olympia_cli.catalog.exports import location_of, read_exports
 from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.masking import masked
 from olympia_cli.names import time_text
 
 
@@ -27,4 +28,4 @@ def list_exports(latest: Snapshot, now_millis: int) -> Iterator[dict[str, Any]]:
                 "pin": record.pin,
             }
             state = "expired" if record.expired(now_millis) else "current"
-        yield {"name": name, **values, "state": state, "location": location_of(root), "root": root}
+        yield {"name": name, **values, "state": state, "location": masked(location_of(root)), "root": masked(root)}

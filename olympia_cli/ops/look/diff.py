@@ -10,7 +10,7 @@ from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapsh
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.names import ObjectName
 from olympia_cli.ops.fsck.findings import describe_object_name
-from olympia_cli.ops.look.describe import describe_definition
+from olympia_cli.ops.look.describe import describe_definition, shown_field
 from olympia_cli.tree.diff import diff as tree_diff
 
 
@@ -96,7 +96,7 @@ def _order(change: ObjectChange) -> tuple[int, str, str, bool]:
 
 
 def changed_fields(old: Any, new: Any) -> dict[str, tuple[Any, Any]]:
-    """Fields of two definitions that differ, properties one by one."""
+    """Fields of two definitions that differ, properties one by one, with both values as they are shown."""
     before, after = describe_definition(old), describe_definition(new)
     changed: dict[str, tuple[Any, Any]] = {}
     for name in dict.fromkeys((*before, *after)):
@@ -110,7 +110,7 @@ def changed_fields(old: Any, new: Any) -> dict[str, tuple[Any, Any]]:
                     changed[f"{name}.{key}"] = (older.get(key), newer.get(key))
         else:
             changed[name] = (a, b)
-    return changed
+    return {name: (shown_field(name, a), shown_field(name, b)) for name, (a, b) in changed.items()}
 
 
 def _read(snapshot: Snapshot, entries: Iterable[tuple[ObjectName, str]]) -> Iterator[CatalogObject[ObjectDefinition]]:
