@@ -12,7 +12,7 @@ from typing import Protocol
 from pyiceberg.io import PY_IO_IMPL, FileIO
 
 from olympia_cli.iceberg.locations import LOCAL, Location
-from olympia_cli.storage.open import open_store
+from olympia_cli.storage.open import check_opens, open_store
 from olympia_cli.storage.protocol import Store
 
 OpenIO = Callable[[str], FileIO]
@@ -43,11 +43,13 @@ class PyIcebergFiles:
         self._open_files = open_files
 
     def read(self, location: Location) -> bytes:
+        check_opens(location.text)
         text = location.plain_text()
         with self._open_files(text).new_input(text).open() as stream:
             return stream.read()
 
     def create(self, location: Location, content: bytes) -> Delete:
+        check_opens(location.text)
         text = location.plain_text()
         io = self._open_files(text)
         if location.store == LOCAL and PY_IO_IMPL not in io.properties:

@@ -192,7 +192,7 @@ def test_the_server_shows_no_secret_but_to_clients_of_tables(sample):
         told = [table.text, config.text, served.http.get("/v1/config").text]
         nowhere = {"name": "x", "metadata-location": f"file:///nowhere?token={SECRET}/1.metadata.json"}
         answer = served.post("/v1/namespaces/sales/register", nowhere)
-        assert (answer.status_code, "file:///nowhere?token=***" in answer.text) == (400, True)
+        assert (answer.status_code, "'?'" in answer.text) == (400, True)
         told.append(answer.text)
         logging.getLogger("uvicorn.error").warning("cannot reach %s", place())
         assert "cannot reach s3://***@lake/x?" in served.log.getvalue()
