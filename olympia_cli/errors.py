@@ -181,6 +181,8 @@ class PathMissing(OlympiaError):
     """A file that was asked for is not in the store."""
 
     exit_code = 10
+    is_dangling = False
+    """Whether a link to nothing has its name."""
 
 
 # 11: exists
@@ -338,6 +340,8 @@ class StorageFailed(OlympiaError):
     default_hint = "try again; if it persists, look at the store"
     is_no_file = False
     """Whether something other than a file stands at the path: the store is well."""
+    is_folder = False
+    """Whether a folder stands there, which no file can replace."""
 
 
 class StorageFull(StorageFailed):

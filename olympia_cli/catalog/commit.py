@@ -25,7 +25,7 @@ from olympia_cli.errors import (
 )
 from olympia_cli.format.action_types import READS
 from olympia_cli.format.actions import Action, commit_info
-from olympia_cli.format.paths import MAX_VERSION, root_path
+from olympia_cli.format.paths import MAX_VERSION, OLDEST, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef, VersionRange
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel
 from olympia_cli.storage.protocol import Store
@@ -226,7 +226,8 @@ def _check_not_freed(transaction: Transaction, version: int) -> None:
 def _is_below_oldest(store: Store, version: int) -> bool:
     """Whether a version is one of those that an expire took out of history; True when the store does not say."""
     try:
-        return (read_hints(store).oldest or 0) > version
+        hints = read_hints(store)
+        return OLDEST in hints.unread or (hints.oldest or 0) > version
     except OlympiaError:
         # the root is written, so that nobody may say that the commit failed
         return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from typing import TypeGuard
@@ -12,6 +11,7 @@ from olympia_cli.catalog.snapshot import EXPORT_PREFIX
 from olympia_cli.errors import ExportNotFound, quoted
 from olympia_cli.format.paths import WIDTH, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.format.strict_json import read_json
 
 FULL = "full"
 MODES = (FULL, "partial", "minimal")
@@ -85,8 +85,8 @@ def parse_record(name: str, root: str, text: str | None) -> ExportRecord | str:
     if text is None:
         return "is missing"
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = read_json(text)
+    except ValueError:
         return "is not JSON"
     if not isinstance(found, dict):
         return "is not an object"

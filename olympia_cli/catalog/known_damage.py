@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 from olympia_cli.catalog.snapshot import ACKNOWLEDGED
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.format.strict_json import read_json
 
 KnownDamage = dict[tuple[str, str], list[tuple[int, int]]]
 """The versions that are known to be hit, first and last of each range, by fsck's code and the path of the file."""
@@ -18,10 +17,10 @@ def read_acknowledged(definition: CatalogDef) -> KnownDamage:
     """What a catalog says is known. A list that cannot be read counts as none: then more is told, not less."""
     known: KnownDamage = {}
     try:
-        for entry in json.loads(definition.properties.get(ACKNOWLEDGED, "[]")):
+        for entry in read_json(definition.properties.get(ACKNOWLEDGED, "[]")):
             spans = [(int(first), int(last)) for first, last in entry["versions"]]
             known[str(entry["code"]), str(entry["path"])] = spans
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         return {}
     return known
 

@@ -14,6 +14,7 @@ from typing import Any
 from olympia_cli.catalog.snapshot import EXPIRE_PURGED
 from olympia_cli.format.paths import MAX_VERSION
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.format.strict_json import read_json
 
 EXPIRE_QUARANTINE = "olympia.expire.quarantine"
 EXPIRE_PURGING = "olympia.expire.purging"
@@ -65,8 +66,8 @@ def write_purging(definition: CatalogDef, manifests: Sequence[str]) -> None:
 
 def _entries(definition: CatalogDef, key: str) -> list[Any]:
     try:
-        found = json.loads(definition.properties.get(key, "[]"))
-    except (ValueError, RecursionError):
+        found = read_json(definition.properties.get(key, "[]"))
+    except ValueError:
         return []
     return found if isinstance(found, list) else []
 

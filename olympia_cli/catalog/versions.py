@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from olympia_cli.errors import CatalogNotFound, FileTooLarge, PathMissing, StoreError, VersionNotFound
+from olympia_cli.errors import (
+    CatalogNotFound,
+    FileTooLarge,
+    PathMissing,
+    PathOutside,
+    StorageDenied,
+    StorageFailed,
+    StoreError,
+    VersionNotFound,
+)
 from olympia_cli.format.paths import (
     JAVA_WIDTH,
     LATEST,
@@ -20,10 +29,12 @@ from olympia_cli.storage.protocol import Store
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What the hint files say; None where one is missing or garbage."""
+    """What the hint files say; None where one is missing or garbage, or something else stands in its place."""
 
     latest: int | None
     oldest: int | None
+    unread: Mapping[str, StoreError] = field(default_factory=dict, compare=False)
+    """Why a hint cannot be read although something stands in its place, by its path."""
 
     @property
     def start(self) -> int:
@@ -69,16 +80,25 @@ def nothing(root: RootFile) -> Sequence[str]:
 
 
 def read_hints(store: Store) -> Hints:
-    """Both hints, in one round trip."""
-    found: list[int | None] = []
-    for _, data in store.read_many([LATEST, OLDEST]):
-        if isinstance(data, PathMissing | FileTooLarge):
-            found.append(None)
-        elif isinstance(data, Exception):
+    """Both hints, in one round trip. Raise only a failure of the store itself."""
+    said: dict[str, int | None] = {}
+    unread: dict[str, StoreError] = {}
+    for path, data in store.read_many([LATEST, OLDEST]):
+        if isinstance(data, bytes):
+            said[path] = parse_hint(data)
+        elif stands_in_place(data):
+            unread[path] = data
+        elif not isinstance(data, PathMissing | FileTooLarge):
             raise data
-        else:
-            found.append(parse_hint(data))
-    return Hints(*found)
+    return Hints(said.get(LATEST), said.get(OLDEST), unread)
+
+
+def stands_in_place(error: StoreError) -> bool:
+    """Tell an error about the thing at a hint's path from a failure of the store. The thing may be a folder, a FIFO, a
+    link that leads nowhere, or a file without permission. Readers do without the hint, and the roots tell the rest."""
+    if isinstance(error, PathMissing):
+        return error.is_dangling
+    return isinstance(error, PathOutside | StorageDenied) or (isinstance(error, StorageFailed) and error.is_no_file)
 
 
 def write_latest(store: Store, version: int) -> None:

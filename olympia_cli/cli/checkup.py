@@ -30,11 +30,13 @@ LITTLE_ROOM = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at. `attention` is what somebody should do something about."""
+    """One thing that was looked at. In the state `attention`, `advice` is the remedy and `words` the next command."""
 
     check: str
     state: State
     text: str
+    advice: str = ""
+    words: tuple[str, ...] = ("doctor",)
 
 
 @dataclass(slots=True)
@@ -49,8 +51,8 @@ class Checkup:
     due: Reason | None = None
     left_behind: str | None = None
 
-    def add(self, check: str, state: State, text: str) -> None:
-        self.checks.append(Check(check, state, text))
+    def add(self, check: str, state: State, text: str, advice: str = "", words: tuple[str, ...] = ("doctor",)) -> None:
+        self.checks.append(Check(check, state, text, advice, words))
 
     def failed(self, check: str, error: OlympiaError) -> None:
         self.add(check, "failed", error.message)
@@ -59,6 +61,20 @@ class Checkup:
     @property
     def attention(self) -> list[str]:
         return [check.text for check in self.checks if check.state in ("attention", "failed")]
+
+    @property
+    def next(self) -> tuple[tuple[str, ...], str]:
+        """The next command and the reason for it: first the reason for the exit code, then work that is due."""
+        if self.error is not None:
+            words = {10: ("init",), 40: ("fsck",)}.get(self.error.exit_code, ("config", "show"))
+            return words, f"{self.error.message}: {self.error.hint}" if self.error.hint else self.error.message
+        if self.status is not None:
+            for reason in (*self.status.damage, *self.status.attention):
+                return reason.words, reason.text
+        for check in self.checks:
+            if check.state == "attention":
+                return check.words, f"{check.text}: {check.advice}" if check.advice else check.text
+        return (self.due.words, self.due.text) if self.due is not None else (("status",), "all is well")
 
     @property
     def exit_code(self) -> int:
@@ -94,7 +110,10 @@ def _open(session: Session, checkup: Checkup) -> Store | None:
         checkup.failed("settings", error)
         return None
     checkup.uri = store.uri
-    checkup.add("settings", "ok" if problem is None else "attention", problem.message if problem else "they make sense")
+    if problem is None:
+        checkup.add("settings", "ok", "they make sense")
+    else:
+        checkup.add("settings", "attention", problem.message, problem.hint)
     return store
 
 
@@ -163,8 +182,10 @@ def _store(session: Session, checkup: Checkup, store: Store, write: bool) -> Non
         elif what in READS or error.exit_code != 31:
             checkup.failed(what, error)
         else:
-            # who only reads needs no more
-            checkup.add(what, "attention", f"{error.message}: commits will fail here")
+            # readers need no more
+            text = f"{error.message}: {'an expire' if what == 'delete' else 'commits'} will fail here"
+            advice = "make it writable, or check it for reading alone with --read-only"
+            checkup.add(what, "attention", text, advice, ("doctor", "--read-only"))
     if probes.left_behind is not None:
         checkup.left_behind = probes.left_behind
         checkup.add("left behind", "attention", f"{probes.left_behind} could not be deleted: an expire takes it later")
@@ -194,7 +215,9 @@ def _room(checkup: Checkup, store: Store) -> None:
     with suppress(OSError):
         disk = shutil.disk_usage(store.uri)
         little = disk.free < min(LITTLE_ROOM, disk.total // 20)
-        checkup.add("room", "attention" if little else "ok", f"{size(disk.free)} of {size(disk.total)} are free")
+        text = f"{size(disk.free)} of {size(disk.total)} are free"
+        advice = "make room, or see what an expire would free"
+        checkup.add("room", "attention" if little else "ok", text, advice, ("status", "--full"))
 
 
 def _catalog(session: Session, checkup: Checkup) -> None:

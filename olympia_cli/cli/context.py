@@ -163,7 +163,9 @@ class Session:
         from olympia_cli.storage.open import open_store
 
         about(catalog=mask_uri(self.location.uri))
-        return open_store(_expanded(self.location.uri), self.location.options or None, size_limit=size_limit)
+        store = open_store(_expanded(self.location.uri), self.location.options or None, size_limit=size_limit)
+        self._ctx.call_on_close(lambda: self._warn_of_lost_hints(store))
+        return store
 
     @cached_property
     def catalog(self) -> Catalog:
@@ -225,6 +227,12 @@ class Session:
             self.say(f"warning: {said}: see {look}")
         if not latest.in_place:
             self.say(f"warning: the root of version {latest.version} does not name the version before it: see {look}")
+
+    def _warn_of_lost_hints(self, store: Store) -> None:
+        """Warn of a commit without its hint: every reader needs more requests from then on."""
+        for path, error in store.lost_hints.items():
+            why = f"{error.message}; readers do without it: see {self.command('fsck')}"
+            self.say(f"warning: the hint {path} could not be written: {why}")
 
     def resolve(self, reference: str, latest: Snapshot) -> Snapshot:
         """A version seen from a latest one that was read before: several references mean the same moment."""

@@ -155,7 +155,8 @@ def _show(session: Session, plan: RepairPlan) -> None:
     for text in plan.unmended:
         session.say(f"stays as it is: {text}")
     if plan.nothing_to_do:
-        session.say("there is nothing to repair in the latest version or the hints")
+        rest = "nothing else" if plan.unmended else "nothing"
+        session.say(f"there is {rest} to repair in the latest version or the hints")
 
 
 def _show_step(session: Session, step: RepairStep) -> None:

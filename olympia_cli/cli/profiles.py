@@ -27,7 +27,7 @@ def read_config(name: str | None) -> dict[str, Any]:
         if name is not None or "OLYMPIA_CONFIG" in os.environ:
             raise InvalidOption(f"there is no config file {path}", hint="make it, or use -c URI") from None
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise InvalidOption(f"the config file {path} cannot be read: {error}", hint="correct it") from None
 
 

@@ -6,7 +6,6 @@ those of a damaged file: nothing of them is followed before Arrow found them sou
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -19,6 +18,7 @@ from olympia_cli.errors import Damaged, Unsupported
 from olympia_cli.format.arrow_messages import Block, Nonsense, block_layout, footer_blocks
 from olympia_cli.format.bounds import Bounds, TooMuch, check_batch, root_bounds
 from olympia_cli.format.node import Sizes
+from olympia_cli.format.strict_json import read_json
 
 COLUMNS = ("key", "value", "pnode")
 SCHEMA = pa.schema([pa.field(name, pa.string()) for name in COLUMNS])
@@ -176,7 +176,7 @@ def decode_sizes(text: bytes | None, path: str) -> Sizes | None:
         return None
     try:
         sizes = _parse_sizes(text)
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         raise Damaged("F207", path, "its sizes cannot be read") from None
     names = (sizes.namespace, sizes.table, sizes.view)
     if not 3 <= sizes.order <= 2**20 or not all(1 <= size <= 2**16 for size in names):
@@ -187,7 +187,7 @@ def decode_sizes(text: bytes | None, path: str) -> Sizes | None:
 @lru_cache(maxsize=16)
 def _parse_sizes(text: bytes) -> Sizes:
     """All roots of a catalog say the same."""
-    fields = json.loads(text)
+    fields = read_json(text)
     return Sizes(*(int(fields[name]) for name in ("order", "namespace", "table", "view")))
 
 

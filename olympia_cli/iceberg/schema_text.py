@@ -36,6 +36,7 @@ from pyiceberg.types import (
 )
 
 from olympia_cli.errors import InvalidOption
+from olympia_cli.format.strict_json import read_request
 
 _TYPES: dict[str, type[IcebergType]] = {
     "boolean": BooleanType,
@@ -95,7 +96,7 @@ def parse_type(text: str) -> IcebergType:
 
 def _from_json(text: str) -> Schema:
     try:
-        return Schema.model_validate_json(text)
+        return Schema.model_validate(read_request(text))
     except (ValidationError, ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0]
         raise InvalidOption(f"the schema is not Iceberg's JSON: {reason}", hint=_HINT) from None

@@ -38,17 +38,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.serializers import Compressor, FromByteStream
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import (
-    AddSnapshotUpdate,
-    AssertCreate,
-    SetLocationUpdate,
-    SetPartitionStatisticsUpdate,
-    SetPropertiesUpdate,
-    SetStatisticsUpdate,
-    TableRequirement,
-    TableUpdate,
-    update_table_metadata,
-)
+from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import Properties
 
 from olympia_cli.catalog.commit import Author, Committed, commit
@@ -363,18 +353,19 @@ def check_properties(properties: Properties, reach: Reach) -> None:
             reach.named(properties[key], f"the property {key}")
 
 
-def check_named(update: TableUpdate, reach: Reach) -> None:
-    """Refuse an update that names a location outside of `reach`."""
-    match update:
-        case SetLocationUpdate():
+def check_named(update: Any, reach: Reach) -> None:
+    """Refuse an update of a table that names a location outside of `reach`."""
+    # by its action: PyIceberg 0.9 lacks some of the classes
+    match update.action:
+        case "set-location":
             reach.named(update.location, "the table's location")
-        case SetPropertiesUpdate():
+        case "set-properties":
             check_properties(update.updates, reach)
-        case AddSnapshotUpdate() if update.snapshot.manifest_list:
+        case "add-snapshot" if update.snapshot.manifest_list:
             reach.named(update.snapshot.manifest_list, "the manifest list")
-        case SetStatisticsUpdate():
+        case "set-statistics":
             reach.named(update.statistics.statistics_path, "the statistics")
-        case SetPartitionStatisticsUpdate():
+        case "set-partition-statistics":
             reach.named(update.partition_statistics.statistics_path, "the partition statistics")
 
 

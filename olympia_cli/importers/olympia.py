@@ -22,6 +22,7 @@ from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import Damaged, InvalidOption, OlympiaError, VersionNotFound
 from olympia_cli.format.node import Sizes
 from olympia_cli.format.paths import check_pointer
+from olympia_cli.format.strict_json import read_json
 from olympia_cli.importers.bringing import AT_ONCE, KINDS, Bringing, count, of_source
 from olympia_cli.importers.iceberg import Imported, LeftOut
 from olympia_cli.importers.renaming import Renaming
@@ -43,9 +44,9 @@ class ImportNote:
 def read_note(transaction: Transaction, source_id: str) -> ImportNote | None:
     """The note of an earlier import; none that cannot be read: then everything is compared by what it is."""
     try:
-        fields = json.loads(transaction.base.definition.properties.get(IMPORTED + source_id, ""))
+        fields = read_json(transaction.base.definition.properties.get(IMPORTED + source_id, ""))
         version, into = fields["version"], fields["into"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         return None
     known = isinstance(version, int) and version >= 0 and isinstance(into, str | None)
     return ImportNote(version, into) if known else None

@@ -12,6 +12,7 @@ from typing import Any
 
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.errors import FileTooLarge, OlympiaError, PathMissing, StoreError
+from olympia_cli.format.strict_json import read_json
 from olympia_cli.names import time_text
 from olympia_cli.storage.protocol import Store
 
@@ -44,8 +45,8 @@ def _decoded(data: bytes | StoreError) -> dict[str, Any] | None:
     if isinstance(data, Exception):
         raise data
     try:
-        note = json.loads(data)
-    except (ValueError, RecursionError):
+        note = read_json(data)
+    except ValueError:
         return None
     return note if isinstance(note, dict) and _is_flat(note, MAX_DEPTH) else None
 

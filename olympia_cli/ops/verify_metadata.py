@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import zlib
 from typing import Any
 
 from olympia_cli.errors import Damaged, Unsupported
+from olympia_cli.format.strict_json import read_json
 
 FORMAT_VERSIONS = (1, 2, 3)
 VIEW_FORMAT_VERSIONS = (1,)
@@ -41,8 +41,8 @@ def _parsed(
     data: bytes, location: str, what: str, format_versions: tuple[int, ...], keys: tuple[str, ...]
 ) -> dict[str, Any]:
     try:
-        metadata = json.loads(unpacked(data, location))
-    except (ValueError, OSError, EOFError, zlib.error, RecursionError):
+        metadata = read_json(unpacked(data, location))
+    except (ValueError, OSError, EOFError, zlib.error):
         raise Damaged("F602", location, "it is empty" if not data else "it is not JSON", hint=_HINT) from None
     version = metadata.get("format-version") if isinstance(metadata, dict) else None
     # True equals 1, and is no version

@@ -46,6 +46,8 @@ class Operation:
     public: bool = False
     browser: bool = False
     """Whether a person looks at it, who may give a token as a password; all of the catalog is shown there."""
+    form: bool = False
+    """Whether it exchanges a client's secret for a token: its request is a form, and says nothing of the catalog."""
 
 
 class Api:
@@ -111,9 +113,11 @@ class Api:
             return failure.response()
 
     async def _answer(self, asked: _Asked, receive: Receive) -> Response:
+        self._refresh_tokens()
+        if asked.header("content-length") is not None and asked.header("transfer-encoding") is not None:
+            # two ends of one request (RFC 9112, 6.3): what follows on the connection may not be from its client
+            raise Failure(400, "BadRequestException", "a request has a length or is chunked, not both", _CLOSE)
         operation = self._find(asked)
-        if self._access.tokens is not None and (problem := self._access.tokens.refresh()):
-            self.record.event("tokens", error=problem)
         if operation.public:
             caller = Caller("")
         else:
@@ -124,6 +128,8 @@ class Api:
             raise Failure(503, "SlowDownException", "too many requests at once", RETRY_AFTER)
         body = await self._body(asked, receive)
         content = (asked.header("content-type") or "").partition(";")[0].strip().lower()
+        if operation.form:
+            return self._access.exchange(body, asked.header("authorization"))
         if asked.method == "POST" and content != "application/json":
             # a page of another site may have a browser send anything else, and nothing at all
             raise bad_request("a POST must be sent as application/json")
@@ -153,6 +159,14 @@ class Api:
         except Exception as error:
             failure = failure_of(error, commits=operation.commits)
             raise failure if call is None else worded(failure, operation.name, call) from error
+
+    def _refresh_tokens(self) -> None:
+        """Look what the tokens are by now, and log a problem with each request that meets it."""
+        tokens = self._access.tokens
+        if tokens is not None:
+            tokens.refresh()
+            if tokens.problem is not None:
+                self.record.event("tokens", state=tokens.state, error=tokens.problem)
 
     def _find(self, asked: _Asked) -> Operation:
         others: set[str] = set()

@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from starlette.datastructures import QueryParams
@@ -17,6 +17,7 @@ from olympia_cli.catalog.references import resolve
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import InvalidName, SavedElsewhere
+from olympia_cli.format.strict_json import read_request
 from olympia_cli.iceberg.table_changes import TableChanges
 from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName, parse_reference
 from olympia_cli.rest.failures import Failure, bad_request, forbidden
@@ -100,17 +101,15 @@ class Call:
         return self.check_namespace(value.get("namespace")), value["name"]
 
     def document(self) -> dict[str, Any]:
-        """The body, which must be a JSON object."""
+        """Return the body, which must be a JSON object, without its null fields: Iceberg's own parser takes them as
+        missing, and clients send them."""
         try:
-            found = json.loads(self.body, parse_int=_number, parse_constant=_no_number)
-            if b"\\u" in self.body:
-                # half a character can be written so, and in no file
-                json.dumps(found, ensure_ascii=False).encode()
-        except (ValueError, RecursionError):
-            raise bad_request("the body is not JSON, or has numbers or text that no file could hold") from None
+            found = read_request(self.body)
+        except ValueError as error:
+            raise bad_request(f"the body is not JSON: {error}") from None
         if not isinstance(found, dict):
             raise bad_request("the body is not a JSON object")
-        return found
+        return {field: value for field, value in found.items() if value is not None}
 
     # Reading
 
@@ -162,19 +161,6 @@ class Call:
                 if attempt == SAVES - 1:
                     raise
         raise AssertionError("unreachable")
-
-
-def _number(digits: str) -> int:
-    """A whole number that others can read: what is larger would be written into metadata, which is lost then."""
-    number = int(digits)
-    if not -(2**63) <= number < 2**63:
-        raise ValueError(digits[:30])
-    return number
-
-
-def _no_number(name: str) -> NoReturn:
-    # NaN and its like are no JSON
-    raise ValueError(name)
 
 
 _TURNS = [threading.Lock() for _ in range(64)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from starlette.responses import Response
 
@@ -46,12 +46,22 @@ NONSENSE = (ValueError, TypeError, LookupError, AttributeError, StopIteration, N
 """PyIceberg's ways to say that a document, or an update of a table, makes no sense."""
 
 
-def parsed(parse: Callable[..., R], *given: object) -> R:
-    """What a client sent, as PyIceberg's models have it."""
+def parsed(parse: Callable[..., R], *given: object, field: str = "") -> R:
+    """Return what a client sent, as PyIceberg's models have it. An error names the field of the request."""
     try:
         return parse(*given)
     except NONSENSE as error:
-        raise bad_request(_first_line(error)) from error
+        raise bad_request(_first_line(error, field)) from error
+
+
+def objects(document: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
+    """Return a list of objects in a request. Null and a missing field are an empty list, as in Iceberg's own parser."""
+    value = document.get(field)
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise bad_request(f"{field} is not a list of objects")
+    return value
 
 
 _STATUS: dict[type[OlympiaError], tuple[int, str]] = {
@@ -120,9 +130,9 @@ def _known(error: OlympiaError, commits: bool) -> Failure:
     return Failure(503 if commits else 500, "InternalServerError", str(error))
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: Exception, field: str) -> str:
     if type(error).__module__.startswith("pydantic") and hasattr(error, "errors"):
         found = error.errors()[0]
-        where = ".".join(str(part) for part in found.get("loc", ()))
+        where = ".".join(str(part) for part in (*([field] if field else []), *found.get("loc", ())))
         return f"the request is malformed: {where}: {found.get('msg', '')}"[:500]
     return f"the request makes no sense: {str(error).partition(chr(10))[0][:500] or type(error).__name__}"

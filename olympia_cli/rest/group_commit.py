@@ -7,6 +7,7 @@ wait, himself first; then one of those who came meanwhile does.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,8 @@ from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import CommitConflict, InvalidOption, StorageFailed, TransactionTooLarge
 from olympia_cli.iceberg.metadata_files import MetadataFiles
 from olympia_cli.iceberg.table_changes import TableChanges, unknown
+
+_log = logging.getLogger(__name__)
 
 LARGEST_GROUP = 64
 ATTEMPTS = 5
@@ -57,6 +60,7 @@ class GroupCommit:
         self._lock = threading.Lock()
         self._waiting: deque[_Job] = deque()
         self._is_led = False
+        self._lost_hints: dict[str, str] = {}
         self.groups = 0
         self.changes = 0
 
@@ -131,6 +135,7 @@ class GroupCommit:
                 for job in staged:
                     job.end(changes.error_of(error, job.files))
                 break
+            self._warn_of_lost_hints()
             self.groups += 1
             self.changes += len(staged)
             for job in staged:
@@ -142,6 +147,15 @@ class GroupCommit:
             for job in group:
                 if not job.finished:
                     self._commit([job])
+
+    def _warn_of_lost_hints(self) -> None:
+        """Log once that commits have no hint: other readers need more requests."""
+        # a copy: other threads write hints meanwhile
+        lost = {path: error.message for path, error in self._catalog.store.lost_hints.copy().items()}
+        if lost != self._lost_hints:
+            for path, message in lost.items():
+                _log.warning("the hint %s could not be written, and readers do without it: %s", path, message)
+            self._lost_hints = lost
 
     def _begin(self) -> TableChanges:
         opened_at = moment(self._catalog.clock)

@@ -9,6 +9,7 @@ from starlette.responses import PlainTextResponse, Response
 from olympia_cli.catalog import distributed, saves
 from olympia_cli.ops.look.transactions import describe_saved
 from olympia_cli.rest import namespaces, tables, views
+from olympia_cli.rest.access import Access
 from olympia_cli.rest.api import Operation
 from olympia_cli.rest.call import Call, answer, nothing
 from olympia_cli.rest.config import config
@@ -52,7 +53,7 @@ ICEBERG = (
 """The operations of the Iceberg REST definition."""
 
 
-def operations(record: Record) -> tuple[Operation, ...]:
+def operations(record: Record, access: Access) -> tuple[Operation, ...]:
     endpoints = [(operation.method, operation.path, operation.writes) for operation in ICEBERG]
     return (
         *ICEBERG,
@@ -61,7 +62,8 @@ def operations(record: Record) -> tuple[Operation, ...]:
         Operation("beginTransaction", "POST", "/v1/transactions", _begin, writes=True),
         Operation("endTransaction", "POST", "/v1/commit", _commit, writes=True, commits=True),
         Operation("abortTransaction", "POST", "/v1/abort", _abort, writes=True),
-        Operation("healthz", "GET", "/healthz", _healthy, public=True),
+        Operation("getToken", "POST", "/v1/oauth/tokens", lambda call: nothing(), public=True, form=True),
+        Operation("healthz", "GET", "/healthz", partial(_healthy, access=access), public=True),
         Operation("metrics", "GET", "/metrics", partial(_metrics, record=record), browser=True),
         Operation("style", "GET", "/page.css", lambda call: html.sheet(), public=True),
         Operation("objects", "GET", "/", objects.objects, browser=True),
@@ -114,9 +116,9 @@ def _check_whole(call: Call) -> None:
         raise forbidden("the token is not for the whole catalog")
 
 
-def _healthy(call: Call) -> Response:
-    """That this is answered says that the latest version can be read."""
-    return answer({"status": "ok", "version": call.latest.version})
+def _healthy(call: Call, access: Access) -> Response:
+    """Answer with 200 if the latest version can be read, and some token is admitted where one is needed."""
+    return answer({"status": "ok", "version": call.latest.version, **access.health()})
 
 
 def _metrics(call: Call, record: Record) -> Response:

@@ -10,7 +10,7 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TextIO
@@ -46,9 +46,9 @@ class Running:
         settings.check()
         self.settings = settings
         self.record = Record(catalog.clock.now_millis, log)
-        access = Access(settings, who())
+        access = Access(settings, who(), catalog.clock)
         self.service = Service(catalog, settings, dict(options or {}), scheme)
-        self.api = Api(self.service, operations(self.record), access, self.record)
+        self.api = Api(self.service, operations(self.record, access), access, self.record)
         self._socket = _listen(settings)
         self._server = _Server(self._config())
 
@@ -58,9 +58,15 @@ class Running:
         scheme = "https" if self.settings.tls_cert else "http"
         return f"{scheme}://{host}:{self._socket.getsockname()[1]}"
 
-    def run(self) -> bool:
-        """Whether all has finished at the end. What has not still has a thread, which a process would wait for."""
-        self.record.event("listening", url=self.url, catalog=self.service.catalog.store.uri)
+    def run(self, announce: Callable[[], None] = lambda: None) -> bool:
+        """Whether all has finished at the end. What has not still has a thread, which a process would wait for.
+        `announce` is called once connections are accepted."""
+
+        def listening() -> None:
+            self.record.event("listening", url=self.url, catalog=self.service.catalog.store.uri)
+            announce()
+
+        self._server.on_listening = listening
         finished = False
         try:
             asyncio.run(self._server.serve([self._socket]))
@@ -128,6 +134,7 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.ready = threading.Event()
+        self.on_listening: Callable[[], None] = lambda: None
         self._stop_by: float | None = None
 
     def time_left(self) -> float:
@@ -136,6 +143,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        self.on_listening()
         self.ready.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -213,6 +221,8 @@ def _listen(settings: Settings) -> socket.socket:
         if sys.platform != "win32":
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((settings.host, settings.port))
+        # a port that another process has taken by now is told here, and not by a traceback later
+        listening.listen()
     except (OSError, OverflowError) as error:
         listening.close()
         reason = getattr(error, "strerror", None) or error

@@ -62,7 +62,7 @@ class Settings:
 
 @lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
-    if host == "localhost":
+    if host.lower() == "localhost":
         return True
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback

@@ -19,14 +19,19 @@ from pyiceberg.table.update import (
     AddSchemaUpdate,
     AddSnapshotUpdate,
     AddSortOrderUpdate,
+    RemovePartitionSpecsUpdate,
     RemovePartitionStatisticsUpdate,
     RemovePropertiesUpdate,
+    RemoveSchemasUpdate,
     RemoveSnapshotsUpdate,
     RemoveStatisticsUpdate,
     SetCurrentSchemaUpdate,
     SetDefaultSortOrderUpdate,
     SetDefaultSpecUpdate,
+    SetLocationUpdate,
+    SetPartitionStatisticsUpdate,
     SetPropertiesUpdate,
+    SetStatisticsUpdate,
     TableUpdate,
 )
 from pyiceberg.types import IcebergType, NestedField
@@ -96,23 +101,34 @@ class _Numbered:
         self._content[placed] = content
         return placed
 
+    def removed(self, numbers: Iterable[int]) -> list[int]:
+        """Take away those that are there; return their numbers."""
+        return [number for number in dict.fromkeys(numbers) if self._content.pop(number, self) is not self]
+
     def meant(self, number: int) -> int:
         """The number of what a client calls so."""
         return self._names.get(number, number)
 
 
 class _State:
+    """The parts of a table that decide what an update does, as the updates before it in the request leave them."""
+
     def __init__(self, table: TableMetadata | None) -> None:
         self._table = table
         schemas, specs, orders = (table.schemas, table.partition_specs, table.sort_orders) if table else ((), (), ())
         self._schemas = _Numbered((one.schema_id, _columns(one)) for one in schemas)
         self._specs = _Numbered((one.spec_id, _terms(one)) for one in specs)
         self._orders = _Numbered((one.order_id, one.fields) for one in orders)
+        self._location = table.location if table else None
         self._properties = set(table.properties) if table else set()
         self._snapshots = {one.snapshot_id for one in table.snapshots} if table else set()
+        self._statistics = {one.snapshot_id for one in table.statistics} if table else set()
+        self._partition_statistics = {one.snapshot_id for one in table.partition_statistics} if table else set()
         self._sequence = getattr(table, "last_sequence_number", None) or 0
 
     def fit(self, update: TableUpdate) -> Sequence[TableUpdate]:
+        """Return the updates that do on this table what Iceberg's library in Java makes of one: none, where that takes
+        it as nothing to do."""
         match update:
             case AddSchemaUpdate():
                 check_columns(update.schema_, self._table is not None and self._table.format_version < V3)
@@ -120,33 +136,57 @@ class _State:
                 return _numbered(number, lambda id: _with(update, schema_=_with(update.schema_, schema_id=id)))
             case SetCurrentSchemaUpdate():
                 return (_with(update, schema_id=self._schemas.meant(update.schema_id)),)
+            case RemoveSchemasUpdate():
+                there = self._schemas.removed(update.schema_ids)
+                return (_with(update, schema_ids=there),) if there else ()
             case AddPartitionSpecUpdate():
                 number = self._specs.place(update.spec.spec_id, _terms(update.spec))
                 return _numbered(number, lambda id: _with(update, spec=_with(update.spec, spec_id=id)))
             case SetDefaultSpecUpdate():
                 return (_with(update, spec_id=self._specs.meant(update.spec_id)),)
+            case RemovePartitionSpecsUpdate():
+                there = self._specs.removed(update.spec_ids)
+                return (_with(update, spec_ids=there),) if there else ()
             case AddSortOrderUpdate():
                 number = self._orders.place(update.sort_order.order_id, update.sort_order.fields)
                 return _numbered(number, lambda id: _with(update, sort_order=_with(update.sort_order, order_id=id)))
             case SetDefaultSortOrderUpdate():
                 return (_with(update, sort_order_id=self._orders.meant(update.sort_order_id)),)
+            case SetLocationUpdate():
+                known, self._location = self._location, update.location
+                return () if update.location == known else (update,)
             case SetPropertiesUpdate():
                 self._properties.update(update.updates)
             case RemovePropertiesUpdate():
-                return (_with(update, removals=[key for key in update.removals if key in self._properties]),)
+                gone = self._properties & set(update.removals)
+                self._properties -= gone
+                return (_with(update, removals=[key for key in dict.fromkeys(update.removals) if key in gone]),)
             case AddSnapshotUpdate():
                 self._check_sequence(update)
                 self._snapshots.add(update.snapshot.snapshot_id)
                 if (schema := update.snapshot.schema_id) is not None:
                     return (_with(update, snapshot=_with(update.snapshot, schema_id=self._schemas.meant(schema))),)
             case RemoveSnapshotsUpdate():
-                there = [id for id in update.snapshot_ids if id in self._snapshots]
-                return (_with(update, snapshot_ids=there),) if there else ()
+                return self._without_snapshots(update)
+            case SetStatisticsUpdate():
+                self._statistics.add(update.statistics.snapshot_id)
             case RemoveStatisticsUpdate():
-                return _if_any(update, self._table.statistics if self._table else ())
+                return _if_there(update, self._statistics)
+            case SetPartitionStatisticsUpdate():
+                self._partition_statistics.add(update.partition_statistics.snapshot_id)
             case RemovePartitionStatisticsUpdate():
-                return _if_any(update, self._table.partition_statistics if self._table else ())
+                return _if_there(update, self._partition_statistics)
         return (update,)
+
+    def _without_snapshots(self, update: RemoveSnapshotsUpdate) -> Sequence[TableUpdate]:
+        """The statistics of a snapshot go with it; PyIceberg would leave those of partitions."""
+        there = [id for id in dict.fromkeys(update.snapshot_ids) if id in self._snapshots]
+        self._snapshots.difference_update(there)
+        self._statistics.difference_update(there)
+        partitions = [id for id in there if id in self._partition_statistics]
+        self._partition_statistics.difference_update(there)
+        removals = [RemovePartitionStatisticsUpdate.model_validate({"snapshot-id": id}) for id in partitions]
+        return (*removals, _with(update, snapshot_ids=there)) if there else ()
 
     def _check_sequence(self, update: AddSnapshotUpdate) -> None:
         """Snapshots come one after the other, those of branches too: who was overtaken may make his own anew."""
@@ -170,8 +210,11 @@ def _numbered(number: int | None, make: Callable[[int], TableUpdate]) -> Sequenc
     return () if number is None else (make(number),)
 
 
-def _if_any(update: Any, present: Iterable[Any]) -> Sequence[TableUpdate]:
-    return (update,) if any(one.snapshot_id == update.snapshot_id for one in present) else ()
+def _if_there(update: Any, present: set[int]) -> Sequence[TableUpdate]:
+    if update.snapshot_id not in present:
+        return ()
+    present.remove(update.snapshot_id)
+    return (update,)
 
 
 def _with(model: Any, **values: object) -> Any:

@@ -19,7 +19,7 @@ from olympia_cli.iceberg.table_changes import TableChanges, TableState, check_no
 from olympia_cli.names import Kind, TableName, ViewName
 from olympia_cli.ops.verify_metadata import parse_metadata
 from olympia_cli.rest.call import Call, View, answer, check_reachable, nothing
-from olympia_cli.rest.failures import Failure, bad_request, parsed
+from olympia_cli.rest.failures import Failure, bad_request, objects, parsed
 from olympia_cli.rest.paging import page
 from olympia_cli.rest.served import ServedCatalog, check_code, check_registered
 from olympia_cli.rest.service import etag_of, table_answer
@@ -65,7 +65,7 @@ def create(call: Call) -> Response:
     schema = call.document().get("schema")
     if not isinstance(schema, dict) or not isinstance(schema.get("fields"), list):
         raise bad_request("a table has a schema with fields")
-    request = parsed(_CreateTable.model_validate_json, call.body)
+    request = parsed(_CreateTable.model_validate, call.document())
     name = TableName(call.namespace, request.name)
     check_reachable(name.name)
     served = ServedCatalog.of_call(call, f"create table {name}")
@@ -165,10 +165,12 @@ def _commit(document: dict[str, Any], name: TableName) -> Commit:
     given = document.get("identifier")
     if given is not None and given != {"namespace": [name.namespace], "name": name.name}:
         raise bad_request("the identifier in the body is not that of the path")
-    if "updates" not in document or "requirements" not in document:
-        raise bad_request("a commit has requirements and updates")
-    requirements = parsed(_REQUIREMENTS.validate_python, document["requirements"])
-    return name, requirements, parsed(_UPDATES.validate_python, document["updates"])
+    requirements, updates = objects(document, "requirements"), objects(document, "updates")
+    return (
+        name,
+        parsed(_REQUIREMENTS.validate_python, requirements, field="requirements"),
+        parsed(_UPDATES.validate_python, updates, field="updates"),
+    )
 
 
 def _said(commits: list[Commit]) -> str:

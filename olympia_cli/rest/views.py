@@ -19,7 +19,7 @@ from olympia_cli.iceberg.views import check_no_table, view_definition
 from olympia_cli.names import Kind, ViewName
 from olympia_cli.ops.verify_metadata import parse_view_metadata
 from olympia_cli.rest.call import Call, answer, check_reachable, nothing
-from olympia_cli.rest.failures import bad_request, parsed
+from olympia_cli.rest.failures import bad_request, objects, parsed
 from olympia_cli.rest.served import ServedCatalog, check_code, check_properties, check_registered
 from olympia_cli.rest.tables import listed
 from olympia_cli.rest.view_updates import check_dialects, check_requirements, filled, update_view
@@ -39,7 +39,7 @@ def list_all(call: Call) -> Response:
 
 
 def create(call: Call) -> Response:
-    request = parsed(_CreateView.model_validate_json, call.body)
+    request = parsed(_CreateView.model_validate, call.document())
     name = ViewName(call.namespace, request.name)
     check_reachable(name.name)
     served = ServedCatalog.of_call(call, f"create view {name}")
@@ -125,7 +125,7 @@ def register(call: Call) -> Response:
 def replace(call: Call) -> Response:
     """Updates of a view, on what it is when they are committed."""
     document, name = call.document(), call.view
-    requirements, updates = (_objects(document.get(key), key) for key in ("requirements", "updates"))
+    requirements, updates = objects(document, "requirements"), objects(document, "updates")
     served = ServedCatalog.of_call(call, f"replace view {name}")
     reach = served.reach(name.namespace)
 
@@ -173,12 +173,6 @@ def _iceberg(definition: ViewDef, name: ViewName) -> ViewDef:
     if definition.view_format != ViewFormat.ICEBERG_VIEW:
         raise ViewNotFound(f"the view {name} is a Substrait plan, and no view of Iceberg", hint="")
     return definition
-
-
-def _objects(value: object, what: str) -> list[dict[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise bad_request(f"{what} is not a list of objects")
-    return value
 
 
 def _view(location: str, metadata: dict[str, Any]) -> Response:

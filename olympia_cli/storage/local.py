@@ -28,6 +28,7 @@ from typing import NamedTuple
 from olympia_cli.errors import (
     ExclusiveCreateUnsupported,
     FileTooLarge,
+    OlympiaError,
     OutcomeUnknown,
     PathMissing,
     PathOutside,
@@ -72,6 +73,7 @@ class LocalStore(LocalReader):
 
     def __init__(self, root: str | os.PathLike[str], *, durable: bool = True) -> None:
         super().__init__(root)
+        self.lost_hints: dict[str, OlympiaError] = {}
         self._durable = durable
 
     # writing
@@ -101,10 +103,13 @@ class LocalStore(LocalReader):
             try:
                 os.replace(write.temporary, _name(path), src_dir_fd=folder, dst_dir_fd=folder)
             except OSError as error:
+                if _is_folder(self._base + path):
+                    raise self._no_file(path, stat.S_IFDIR) from error
                 if error.errno in _REFUSED:
                     raise self._failed("replace", path, error) from error
                 raise self._unknown(path, error) from error
             self._sync_folder((path.rpartition("/")[0], folder))
+            self.lost_hints.pop(path, None)
         except BaseException:
             _remove(write)
             raise
@@ -114,24 +119,31 @@ class LocalStore(LocalReader):
     def write_hint(self, path: str, data: bytes) -> None:
         check_path(path)
         try:
-            full = self._locate(path)
-            try:
-                file = os.open(full, _WRITE_HINT, 0o666)
-            except FileNotFoundError:
-                os.close(self._open_folder(path))
-                file = os.open(full, _WRITE_HINT, 0o666)
-            try:
-                if not stat.S_ISREG(os.fstat(file).st_mode):
-                    return
-                # cut after writing: a reader in between sees too much rather than nothing
-                written = 0
-                while written < len(data):
-                    written += os.pwrite(file, data[written:], written)
-                os.ftruncate(file, len(data))
-            finally:
-                os.close(file)
-        except (OSError, PathOutside, StorageFailed, StorageDenied):
-            pass  # it is a hint: readers do without
+            self._write_in_place(path, data)
+            self.lost_hints.pop(path, None)
+        except OSError as error:
+            self.lost_hints[path] = self._refused("write", path, self._base + path, error)
+        except (PathOutside, StorageFailed, StorageDenied) as error:
+            self.lost_hints[path] = error
+
+    def _write_in_place(self, path: str, data: bytes) -> None:
+        full = self._locate(path)
+        try:
+            file = os.open(full, _WRITE_HINT, 0o666)
+        except FileNotFoundError:
+            os.close(self._open_folder(path))
+            file = os.open(full, _WRITE_HINT, 0o666)
+        try:
+            mode = os.fstat(file).st_mode
+            if not stat.S_ISREG(mode):
+                raise self._no_file(path, mode)
+            # cut after writing: a reader in between sees too much rather than nothing
+            written = 0
+            while written < len(data):
+                written += os.pwrite(file, data[written:], written)
+            os.ftruncate(file, len(data))
+        finally:
+            os.close(file)
 
     def delete_many(self, paths: Iterable[str]) -> None:
         touched: set[str] = set()
@@ -142,8 +154,7 @@ class LocalStore(LocalReader):
             except OSError as error:
                 if error.errno in ABSENT:
                     continue
-                # macOS says EPERM where Linux says EISDIR
-                if os.path.isdir(full) and not os.path.islink(full):
+                if _is_folder(full):
                     raise self._no_file(path, stat.S_IFDIR) from error
                 raise self._failed("delete", path, error) from error
             touched.add(path.rpartition("/")[0])
@@ -333,6 +344,11 @@ class LocalStore(LocalReader):
 
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
+
+
+def _is_folder(full: str) -> bool:
+    """Whether a folder is in the way: macOS answers EPERM where Linux answers EISDIR."""
+    return os.path.isdir(full) and not os.path.islink(full)
 
 
 def _temporary_name() -> str:

@@ -5,6 +5,7 @@ No link is followed out of the root, and nothing that is not a regular file is t
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -39,6 +40,15 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR})
 DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+_NO_FILE = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFLNK: "a link",
+}
 
 
 class LocalReader:
@@ -178,22 +188,23 @@ class LocalReader:
 
     def _open(self, path: str) -> tuple[int, int]:
         """The file, open, and its size."""
-        full = self._locate(path)
+        full, is_link = self._locate(path), False
         try:
             try:
                 file = os.open(full, _READ)
             except OSError as error:
                 if error.errno != errno.ELOOP:
                     raise
-                file = os.open(self._resolve(path), _READ)
+                full, is_link = self._resolve(path), True
+                file = os.open(full, _READ)
             found = os.fstat(file)
         except OSError as error:
             if error.errno in ABSENT:
-                raise self._missing(path) from None
-            raise self._failed("read", path, error) from error
+                raise self._missing(path, is_link) from None
+            raise self._refused("read", path, full, error, is_link) from error
         if not stat.S_ISREG(found.st_mode):
             os.close(file)
-            raise self._no_file(path, found.st_mode)
+            raise self._no_file(path, found.st_mode, is_link)
         return file, found.st_size
 
     def _look(self, path: str) -> os.stat_result | None:
@@ -208,15 +219,28 @@ class LocalReader:
 
     # what went wrong
 
-    def _missing(self, path: str) -> PathMissing:
-        return PathMissing(f"no file {path} in {self.uri}")
+    def _missing(self, path: str, is_link: bool = False) -> PathMissing:
+        text = f"{path} in {self.uri} is a link to nothing" if is_link else f"no file {path} in {self.uri}"
+        missing = PathMissing(text)
+        missing.is_dangling = is_link
+        return missing
 
-    def _no_file(self, path: str, mode: int) -> StorageFailed:
+    def _no_file(self, path: str, mode: int, is_link: bool = False) -> StorageFailed:
         # not PathMissing: the name is not free, so whoever found it missing could never create it
-        what = "a folder" if stat.S_ISDIR(mode) else "something that is no regular file"
+        what = _NO_FILE.get(stat.S_IFMT(mode), "something that is no regular file")
+        if is_link:
+            what = "a link in a circle" if stat.S_ISLNK(mode) else f"a link to {what}"
         error = StorageFailed(f"{what} stands at {path} in {self.uri}", hint="move it away")
-        error.is_no_file = True
+        error.is_no_file, error.is_folder = True, stat.S_ISDIR(mode) and not is_link
         return error
+
+    def _refused(self, doing: str, path: str, full: str, error: OSError, is_link: bool = False) -> OlympiaError:
+        """The error for a file that cannot be opened: name the thing that stands there, else the system's reason."""
+        with contextlib.suppress(OSError):
+            mode = os.lstat(full).st_mode
+            if not stat.S_ISREG(mode):
+                return self._no_file(path, mode, is_link)
+        return self._failed(doing, path, error)
 
     def _unknown(self, path: str, error: OSError) -> OutcomeUnknown:
         unknown = OutcomeUnknown(f"writing {path} in {self.uri} may not have lasted: {error.strerror}")

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from olympia_cli.errors import FileTooLarge, PathMissing, PathOutside, PathTaken, StoreError
+from olympia_cli.errors import FileTooLarge, OlympiaError, PathMissing, PathOutside, PathTaken, StoreError
 from olympia_cli.storage.protocol import (
     ALL,
     Between,
@@ -30,6 +30,7 @@ class MemoryStore(InTurn):
         now_millis: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.size_limit: SizeLimit = largest
+        self.lost_hints: dict[str, OlympiaError] = {}
         self._name = name
         self._now = now_millis
         self._files: dict[str, tuple[bytes, int]] = {} if files is None else files

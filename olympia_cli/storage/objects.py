@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from olympia_cli.errors import (
     FileTooLarge,
+    OlympiaError,
     OutcomeUnknown,
     PathMissing,
     PathOutside,
@@ -58,6 +59,7 @@ class ObjectStore(InTurn):
 
     def __init__(self, bucket: Bucket, prefix: str, *, time_allowed: float = TIME_ALLOWED) -> None:
         self.size_limit: SizeLimit = largest
+        self.lost_hints: dict[str, OlympiaError] = {}
         self._bucket = bucket
         self._root = f"{prefix}/" if prefix else ""
         self._time_allowed = time_allowed

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -88,7 +88,7 @@ def _seconds(timeout: object) -> float:
     """A number of seconds, or a duration as a person writes it."""
     if isinstance(timeout, str):
         timeout = float(timeout) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", timeout) else parse_duration(timeout) / 1000
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= sys.float_info.max:
         raise InvalidOption(f"the timeout {timeout!a} makes no sense", hint="write a duration: 30s, say")
     return float(timeout)
 

@@ -65,6 +65,9 @@ class FileInfo:
 class Store(Protocol):
     """See the module's text for what is guaranteed."""
 
+    lost_hints: dict[str, OlympiaError]
+    """The errors of hints that could not be written, by path, if known at once. A later write removes its entry."""
+
     @property
     def uri(self) -> str:
         """Where this store is, as a person would write it. Holds no secrets."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -37,6 +36,7 @@ from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.open import open_store
 from olympia_cli.storage.s3 import S3Store
 from tests.helpers.check import check_catalog
+from tests.helpers.in_place import as_ordinary_user, read_only
 from tests.helpers.stores import WrappedStore
 
 A, T = NamespaceName("a"), TableName("a", "t")
@@ -259,30 +259,17 @@ class TestFormats:
 
 class TestStores:
     def test_no_permission(self, folder):
-        """In a process of an ordinary user, since root may do anything."""
-        if os.geteuid() != 0:
-            pytest.skip("needs root to become another user")
-        for path in folder.parents:
-            if not path.stat().st_mode & 0o001:
-                path.chmod(path.stat().st_mode | 0o011)
         before = files(folder)
-        reading, writing = os.pipe()
-        if os.fork() == 0:
-            code = b"no error"
+
+        def commit():
             try:
-                os.setgid(65534)
-                os.setuid(65534)
                 with Catalog(LocalStore(folder)).transaction() as transaction:
                     transaction.create_namespace(NamespaceName("x"))
             except OlympiaError as error:
-                code = f"{error.name} {error.exit_code}".encode()
-            finally:
-                os.write(writing, code)
-                os._exit(0)
-        os.close(writing)
-        assert os.read(reading, 100) == b"StorageDenied 31"
-        os.close(reading)
-        os.wait()
+                return error.name, error.exit_code
+
+        with read_only(folder):
+            assert as_ordinary_user(folder, commit) == ("StorageDenied", 31)
         assert files(folder) == before
 
     @pytest.mark.parametrize("error", [StorageFull("no space left"), StorageDenied("no"), StorageFailed("cable cut")])

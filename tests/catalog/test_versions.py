@@ -98,9 +98,11 @@ class TestHints:
         put(store, LATEST, latest)
         put(store, OLDEST, oldest)
         store.reset()
+        # one look: a catalog that is open looks again, and finds by the next root what the first look missed
+        assert read_latest(store).version == 9
+        assert store.lists == 0, "version 0 exists, so nothing needs to be listed"
         catalog = Catalog.open(store)
         assert catalog.snapshot().version == 9
-        assert store.lists == 0, "version 0 exists, so nothing needs to be listed"
         with catalog.transaction() as transaction:
             transaction.create_namespace(ns("more"))
         assert store.read(LATEST) == b"10", "a commit mends the hint"
@@ -114,13 +116,13 @@ class TestHints:
         store.delete_many([root_path(version) for version in range(4)])
         put(store, LATEST, latest)
         put(store, OLDEST, oldest)
-        assert Catalog.open(store).snapshot().version == 9
+        assert read_latest(store).version == 9
 
     def test_one_version_only(self):
         store = make(1).store
         for latest in HINTS.values():
             put(store, LATEST, latest)
-            assert Catalog.open(store).snapshot().version == 0
+            assert read_latest(store).version == 0
 
     def test_an_expire_moves_under_the_reader(self, files):
         """The hints that it read name a version that is gone by the time it looks."""
@@ -139,7 +141,7 @@ class TestHints:
             put(inner, LATEST, latest)
             put(inner, OLDEST, b"1")
             store = Moving(inner)
-            assert Catalog.open(store).snapshot().version == 9
+            assert read_latest(store).version == 9
             assert store.lists == 0, "the hints say it, once they are read again"
 
     @pytest.mark.parametrize("files", [{}, {LATEST: b"3"}, {OLDEST: b"3"}, {LATEST: b"0", OLDEST: b"0"}, {"x": b""}])
@@ -156,7 +158,7 @@ class TestHints:
         """`oldest` never leads in a sound catalog; whatever it says, the latest version is found."""
         store = MemoryStore(files=dict(files))
         put(store, OLDEST, oldest)
-        assert Catalog.open(store).snapshot().version == 9
+        assert read_latest(store).version == 9
 
 
 class TestRequests:

@@ -15,6 +15,7 @@ from olympia_cli.format.paths import root_path
 from tests.cli.conftest import Ran, Run
 from tests.cli.test_terminal import look
 from tests.helpers import java_catalog
+from tests.helpers.in_place import as_ordinary_user, read_only
 from tests.helpers.json_schema import check
 from tests.helpers.servers.s3 import StrictS3
 
@@ -93,6 +94,36 @@ class TestFolder:
         found = states(olympia("doctor", "--read-only", "--json").ok())
         assert (found["read"], found["create"], found["clock"]) == ("ok", "note", "note")
 
+    def test_a_folder_that_may_only_be_read(self, run, damageable):
+        """The last line says what decides the exit code, and what to do; followed, it is well for a reader."""
+        run("-c", damageable.uri, "fsck", "--level", "full", "--all-versions").ok()
+        assert run("-c", damageable.uri, "doctor", "--json").ok().json["next"]["why"] == "all is well"
+        with read_only(damageable.folder):
+            done, shown, read = as_ordinary_user(
+                damageable.folder,
+                lambda: (
+                    run("-c", damageable.uri, "doctor", "--json"),
+                    run("-c", damageable.uri, "doctor"),
+                    run("-c", damageable.uri, "doctor", "--read-only", "--json"),
+                ),
+            )
+        assert (done.exit_code, states(done)["create"]) == (51, "attention")
+        why = done.json["next"]["why"]
+        assert "Permission denied: commits will fail here: make it writable" in why
+        assert done.json["next"]["command"] == ["olympia", "-c", damageable.uri, "doctor", "--read-only"]
+        program, command, last = shown.lines[-1].split("\t")
+        assert (program, command.split()) == ("next", done.json["next"]["command"])
+        assert "commits will fail here" in last
+        assert read.ok().json["next"]["why"] == "all is well"
+
+    def test_what_decides_the_exit_code_comes_before_what_is_due(self, run, damageable):
+        assert run("-c", damageable.uri, "doctor", "--json").ok().json["next"]["command"][-1] == "fsck"
+        with read_only(damageable.folder):
+            done = as_ordinary_user(damageable.folder, lambda: run("-c", damageable.uri, "doctor", "--json"))
+        assert states(done)["fsck"] == "note"
+        assert done.exit_code == 51
+        assert "commits will fail here" in done.json["next"]["why"]
+
     def test_a_catalog_of_another_program_is_not_written_to(self, run, tmp_path):
         java_catalog.sample(tmp_path / "java")
         before = files(tmp_path / "java")
@@ -148,6 +179,8 @@ class TestBucket:
     def test_who_may_only_read(self, doctor):
         done = doctor("reader")
         assert (done.exit_code, states(done)["read"], states(done)["create"]) == (51, "ok", "attention")
+        assert "commits will fail here" in done.json["next"]["why"]
+        assert done.json["next"]["command"][1:] == ["doctor", "--read-only"]
         doctor("reader", "--read-only").ok()
 
     def test_a_store_that_overwrites(self, doctor, server):
@@ -251,6 +284,7 @@ project = "p"
         olympia("ns", "ls").ok()
         done = olympia("doctor", "--json")
         assert (done.exit_code, states(done)["settings"], states(done)["catalog"]) == (51, "attention", "ok")
+        assert "config file" in done.json["next"]["why"]
 
     def test_without_a_file(self, run):
         found = run("config", "show", "--json").ok().json

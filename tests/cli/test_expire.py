@@ -241,7 +241,7 @@ class TestPlans:
         line = next(line for line in ran.stderr.splitlines() if line.startswith("to do it: olympia "))
         run(*shlex.split(line.removeprefix("to do it: olympia ")), "--yes").ok()
 
-    @pytest.mark.parametrize("value", ["0", "-3", "1e400"])
+    @pytest.mark.parametrize("value", ["0", "-3", "1e400", "NaN", '1, "keep_last": 3', str(2**64)])
     def test_a_plan_that_was_edited(self, run: Run, old: Path, value: str):
         self.make(run, old)
         path = old.parent / "plan.json"

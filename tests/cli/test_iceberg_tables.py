@@ -16,6 +16,9 @@ from tests.helpers.places import BUCKET, quiet_environment
 from tests.helpers.servers.s3 import StrictS3
 
 COLUMNS = "id long not null, name string, at timestamptz, price decimal(10, 2)"
+DEFAULT = (
+    '{"type": "struct", "fields": [{"id": 1, "name": "a", "type": "double", "required": false, "write-default": %s}]}'
+)
 ROWS = "id,name,at,price\n1,NA,2026-01-01T12:00:00Z,1.50\n2,,2026-01-02T00:00:00+02:00,\n"
 
 
@@ -90,6 +93,10 @@ class TestCreate:
             ('"" int', "must have a name"),
             ("{", "not Iceberg's JSON"),
             ('{"type": "struct"', "not Iceberg's JSON"),
+            (DEFAULT % "1e999", "1e999 is too large for a number"),
+            (DEFAULT % "NaN", "NaN is not a number"),
+            (DEFAULT % '"\\ud800"', "half of a character"),
+            (DEFAULT % '1, "write-default": 2', "'write-default' is given twice"),
             ("@none", "cannot be read"),
             ("id " + "list<" * 60 + "int" + ">" * 60, "too deeply"),
         ],

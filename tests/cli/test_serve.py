@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -24,6 +25,8 @@ import olympia_cli
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.cli.lazy import LazyCommand
 from olympia_cli.iceberg import OlympiaCatalog
+from olympia_cli.rest.server import Running
+from olympia_cli.rest.settings import Settings
 from olympia_cli.rest.tokens import Caller, Tokens
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import MAIN
@@ -81,6 +84,45 @@ def test_it_answers_and_ends_after_what_is_under_way(tmp_path):
         finally:
             program.kill()
     assert [name.namespace for name in Catalog(LocalStore(tmp_path / "c")).snapshot().namespaces()] == ["last"]
+
+
+CONNECTING = """
+import os, re, signal, socket, sys
+from olympia_cli.cli.app import main
+write = sys.stdout.write
+def connect_and_write(text):
+    found = re.search("http://([0-9.]+):([0-9]+)", text)
+    socket.create_connection((found[1], int(found[2])), timeout=30).close()
+    os.kill(os.getpid(), signal.SIGTERM)
+    return write(text)
+sys.stdout.write = connect_and_write
+sys.exit(main())
+"""
+"""The program, with a client that connects before it has read the line to its end, and then ends it."""
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_where_it_listens_is_said_once_it_does(tmp_path, words):
+    """A script that waits for the line does not try again."""
+    Catalog.create(LocalStore(tmp_path / "c"))
+    command = [sys.executable, "-c", CONNECTING, "-c", str(tmp_path / "c"), "serve", "--port", "0", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch('({"url": ")?http://127.0.0.1:[0-9]+(", .*})?\n', done.stdout)
+    assert [json.loads(line)["event"] for line in done.stderr.splitlines()] == ["listening", "stopped"]
+
+
+def test_a_port_that_is_said_to_be_ours_is(tmp_path):
+    """Two programs may have bound one port as long as neither listens."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        running = Running(Catalog.create(LocalStore(tmp_path)), Settings(port=port), log=io.StringIO())
+        with pytest.raises(OSError, match="in use"):
+            other.listen()
+        with running.in_background():
+            assert httpx.get(f"{running.url}/healthz").status_code == 200
 
 
 def test_what_does_not_end_does_not_keep_it_from_ending(tmp_path):

@@ -102,8 +102,9 @@ def test_a_broken_file(run, config, text):
 
 def test_a_file_that_is_not_text_or_not_a_file(run, config):
     path = config("")
-    path.write_bytes(b"\xff\xfe")
-    run("ns", "ls").failed(2, "cannot be read")
+    for content in (b"\xff\xfe", b"x = " + b"9" * 5000, b"x = " + b"[" * 5000):
+        path.write_bytes(content)
+        run("ns", "ls").failed(2, "cannot be read")
     path.unlink()
     path.mkdir()
     run("ns", "ls").failed(2, "cannot be read")

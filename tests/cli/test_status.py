@@ -18,6 +18,7 @@ import olympia_cli
 from olympia_cli.catalog import distributed, saves
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import LATEST, root_path
+from olympia_cli.format.strict_json import read_json
 from olympia_cli.names import NamespaceName
 from tests.cli.conftest import Run, Sample, command_line, run_here
 from tests.cli.test_hints import suggested
@@ -194,6 +195,16 @@ class TestValues:
         assert found["export_names"] == ["friday"]
         [open_one] = found["transactions"]
         assert (open_one["id"], open_one["state"]) == (watched.sample.transaction, "open")
+
+    def test_a_note_that_is_no_json_is_not_repeated(self, watched):
+        """Anybody who may write into a catalog may have left it, and what is printed is read by other programs."""
+        for number in ("1e999", "NaN", "-Infinity"):
+            for name in ("last-fsck", "last-expire", "last-export"):
+                path = watched.sample.folder / f"ops/{name}.json"
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(f'{{"finished_at": "2026-01-01T00:00:00.000Z", "bytes": {number}}}')
+            found = read_json(watched.olympia("status", "--json").stdout)
+            assert [found[key] for key in ("last_fsck", "last_expire", "last_export")] == [None] * 3
 
     def test_growth(self, watched):
         found = watched.olympia("status", "--json").json["growth"]

@@ -13,6 +13,7 @@ import httpx
 from pyiceberg.catalog.rest import RestCatalog
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.clock import Clock
 from olympia_cli.rest.server import Running
 from olympia_cli.rest.settings import Settings
 from olympia_cli.storage.protocol import Store
@@ -49,11 +50,13 @@ class Served:
 
 
 @contextmanager
-def serving(store: Store, options: dict[str, object] | None = None, **settings: Any) -> Iterator[Served]:
+def serving(
+    store: Store, options: dict[str, object] | None = None, clock: Clock | None = None, **settings: Any
+) -> Iterator[Served]:
     """A server for the catalog on a store, which is made if it is not there. The catalog is sound at the end."""
-    catalog = Catalog(store)
+    catalog = Catalog(store, clock)
     if not store.exists("vn/latest"):
-        catalog = Catalog.create(store)
+        catalog = Catalog.create(store, clock=clock)
     log = io.StringIO()
     running = Running(catalog, Settings(port=0, **settings), options, store.uri.partition("://")[0], log)
     with running.in_background(), httpx.Client(base_url=running.url, timeout=60, verify=False) as http:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Literal
 
-from olympia_cli.errors import OutcomeUnknown, PathTaken, StoreError
+from olympia_cli.errors import OlympiaError, OutcomeUnknown, PathTaken, StoreError
 from olympia_cli.storage.protocol import ALL, Between, FileInfo, InTurn, Store, check_path
 
 
@@ -25,6 +25,10 @@ class WrappedStore(InTurn):
     @property
     def uri(self) -> str:
         return self.inner.uri
+
+    @property
+    def lost_hints(self) -> dict[str, OlympiaError]:
+        return self.inner.lost_hints
 
     def read(self, path: str) -> bytes:
         return self.inner.read(path)

@@ -8,6 +8,7 @@ import hashlib
 import ipaddress
 import json
 import os
+import re
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,16 +19,17 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from pyiceberg.exceptions import ForbiddenError, UnauthorizedError
+from pyiceberg.exceptions import ForbiddenError, OAuthError, UnauthorizedError
 from pyiceberg.manifest import ManifestFile, write_manifest_list
 
 from olympia_cli.errors import InvalidOption
 from olympia_cli.format.actions import commit_info
 from olympia_cli.names import NamespaceName
 from olympia_cli.rest.settings import Settings
-from olympia_cli.rest.tokens import Tokens
+from olympia_cli.rest.tokens import MAX_BYTES, Tokens
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.clock import HOUR, SECOND, FakeClock
 from tests.helpers.serving import Served, serving
 from tests.rest.test_protocol import REPRESENTATION, SCHEMA
 
@@ -275,16 +277,148 @@ def test_a_token_is_taken_back_while_the_server_runs(tmp_path):
         tokens.write_text(entry("admin", 'scopes = ["read"]'))
         assert get(found, "/v1/namespaces", "reader").status_code == 401
         assert get(found, "/v1/namespaces", "admin").status_code == 200
-        # what cannot be read takes nobody's place, and is told
+
+
+ONE = entry("reader", 'scopes = ["read"]')
+BROKEN = [
+    "nonsense", "x = 1", "[[tokens]]", "[[token]]", "[token]\n", "token = 1", "\0", "[" * 5000, "x = " + "9" * 5000,
+    ONE + ONE, ONE + entry("a"), "#" * (MAX_BYTES + 1),
+]  # fmt: skip
+"""What a tokens file cannot be."""
+
+
+def admitted(served: Served) -> int:
+    return get(served, "/v1/namespaces", "reader").status_code
+
+
+def told(served: Served) -> list[str]:
+    """What the log says of the tokens file since it was last asked."""
+    found = [line["state"] for line in served.lines() if line.get("event") == "tokens"]
+    served.log.truncate(0)
+    served.log.seek(0)
+    return found
+
+
+@pytest.mark.parametrize("text", ["", " \n", "# [[token]]\n", "token = []", None], ids=repr)
+def test_an_empty_or_missing_file_admits_nobody(tmp_path, text):
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text(ONE)
+    with serving(MemoryStore(), tokens=str(tokens)) as found:
+        assert admitted(found) == 200
+        assert found.http.get("/healthz").json() == {"status": "ok", "version": 0, "tokens": "current"}
+        assert told(found) == []
+        if text is None:
+            tokens.unlink()
+        else:
+            tokens.write_text(text)
+        state = "missing" if text is None else "empty"
+        assert (admitted(found), told(found)) == (401, [state])
+        # at each request: also at one that comes to nothing
+        assert found.http.get("/nothing").status_code == 404
+        healthy = found.http.get("/healthz")
+        assert (healthy.status_code, healthy.headers["retry-after"]) == (503, "1")
+        assert healthy.json()["error"]["message"] == f"the tokens file is {state}: no token is admitted"
+        assert told(found) == [state, state]
+        tokens.write_text(ONE)
+        assert (admitted(found), found.http.get("/healthz").status_code, told(found)) == (200, 200, [])
+
+
+def unreadable(path: Path, way: str) -> None:
+    """Have something at the path that is there, and cannot be read."""
+    path.unlink()
+    match way:
+        case "a folder":
+            path.mkdir()
+        case "a pipe":
+            os.mkfifo(path)
+        case "a link to itself":
+            path.symlink_to(path)
+        case "a failing disk":
+            # to read its first byte is an I/O error
+            path.symlink_to("/proc/self/mem")
+        case _:
+            path.write_text(way)
+
+
+@pytest.mark.parametrize(
+    "way", ["a folder", "a pipe", "a link to itself", "a failing disk", *BROKEN], ids=lambda way: way[:20].strip()
+)
+def test_a_file_that_cannot_be_read_holds_for_a_minute(tmp_path, way):
+    tokens, clock = tmp_path / "tokens.toml", FakeClock()
+    tokens.write_text(ONE)
+    with serving(MemoryStore(), clock=clock, tokens=str(tokens)) as found:
+        clock.advance(HOUR)
+        assert admitted(found) == 200
+        unreadable(tokens, way)
+        for _ in range(3):
+            assert admitted(found) == 200
+            clock.advance(20 * SECOND)
+        # each request says it, also when nothing of the file has changed
+        assert told(found) == ["stale"] * 3
+        healthy = found.http.get("/healthz")
+        assert (healthy.status_code, healthy.json()) == (200, {"status": "ok", "version": 0, "tokens": "stale"})
+        # however the clock on the wall is set
+        clock.set_wall(0)
+        clock.advance(1)
+        assert told(found) == ["stale"]
+        refused = get(found, "/v1/namespaces", "reader")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert found.http.get("/healthz").status_code == 503
+        assert told(found) == ["unreadable"] * 2
+        # what is public is answered, and what needs a token of none is not
+        assert found.http.get("/page.css").status_code == 200
+        assert found.http.get("/v1/config").status_code == 503
+        # nothing of the file or its place is told to those who have no token
+        assert str(tmp_path) not in refused.text + found.http.get("/healthz").text
+        if tokens.is_dir():
+            tokens.rmdir()
+        else:
+            tokens.unlink()
+        tokens.write_text(ONE)
+        told(found)
+        assert (admitted(found), found.http.get("/healthz").json()["tokens"], told(found)) == (200, "current", [])
+
+
+def test_the_minute_begins_when_the_file_could_last_be_read(tmp_path):
+    """Not with the first request that finds it broken: that may come much later."""
+    tokens, clock = tmp_path / "tokens.toml", FakeClock()
+    tokens.write_text(ONE)
+    with serving(MemoryStore(), clock=clock, tokens=str(tokens)) as found:
+        assert admitted(found) == 200
         tokens.write_text("nonsense")
-        assert get(found, "/v1/namespaces", "admin").status_code == 200
-        assert any(line.get("event") == "tokens" for line in found.lines())
+        clock.advance(HOUR)
+        assert admitted(found) == 503
+        # one broken state after the other is no reading
+        tokens.write_text("other nonsense")
+        assert admitted(found) == 503
+        tokens.write_text("")
+        assert admitted(found) == 401
+        # what was taken back does not come again with a file that cannot be read
+        tokens.write_text("nonsense")
+        assert admitted(found) == 503
+
+
+def test_a_change_of_equal_size_and_time_is_noticed(tmp_path):
+    """Also in place, in the same tick of the clock of a file system."""
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text(ONE)
+    before = tokens.stat()
+    with serving(MemoryStore(), tokens=str(tokens)) as found:
+        assert admitted(found) == 200
+        other = hashlib.sha256(b"other").hexdigest()
+        with open(tokens, "r+") as file:
+            file.write(re.sub("[0-9a-f]{64}", other, ONE))
+        os.utime(tokens, ns=(before.st_atime_ns, before.st_mtime_ns))
+        after = tokens.stat()
+        assert (after.st_size, after.st_mtime_ns, after.st_ino) == (before.st_size, before.st_mtime_ns, before.st_ino)
+        assert admitted(found) == 401
+        assert found.http.get("/v1/namespaces", headers={"Authorization": "Bearer other"}).status_code == 200
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "", "x = 1", "[[token]]", "[token]\n", '[[token]]\nname = "a"\nsha256 = "b"\nscopes = ["read"]', "\0",
+        "", "token = []", *BROKEN, '[[token]]\nname = "a"\nsha256 = "b"\nscopes = ["read"]',
         entry("a"), entry("a", "scopes = []"), entry("a", 'scopes = ["all"]'), entry("a", "scopes = 1"),
         entry("a b", 'scopes = ["read"]'), entry("a", 'scopes = ["read"]', "namespaces = [1]"),
         entry("a", 'scopes = ["read"]', "else = 1"), entry("a", 'scopes = ["read"]') + entry("a", 'scopes = ["read"]'),
@@ -303,14 +437,20 @@ def test_a_file_of_tokens_that_is_none(tmp_path, text):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"host": "0.0.0.0"}, {"host": "example.org"}, {"port": 70_000}, {"tls_cert": "x"}, {"tls_key": "x"},
+        {"host": "0.0.0.0"}, {"host": "example.org"}, {"host": "localhost."}, {"port": 70_000}, {"tls_cert": "x"},
+        {"tls_key": "x"},
         {"tokens": "x", "without_tokens": True}, {"max_body_bytes": 0}, {"max_requests": 0}, {"request_timeout": 0.0},
     ],
 )  # fmt: skip
 def test_settings_that_cannot_be_meant(wrong):
     with pytest.raises(InvalidOption):
         Settings(**wrong).check()
-    for right in ({"host": "localhost"}, {"host": "::1"}, {"host": "0.0.0.0", "without_tokens": True}):
+    for right in (
+        {"host": "localhost"},
+        {"host": "LOCALHOST"},
+        {"host": "::1"},
+        {"host": "0.0.0.0", "without_tokens": True},
+    ):
         Settings(**right).check()
 
 
@@ -349,3 +489,73 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
     encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     private.write_bytes(key.private_bytes(encoding, form, serialization.NoEncryption()))
     return certificate, private
+
+
+TOKENS_OF_OAUTH = "/v1/oauth/tokens"
+EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+
+
+def exchanged(served: Served, auth: tuple[str, str] | None = None, **fields: str) -> httpx.Response:
+    return served.http.post(TOKENS_OF_OAUTH, data={"grant_type": "client_credentials", **fields}, auth=auth)
+
+
+def test_a_client_is_set_up_with_an_id_and_a_secret(served):
+    """As for most catalogs: the id is the token's name, and the secret the token."""
+    where = {"oauth2-server-uri": f"{served.url}{TOKENS_OF_OAUTH}", "scope": "catalog"}
+    assert served.client(credential="sales:secret-sales", **where).list_namespaces() == [("sales",)]
+    assert served.client(credential="secret-admin", **where).list_namespaces() == [("hr",), ("sales",)]
+    with pytest.raises(OAuthError, match="the client or its secret is not known"):
+        served.client(credential="sales:secret-reader", **where)
+
+
+def test_an_answer_to_a_credential_is_that_of_oauth2(served):
+    answer = exchanged(served, client_id="sales", client_secret="secret-sales")
+    assert answer.headers["cache-control"] == "no-store"
+    shown = answer.json()
+    kind = "urn:ietf:params:oauth:token-type:access_token"
+    assert shown == {"access_token": "secret-sales", "token_type": "bearer", "issued_token_type": kind}
+    assert exchanged(served, ("sales", "secret-sales")).json() == shown
+    # the library in Java renews a token so
+    assert exchanged(served, grant_type=EXCHANGE, subject_token=shown["access_token"]).json() == shown
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "error"),
+    [
+        ({"client_id": "sales", "client_secret": "wrong"}, 401, "invalid_client"),
+        ({"client_id": "admin", "client_secret": "secret-sales"}, 401, "invalid_client"),
+        ({"client_id": "sales"}, 401, "invalid_client"),
+        ({"grant_type": "password", "username": "a", "password": "b"}, 400, "unsupported_grant_type"),
+        ({"grant_type": EXCHANGE, "subject_token": "x"}, 401, "invalid_client"),
+    ],
+)
+def test_a_credential_that_is_not_known_gets_no_token(served, fields, status, error):
+    answer = exchanged(served, **fields)
+    assert (answer.status_code, answer.json()["error"]) == (status, error)
+    assert "secret-" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "form",
+    [b"", b"\xff=1", b"{}", b"client_id=a", b"grant_type=client_credentials&client_id=a&client_id=b", b"&a=b" * 30],
+)
+def test_a_request_for_a_token_that_is_no_form(served, form):
+    answer = served.http.post(TOKENS_OF_OAUTH, content=form)
+    assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+
+
+def test_a_server_without_tokens_says_that_it_needs_no_credential(tmp_path):
+    with serving(LocalStore(tmp_path)) as found:
+        answer = exchanged(found, client_id="a", client_secret="b")
+        assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+        assert "leave out the credential" in answer.json()["error_description"]
+
+
+def test_a_token_that_is_taken_back_is_given_out_no_more(tmp_path):
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text(TOKENS)
+    with serving(LocalStore(tmp_path / "catalog"), tokens=str(tokens)) as found:
+        assert exchanged(found, client_id="sales", client_secret="secret-sales").status_code == 200
+        tokens.write_text(entry("admin", 'scopes = ["read"]'))
+        assert exchanged(found, client_id="sales", client_secret="secret-sales").status_code == 401
+        assert "secret-" not in found.log.getvalue()

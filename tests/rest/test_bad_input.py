@@ -13,12 +13,13 @@ from typing import Any
 import httpx
 import pytest
 
-from olympia_cli.names import NamespaceName, TableName
+from olympia_cli.iceberg.views import view_definition
+from olympia_cli.names import NamespaceName, TableName, ViewName
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.patience import wait_until
 from tests.helpers.places import quiet_environment
 from tests.helpers.serving import Served, serving
-from tests.rest.test_protocol import SCHEMA
+from tests.rest.test_protocol import REPRESENTATION, SCHEMA
 
 T = "/v1/namespaces/s/tables"
 KNOWN = f"{T}/t"
@@ -251,7 +252,6 @@ CASES: dict[str, tuple[str, str, object, int, str]] = {
     ),
     "to register without a location": ("POST", "/v1/namespaces/s/register", {"name": "n"}, 400, "BadRequestException"),
     "a commit to none": ("POST", f"{T}/no", commit(properties(a="b")), 404, "NoSuchTableException"),
-    "a commit of nothing": ("POST", KNOWN, {}, 400, "BadRequestException"),
     "an update that is none": ("POST", KNOWN, commit({"action": "no"}), 400, "BadRequestException"),
     "a requirement that is none": (
         "POST",
@@ -460,13 +460,90 @@ def test_it_is_refused_and_changes_nothing(served, case):
     assert line["error"].startswith(type)
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b"null", b'"x"', b"[" * 10_000, b"1" * 5000, b'{"a": NaN'])
+POSTED = ["/v1/namespaces", "/v1/namespaces/s/properties", T, KNOWN, "/v1/tables/rename", "/v1/transactions/commit",
+          "/v1/namespaces/s/register", "/v1/namespaces/s/views", "/v1/namespaces/s/register-view",
+          "/v1/views/rename"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"\xff\xfe", b"null", b'"x"', b"[" * 10_000, b"1" * 5000, b'{"a": NaN',
+        b'{"a": NaN}', b'{"a": 1e999}', b'{"a": "\xed\xa0\x80"}', b'{"name": "n", "name": "n"}',
+        '{"a": 1}'.encode("utf-16"), '{"a": "\\ud800"}'.encode("utf-16"),
+    ],
+)  # fmt: skip
 def test_a_body_that_is_no_document(served, body):
     before = contents(served)
-    for path in ("/v1/namespaces", T, KNOWN, "/v1/tables/rename", "/v1/transactions/commit"):
+    for path in POSTED:
         answer = served.http.post(path, content=body, headers={"Content-Type": "application/json"})
         assert (answer.status_code, answer.json()["error"]["type"]) == (400, "BadRequestException"), path
     assert contents(served) == before
+
+
+VERSION = {
+    "version-id": 1,
+    "schema-id": 0,
+    "timestamp-ms": 1,
+    "default-namespace": ["s"],
+    "representations": [REPRESENTATION],
+    "else": "@",
+}
+DEFAULTS = {**SCHEMA, "fields": [{"id": 1, "name": "x", "required": False, "type": "double", "write-default": "@"}]}
+HOLDERS = {
+    "/v1/namespaces/s/views": {"name": "holder", "schema": SCHEMA, "view-version": VERSION},
+    T: {"name": "staged", "schema": DEFAULTS, "properties": {"format-version": "3"}, "stage-create": True},
+    KNOWN: commit({"action": "set-properties", "updates": {}, "else": "@"}),
+    "/v1/namespaces/s/properties": {"updates": {"a": "b"}, "else": "@"},
+}
+"""Requests with a place in which anything may stand, also where nobody looks at it."""
+
+
+def test_what_others_could_not_read_goes_into_no_file(served):
+    def asked(path: str, value: str) -> httpx.Response:
+        text = json.dumps(HOLDERS[path]).replace('"@"', value)
+        return served.http.post(path, content=text, headers={"Content-Type": "application/json"})
+
+    before = contents(served)
+    for path in HOLDERS:
+        for value in ("1e999", "-1e999", "NaN", "Infinity", '"\\ud800"', str(2**63), '{"a": 1, "a": 2}'):
+            answer = asked(path, value)
+            assert (answer.status_code, answer.json()["error"]["type"]) == (400, "BadRequestException"), (path, value)
+            assert "JSON" in answer.json()["error"]["message"]
+    assert contents(served) == before
+    # it is the value that is refused
+    assert {asked(path, "1.5").status_code for path in HOLDERS} == {200}
+
+
+@pytest.mark.parametrize("value", ["1e999", "NaN", "-Infinity", '"\xed\xa0\x80"'])
+def test_metadata_that_is_no_json_is_not_registered(served, value):
+    """Nor is it repeated to clients where it was put past the server."""
+    served.post(T, {"name": "sound", "schema": SCHEMA})
+    made = served.http.get(f"{T}/sound").json()["metadata"]
+    view = {"view-uuid": str(uuid.uuid4()), "format-version": 1, "location": made["location"], "schemas": [SCHEMA]}
+    view |= {"current-version-id": 1, "versions": [VERSION], "version-log": [{"timestamp-ms": 1, "version-id": 1}]}
+    store = served.catalog.store
+    for kind, metadata in (("table", made), ("view", view)):
+        path = f"data/s/{uuid.uuid4()}.metadata.json"
+        text = json.dumps({**metadata, "else": "@"}).replace('"@"', value)
+        store.create(path, text.encode("latin-1"))
+        before = contents(served)
+        register = {"table": "register", "view": "register-view"}[kind]
+        body = {"name": f"no_{kind}", "metadata-location": f"{store.uri}/{path}"}
+        answer = served.post(f"/v1/namespaces/s/{register}", body)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (400, "BadRequestException"), answer.text
+        assert "it is not JSON" in answer.json()["error"]["message"]
+        assert contents(served) == before
+        with served.catalog.transaction() as transaction:
+            if kind == "table":
+                transaction.create_table(TableName("s", "past"), f"{store.uri}/{path}")
+            else:
+                transaction.create_view(ViewName("s", "past_v"), view_definition(f"{store.uri}/{path}"))
+        shown = {"table": f"{T}/past", "view": "/v1/namespaces/s/views/past_v"}[kind]
+        assert (served.http.get(shown).status_code, "else" in served.http.get(shown).text) == (500, False)
+        assert "else" not in served.post(shown, commit(properties(a="b"))).text
+        # it can be dropped
+        assert served.http.delete(shown).status_code == 204
 
 
 def test_what_a_page_of_another_site_could_send_is_refused(served):
@@ -477,10 +554,16 @@ def test_what_a_page_of_another_site_could_send_is_refused(served):
         assert answer.status_code == 400
     assert served.http.post("/v1/transactions").status_code == 400
     # a name of somebody else's that leads to this machine
-    answer = served.http.get("/v1/namespaces", headers={"Host": "evil.example"})
-    assert answer.status_code == 400
-    for host in ("localhost", "localhost:80", "127.0.0.1:1", "[::1]:5"):
-        assert served.http.get("/v1/namespaces", headers={"Host": host}).status_code == 200
+    for host in (
+        "evil.example", "localhost.evil.example", "evil.localhost", "localhost..", ".", "", ":80", "localhost:evil",
+        "::1", "[::1].evil", "[evil]", "[localhost", "127.0.0.1.evil.example", "127.0.0.1@evil", "192.0.2.1",
+    ):  # fmt: skip
+        assert served.http.get("/v1/namespaces", headers={"Host": host}).status_code == 400, host
+    for host in (
+        "localhost", "localhost:80", "localhost:", "LOCALHOST", "LocalHost:80", "localhost.", "localhost.:80",
+        "127.0.0.1:1", "127.0.0.2", "[::1]", "[::1]:5",
+    ):  # fmt: skip
+        assert served.http.get("/v1/namespaces", headers={"Host": host}).status_code == 200, host
     assert contents(served) == before
 
 
@@ -558,6 +641,35 @@ def test_what_is_not_http_at_all(served):
         client.sendall(b"\x16\x03\x01\x00\xff\xff\xff\r\n\r\n")
         assert b" 400 " in client.recv(65_536)
     assert served.http.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+@pytest.mark.parametrize("request_line", ["POST /v1/namespaces", "GET /healthz", "GET /v1/namespaces", "PUT /nothing"])
+@pytest.mark.parametrize(
+    "framing",
+    [
+        "Content-Length: 5\r\nTransfer-Encoding: chunked",
+        "transfer-encoding: chunked\r\ncontent-length: 20",
+        "Content-Length: 0\r\nTransfer-Encoding: Chunked",
+        "Content-Length: 5\r\nContent-Length: 6",
+        "Content-Length: 20\r\nTransfer-Encoding: identity",
+        "Transfer-Encoding: gzip, chunked",
+        "Content-Length: +5",
+    ],
+)
+def test_a_request_with_two_ends_is_the_last_of_its_connection(served, framing, request_line, version):
+    """A proxy before the server may have taken the other end, and what follows for a part of this request."""
+    served.log.truncate(0)
+    served.log.seek(0)
+    head = f"{request_line} HTTP/{version}\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    more = f"2\r\n{{}}\r\n0\r\n\r\nGET /page.css HTTP/{version}\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n"
+    with connection(served) as client:
+        client.sendall(f"{head}Connection: keep-alive\r\n{framing}\r\n\r\n{more}".encode())
+        answer = b"".join(iter(lambda: client.recv(65_536), b""))
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"\r\nconnection: close\r\n" in answer.lower()
+    assert "/page.css" not in served.log.getvalue()
 
 
 def test_a_table_that_names_code_is_not_committed_to(served):

@@ -127,6 +127,144 @@ def snapshot(id: int, sequence: int, parent: int | None, branch: str, **more: An
     return [{"action": "add-snapshot", "snapshot": added}, ref]
 
 
+def statistics(id: int, kind: str = "statistics") -> dict[str, Any]:
+    file: dict[str, Any] = {"snapshot-id": id, "statistics-path": "/nowhere/s.puffin", "file-size-in-bytes": 1}
+    if kind == "statistics":
+        file |= {"file-footer-size-in-bytes": 1, "blob-metadata": []}
+    return {"action": f"set-{kind}", kind: file, **({"snapshot-id": id} if kind == "statistics" else {})}
+
+
+def removal(kind: str, id: int) -> dict[str, Any]:
+    return {"action": f"remove-{kind}", "snapshot-id": id}
+
+
+REMOVED = {"action": "remove-snapshots", "snapshot-ids": [1]}
+PARTITIONS = "partition-statistics"
+NOTHING_TO_DO = {
+    "statistics after their snapshot": [REMOVED, removal("statistics", 1), removal(PARTITIONS, 1)],
+    "statistics before their snapshot": [removal("statistics", 1), removal(PARTITIONS, 1), REMOVED],
+    "a snapshot twice": [REMOVED, REMOVED],
+    "a snapshot twice in one update": [{**REMOVED, "snapshot-ids": [1, 1, 9]}],
+    "statistics twice": [removal("statistics", 1), removal("statistics", 1), REMOVED],
+    "statistics that came in the same request": [
+        statistics(9), removal("statistics", 9), statistics(9, PARTITIONS), removal(PARTITIONS, 9), REMOVED,
+    ],
+    "a branch after its snapshot": [REMOVED, {"action": "remove-snapshot-ref", "ref-name": "old"}],
+    "a branch that is not there": [REMOVED, {"action": "remove-snapshot-ref", "ref-name": "none"}],
+    "properties twice": [
+        {"action": "remove-properties", "removals": ["a", "a", "none"]},
+        {"action": "remove-properties", "removals": ["a"]}, REMOVED,
+    ],
+    "a property that came in the same request": [
+        {"action": "set-properties", "updates": {"b": "c"}},
+        {"action": "remove-properties", "removals": ["b"]}, REMOVED,
+    ],
+    "schemas and partitionings that are not there": [
+        {"action": "remove-schemas", "schema-ids": [7]}, {"action": "remove-partition-specs", "spec-ids": [7]}, REMOVED,
+    ],
+    "empty lists": [
+        {"action": "remove-schemas", "schema-ids": []}, {"action": "remove-partition-specs", "spec-ids": []},
+        {"action": "remove-snapshots", "snapshot-ids": []}, {"action": "set-properties", "updates": {}}, REMOVED,
+    ],
+}  # fmt: skip
+"""Updates of which Iceberg's library takes all but one as nothing to do: it removes the snapshot 1."""
+
+
+@pytest.mark.parametrize("case", NOTHING_TO_DO)
+def test_an_update_with_nothing_to_do_is_no_error(served, case):
+    name = f"nothing_{list(NOTHING_TO_DO).index(case)}"
+    made(served, name, properties={"a": "b"})
+    committed(served, name, *snapshot(1, 1, None, "old"), *snapshot(2, 2, None, "main"))
+    committed(served, name, statistics(1), statistics(2), statistics(1, PARTITIONS), statistics(2, PARTITIONS))
+    metadata = committed(served, name, *NOTHING_TO_DO[case])
+    assert [one["snapshot-id"] for one in metadata["snapshots"]] == [2]
+    assert [one["snapshot-id"] for one in metadata["statistics"]] == [2]
+    assert [one["snapshot-id"] for one in metadata["partition-statistics"]] == [2]
+    assert list(metadata["refs"]) == ["main"]
+    assert len(metadata["schemas"]) == len(metadata["partition-specs"]) == 1
+
+
+def test_what_is_set_to_what_it_is_makes_no_version(served):
+    metadata = made(served, "same")
+    before = served.version
+    committed(
+        served,
+        "same",
+        {"action": "set-location", "location": metadata["location"]},
+        {"action": "assign-uuid", "uuid": metadata["table-uuid"]},
+        {"action": "upgrade-format-version", "format-version": 2},
+        {"action": "set-current-schema", "schema-id": 0},
+        {"action": "set-default-spec", "spec-id": 0},
+        {"action": "set-default-sort-order", "sort-order-id": 0},
+        {"action": "remove-schemas", "schema-ids": []},
+    )
+    assert served.version == before
+
+
+@pytest.mark.parametrize(
+    "update", [{"action": "remove-schemas", "schema-ids": [0]}, {"action": "remove-partition-specs", "spec-ids": [0]}]
+)
+def test_a_schema_and_a_partitioning_in_use_stay(served, update):
+    made(served, f"used_{update['action'][7]}")
+    answer = served.post(f"{TABLES}/used_{update['action'][7]}", {"requirements": [], "updates": [update]})
+    assert answer.status_code == 400
+
+
+def test_schemas_and_partitionings_that_are_not_in_use_go(served):
+    made(served, "unused")
+    fields = [{"source-id": 1, "field-id": 1000, "transform": "bucket[4]", "name": "b"}]
+    spec = [
+        {"action": "add-spec", "spec": {"spec-id": 1, "fields": fields}},
+        {"action": "set-default-spec", "spec-id": -1},
+    ]
+    committed(served, "unused", *schema(MORE), *spec)
+    metadata = committed(
+        served,
+        "unused",
+        {"action": "remove-schemas", "schema-ids": [0, 7]},
+        {"action": "remove-partition-specs", "spec-ids": [0, 7]},
+        {"action": "remove-schemas", "schema-ids": [0]},
+    )
+    assert [one["schema-id"] for one in metadata["schemas"]] == [1]
+    assert [one["spec-id"] for one in metadata["partition-specs"]] == [1]
+
+
+@pytest.mark.parametrize("commit", [{"requirements": None}, {"updates": None}, {"identifier": None}, {}])
+def test_null_and_a_missing_field_of_a_commit_are_none(served, commit):
+    """Iceberg's own parser takes them so, and its client for Go sends them."""
+    served.post(TABLES, {"name": "nulls", "schema": SCHEMA})
+    body = {"requirements": None, "updates": None, **commit}
+    assert served.post(f"{TABLES}/nulls", body).status_code == 200
+    assert served.post(f"{TABLES}/nulls", commit).status_code == 200
+    view(served, "null_view")
+    assert served.post("/v1/namespaces/s/views/null_view", body).status_code == 200
+    change = {"identifier": {"namespace": ["s"], "name": "nulls"}, "requirements": None, "updates": None}
+    assert served.post("/v1/transactions/commit", {"table-changes": [change]}).status_code == 204
+
+
+def test_null_fields_of_other_requests_are_missing_ones(served):
+    assert served.post("/v1/namespaces", {"namespace": ["nil"], "properties": None}).status_code == 200
+    new = {"name": "t", "schema": SCHEMA, "location": None, "partition-spec": None, "write-order": None}
+    new |= {"properties": None, "stage-create": None}
+    assert served.post("/v1/namespaces/nil/tables", new).status_code == 200
+    changed = {"updates": {"a": "b"}, "removals": None}
+    assert served.post("/v1/namespaces/nil/properties", changed).status_code == 200
+    answer = view(served, "nil_view", location=None, properties=None)
+    assert answer.status_code == 200, answer.text
+
+
+def test_an_error_names_the_field(served):
+    made(served, "fields")
+    for body, said in (
+        ({"requirements": 1}, "requirements is not a list of objects"),
+        ({"updates": [1]}, "updates is not a list of objects"),
+        ({"updates": [{"action": "set-properties"}]}, "updates.0.set-properties.updates: Field required"),
+        ({"requirements": [{"type": "assert-table-uuid", "uuid": "x"}]}, "requirements.0.assert-table-uuid.uuid"),
+    ):
+        answer = served.post(f"{TABLES}/fields", body)
+        assert (answer.status_code, said in answer.json()["error"]["message"]) == (400, True), answer.text
+
+
 def test_who_was_overtaken_on_another_branch_may_try_again(served):
     """The requirements are met, and the snapshot's number is not the next one any more: that is a conflict."""
     made(served, "branches")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +34,7 @@ from olympia_cli.iceberg.metadata_files import PyIcebergFiles
 from olympia_cli.iceberg.table_changes import TableChanges
 from olympia_cli.names import NamespaceName, TableName, ViewName
 from olympia_cli.rest.group_commit import GroupCommit
+from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog
 from tests.helpers.patience import PATIENCE, wait_until
@@ -113,6 +115,25 @@ def test_a_commit_after_a_commit_waits_three_times(store):
             counting.reset()
             group.commits.commit(create(name), "ann", name)
     assert counting.calls == {"read_many": 1, "create_many": 1, "create": 1, "write_hint": 1}
+
+
+def test_a_hint_that_cannot_be_written_is_told_once(tmp_path, caplog):
+    catalog = Catalog.create(LocalStore(tmp_path))
+    with ThreadPoolExecutor(1) as pool:
+        group = make(catalog, pool)
+        (tmp_path / "vn/latest").unlink()
+        (tmp_path / "vn/latest").mkdir()
+        for name in "ab":
+            group.commits.commit(create(name), "ann", name)
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+        assert f"a folder stands at vn/latest in {tmp_path}" in caplog.text
+        (tmp_path / "vn/latest").rmdir()
+        group.commits.commit(create("c"), "ann", "c")
+        (tmp_path / "vn/latest").unlink()
+        os.mkfifo(tmp_path / "vn/latest")
+        group.commits.commit(create("d"), "ann", "d")
+    assert len(caplog.records) == 2
+    assert "a FIFO stands at vn/latest" in caplog.records[1].getMessage()
 
 
 def test_a_change_that_fails_is_taken_back_whole_and_leaves_the_others_alone(group):

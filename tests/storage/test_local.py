@@ -28,6 +28,7 @@ from olympia_cli.errors import (
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.together import THREADS
 from tests.helpers.disk import Recorder
+from tests.helpers.in_place import THINGS, put
 
 PROJECT = Path(__file__).parents[2]
 
@@ -920,6 +921,9 @@ class TestLinks:
         assert store.read("again/1") == b"1"
 
 
+NOT_THERE = ("a link to nothing", "a link to a file outside", "a link to nothing outside")
+
+
 class TestOtherThings:
     def test_a_folder_in_place_of_a_file(self, store):
         store.create("vn/1/x", b"1")
@@ -977,6 +981,38 @@ class TestOtherThings:
         thread.start()
         thread.join(60)
         assert answers == [False, False, ["pipe", "socket"]]
+
+    @pytest.mark.parametrize("thing", THINGS)
+    def test_errors_name_what_stands_there(self, store, root, thing):
+        for folder in ("vn", "def"):
+            (root / folder).mkdir(parents=True)
+        words = put(thing, root / "vn" / "1")
+        with pytest.raises((StorageFailed, PathMissing, PathOutside)) as raised:
+            store.read("vn/1")
+        assert words in raised.value.message
+        assert getattr(raised.value, "is_no_file", False) is (thing not in NOT_THERE)
+        assert getattr(raised.value, "is_folder", False) is (thing == "a folder")
+        assert getattr(raised.value, "is_dangling", False) is (thing == "a link to nothing")
+        store.write_hint("vn/1", b"1")
+        assert ("a link stands at " if "link" in thing else words) in store.lost_hints["vn/1"].message
+        if thing == "a folder":
+            with pytest.raises(StorageFailed, match="a folder stands at vn/1") as raised:
+                store.overwrite("vn/1", b"2")
+            assert raised.value.is_folder
+            assert list(store.lost_hints) == ["vn/1"]
+        else:
+            store.overwrite("vn/1", b"2")
+            assert store.read("vn/1") == b"2"
+            assert store.lost_hints == {}
+
+    def test_a_hint_is_lost_until_it_is_written(self, store, root):
+        (root / "vn" / "1").mkdir(parents=True)
+        store.write_hint("vn/1", b"1")
+        store.write_hint("vn/2", b"1")
+        assert list(store.lost_hints) == ["vn/1"]
+        (root / "vn" / "1").rmdir()
+        store.write_hint("vn/1", b"1")
+        assert store.lost_hints == {}
 
     def test_a_name_that_is_too_long(self, store, root):
         for use in (store.create, store.overwrite):

@@ -50,7 +50,7 @@ def run(
 
 
 def _describe(session: Session, checkup: Checkup) -> dict[str, Any]:
-    words, why = _next(checkup)
+    words, why = checkup.next
     return {
         "catalog": checkup.uri,
         "settings": [setting.describe() for setting in checkup.settings],
@@ -62,19 +62,6 @@ def _describe(session: Session, checkup: Checkup) -> dict[str, Any]:
         "exit_code": checkup.exit_code,
         "left_behind": [checkup.left_behind] if checkup.left_behind is not None else [],
     }
-
-
-def _next(checkup: Checkup) -> tuple[tuple[str, ...], str]:
-    """The one command that comes next: damage first, then what keeps the program from working, then what is due."""
-    if checkup.status is not None and checkup.status.damage:
-        return checkup.status.damage[0].words, checkup.status.damage[0].text
-    if checkup.error is not None:
-        words = {10: ("init",), 40: ("fsck",)}.get(checkup.error.exit_code, ("config", "show"))
-        return words, f"{checkup.error.message}: {checkup.error.hint}" if checkup.error.hint else checkup.error.message
-    if checkup.status is not None:
-        for reason in checkup.status.attention or ([checkup.due] if checkup.due is not None else []):
-            return reason.words, reason.text
-    return ("status",), "all is well"
 
 
 def _versions() -> dict[str, str | None]:

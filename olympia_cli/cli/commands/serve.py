@@ -90,11 +90,14 @@ def run(
     # a catalog that is not there is told before anybody waits for an answer
     version = session.snapshot().version
     running = Running(session.catalog, settings, session.location.options, session.store.uri.partition("://")[0])
-    if session.output in (Output.JSON, Output.JSONL):
-        render.document(session, {"url": running.url, "catalog": session.store.uri, "version": version})
-    else:
-        render.line(session, running.url)
+
+    def announce() -> None:
+        if session.output in (Output.JSON, Output.JSONL):
+            render.document(session, {"url": running.url, "catalog": session.store.uri, "version": version})
+        else:
+            render.line(session, running.url)
+
     running.tell_all()
-    if not running.run():
+    if not running.run(announce):
         # its threads would be waited for
         os._exit(0)

@@ -14,6 +14,7 @@ from hashlib import sha256
 
 from olympia_cli.catalog.checks import IMPORTED
 from olympia_cli.errors import Damaged, InvalidOption
+from olympia_cli.format.strict_json import read_json
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.importers.iceberg import Imported, LeftOut
 from olympia_cli.importers.iox.plans import count
@@ -42,9 +43,9 @@ def note_key(base: str) -> str:
 def read_note(properties: Mapping[str, str], base: str, source: Source) -> RevisionNote | None:
     """The note of an earlier import that still counts; none that cannot be read."""
     try:
-        fields = json.loads(properties.get(IMPORTED + note_key(base), ""))
+        fields = read_json(properties.get(IMPORTED + note_key(base), ""))
         revision, uuid, into = fields["revision"], fields["transaction"], fields["into"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         return None
     if not (isinstance(revision, int) and isinstance(uuid, str) and isinstance(into, str | None)):
         return None

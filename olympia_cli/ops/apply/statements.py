@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import InvalidLine, OlympiaError, quoted
 from olympia_cli.format.pb.objects_pb2 import ViewDef
+from olympia_cli.format.strict_json import read_request
 from olympia_cli.names import NamespaceName, TableName, ViewName, parse_table, parse_view
 
 Statement = Callable[[Transaction], None]
@@ -48,9 +48,9 @@ def parse_lines(lines: Iterable[str]) -> Iterator[Line]:
 
 def _parse(text: str) -> Statement:
     try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError):
-        raise InvalidLine("it is not JSON", hint='write {"do": "ns create", "name": "a"}') from None
+        fields = read_request(text)
+    except ValueError as error:
+        raise InvalidLine(f"it is not JSON: {error}", hint='write {"do": "ns create", "name": "a"}') from None
     if not isinstance(fields, dict) or not isinstance(fields.get("do"), str):
         raise InvalidLine('it has no "do"', hint='write {"do": "ns create", "name": "a"}')
     words = fields.pop("do")

@@ -4,7 +4,6 @@ version log puts them in one order with everything else; only then are files tou
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 from itertools import groupby
 
@@ -14,7 +13,7 @@ from olympia_cli.catalog.quarantine import read_quarantine
 from olympia_cli.catalog.references import at_version
 from olympia_cli.catalog.snapshot import Snapshot, expired_before
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.errors import CommitConflict, InvalidOption, OlympiaError, PartlyDone
+from olympia_cli.errors import CommitConflict, InvalidOption, OlympiaError, PartlyDone, StorageFailed
 from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES
 from olympia_cli.format.actions import Action
 from olympia_cli.format.paths import OLDEST, parse_transaction_path
@@ -91,9 +90,7 @@ def mark(catalog: Catalog, plan: MarkPlan, message: str = "", *, retry_for: floa
     payload = ExpireDef(oldest=plan.oldest, former_oldest=plan.former_oldest, manifest=manifest.path)
     _do(transaction, T.CATALOG_EXPIRE_MARK, payload)
     commit = catalog.commit(transaction, message, retry_for=retry_for)
-    with contextlib.suppress(OlympiaError):
-        # it may lag, and the next expire writes it
-        _write_oldest(catalog)
+    _try_oldest(catalog)
     return commit
 
 
@@ -105,7 +102,8 @@ def plan_undo(head: Snapshot) -> UndoPlan:
 def undo(catalog: Catalog, message: str = "", *, retry_for: float = 60.0) -> Committed | None:
     """Bring back all versions that are in quarantine; None when there are none.
 
-    1 vn/oldest, which may lag and must not lead; 2 the commit; 3 vn/oldest, which another expire may have written
+    1 vn/oldest, which may lag and must not lead; a folder in its place leads no reader; 2 the commit; 3 vn/oldest,
+    which another expire may have written
     """
     catalog = catalog.anew()
     transaction = catalog.begin()
@@ -115,12 +113,15 @@ def undo(catalog: Catalog, message: str = "", *, retry_for: float = 60.0) -> Com
     target = marks[0].former_oldest
     payload = ExpireDef(oldest=target)
     _do(transaction, T.CATALOG_EXPIRE_UNDO, payload)
-    catalog.store.overwrite(OLDEST, str(target).encode())
+    try:
+        catalog.store.overwrite(OLDEST, str(target).encode())
+    except StorageFailed as error:
+        if not error.is_folder:
+            raise
     try:
         return catalog.commit(transaction, message, retry_for=retry_for)
     finally:
-        with contextlib.suppress(OlympiaError):
-            _write_oldest(catalog)
+        _try_oldest(catalog)
 
 
 def purge(
@@ -166,9 +167,10 @@ def purge(
         # the catalog's definition names the manifests, so any path may stand there
         store.delete_many(filter(is_manifest, (*plan.manifests, *plan.unfinished, *plan.abandoned)))
     except OlympiaError as error:
+        is_in_the_way = isinstance(error, StorageFailed) and error.is_folder
         raise PartlyDone(
             f"the versions below {plan.purged} are purged, but not all of their files are deleted: {error.message}",
-            hint="go on where this one stopped",
+            hint=f"{f'{error.advice}, then ' if is_in_the_way else ''}go on where this one stopped",
             command=("expire", "purge"),
         ) from error
     return commit
@@ -253,6 +255,14 @@ def overtaken(planner: Planner) -> bool:
     first = max(planner.head.version + 1, expired_before(head.definition))
     types = {action.type for at in range(first, head.version + 1) for action in at_version(at, head).actions()}
     return bool(types & {T.CATALOG_EXPIRE_MARK, T.CATALOG_EXPIRE_PURGE}) and T.CATALOG_EXPIRE_UNDO not in types
+
+
+def _try_oldest(catalog: Catalog) -> None:
+    """Write vn/oldest if possible: it may lag, and the next expire writes it."""
+    try:
+        _write_oldest(catalog)
+    except OlympiaError as error:
+        catalog.store.lost_hints[OLDEST] = error
 
 
 def _write_oldest(catalog: Catalog) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from olympia_cli.errors import Damaged, OlympiaError, PathMissing
 from olympia_cli.format.paths import FileKind, file_kind, parse_root_path
+from olympia_cli.format.strict_json import read_json
 from olympia_cli.ops.expire.sweep import is_foreign_root
 from olympia_cli.storage.protocol import FileInfo, ReadMany, Store
 from olympia_cli.uuids import new_uuid
@@ -126,7 +127,7 @@ def named_files(manifest: Manifest, read_many: ReadMany) -> tuple[Doomed, ...]:
 def decode_manifest(data: bytes, path: str) -> Manifest:
     """What the manifest itself says."""
     try:
-        document: Any = json.loads(data)
+        document: Any = read_json(data)
         if document["format"] not in (FORMAT, IN_PARTS):
             raise ValueError
         files: tuple[Doomed, ...] = ()
@@ -138,7 +139,7 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
         else:
             files = tuple(_doomed(file) for file in document["files"])
         return Manifest(path, int(document["oldest"]), int(document["former_oldest"]), files, parts)
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         raise Damaged("F906", path, f"it is not {_MANIFEST}") from None
 
 
@@ -149,12 +150,12 @@ def decode_part(data: bytes | OlympiaError, part: ManifestPart, manifest: str) -
     if isinstance(data, Exception):
         raise data
     try:
-        document: Any = json.loads(data)
+        document: Any = read_json(data)
         files = tuple(_doomed(file) for file in document["files"])
         if document["format"] != IN_PARTS or document["manifest"] != manifest or len(files) != part.files:
             raise ValueError
         return files
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         raise Damaged("F906", part.path, f"it is not the part of {_MANIFEST} that was written") from None
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from olympia_cli.errors import InvalidOption, Refused, quoted
+from olympia_cli.format.strict_json import read_request
 from olympia_cli.names import time_text
 from olympia_cli.ops.expire.files import Listed
 from olympia_cli.ops.expire.manifest import Doomed, manifest_of
@@ -61,7 +62,7 @@ def encode_plan(planner: Planner, policy: Policy, plan: ExpirePlan) -> str:
 
 def decode_plan(text: str, name: str) -> PlanFile:
     try:
-        document: Any = json.loads(text)
+        document: Any = read_request(text)
         if document["format"] != FORMAT or int(document["policy"]["keep_last"]) < 1:
             raise ValueError
         policy, floors, mark, purge = document["policy"], document["floors"], document["mark"], document["purge"]
@@ -78,7 +79,7 @@ def decode_plan(text: str, name: str) -> PlanFile:
             unfinished=tuple(str(path) for path in purge["unfinished"]),
             deleted=tuple(str(file["path"]) for file in purge["files"]),
         )
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         raise InvalidOption(
             f"{quoted(name)} is not a plan of expire", hint="make one with expire --plan FILE"
         ) from None

@@ -10,6 +10,7 @@ from typing import Any
 
 from olympia_cli.errors import Damaged, InvalidOption, PathMissing
 from olympia_cli.format.paths import EXPORT_NOTE, MAX_VERSION, check_pointer
+from olympia_cli.format.strict_json import read_json
 from olympia_cli.storage.protocol import Store
 from olympia_cli.uuids import new_uuid
 
@@ -87,8 +88,8 @@ def read_note(store: Store) -> Note | None:
     except PathMissing:
         return None
     try:
-        return _parse(json.loads(data))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return _parse(read_json(data))
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise Damaged("", EXPORT_NOTE, "it is not the note of an export", hint="") from None
 
 

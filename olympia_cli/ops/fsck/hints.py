@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
-from olympia_cli.catalog.versions import catalog_not_found, parse_hint
-from olympia_cli.errors import FileTooLarge, PathMissing
+from olympia_cli.catalog.versions import catalog_not_found, parse_hint, stands_in_place
+from olympia_cli.errors import FileTooLarge, PathMissing, StorageFailed, StoreError
 from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.fsck.chain import Chain, ChainReader, list_versions
@@ -37,21 +37,44 @@ def no_version(store: Store) -> Finding:
     raise catalog_not_found(store)
 
 
-def read_hint(files: Files, path: str) -> bytes | None:
-    """The bytes of a hint, None when it is missing; the store's failure passes."""
-    data = files.read(path)
-    if isinstance(data, PathMissing):
-        return None
+Hint = bytes | StoreError | None
+"""The bytes of a hint, the error that the thing in its place gives, or None where it is missing."""
+
+
+def read_hint(files: Files, path: str) -> Hint:
+    """Read a hint. Raise only a failure of the store itself."""
+    # not by way of `files`, which takes a file without permission for a store without permission
+    [(_, data)] = files.store.read_many([path])
+    if isinstance(data, bytes):
+        files.bytes += len(data)
+        return data
     if isinstance(data, FileTooLarge):
         # garbage to every reader, of which only the beginning is ever shown; so it must not end with that
         return files.store.read_range(path, 0, HINT_SHOWN) + b"..."
-    if isinstance(data, Exception):
-        raise data
-    return data
+    if stands_in_place(data):
+        return data
+    if isinstance(data, PathMissing):
+        return None
+    raise data
 
 
-def check_latest(files: Files, hint: bytes | None, latest: int) -> Iterator[Finding]:
+def replaceable(error: StoreError) -> bool:
+    """Whether a repair can write a hint over the thing in its place."""
+    return not (isinstance(error, StorageFailed) and error.is_folder)
+
+
+def _in_place(path: str, error: StoreError) -> Finding:
+    can_go = replaceable(error)
+    what_next = "" if can_go else ", and no repair removes it: move it away"
+    reason = f"{error.message}; readers do without the hint{what_next}"
+    return finding("F118", path, reason, hint=REPAIR if can_go else "")
+
+
+def check_latest(files: Files, hint: Hint, latest: int) -> Iterator[Finding]:
     """vn/latest only tells where to begin, so all that can be wrong with it is a warning."""
+    if isinstance(hint, Exception):
+        yield _in_place(LATEST, hint)
+        return
     if hint is None:
         yield finding("F111", LATEST, f"it is missing; the latest version is {latest}", hint=REPAIR)
         return
@@ -78,8 +101,8 @@ def look_at_versions(files: Files) -> tuple[Chain, list[Finding]] | None:
     return chain, [*check_latest(files, latest, chain.latest), *findings, *check_gaps(files.store, chain)]
 
 
-def open_chain(files: Files, versions: list[int], width: int, hint: bytes | None) -> tuple[Chain, list[Finding]]:
-    """The versions as a chain: what the catalog is, and which of them count. `hint` is what vn/oldest holds."""
+def open_chain(files: Files, versions: list[int], width: int, hint: Hint) -> tuple[Chain, list[Finding]]:
+    """The versions as a chain: what the catalog is, and which of them count. `hint` is that of vn/oldest."""
     chain = Chain(versions, width)
     reader = ChainReader(files, chain)
     leave_out_strays(reader)
@@ -87,10 +110,12 @@ def open_chain(files: Files, versions: list[int], width: int, hint: bytes | None
     return chain, [*stray_findings(chain), *_settle_oldest(chain, hint)]
 
 
-def _settle_oldest(chain: Chain, hint: bytes | None) -> Iterator[Finding]:
+def _settle_oldest(chain: Chain, hint: Hint) -> Iterator[Finding]:
     """Decide which version is the oldest that counts: the catalog says it where an expire has run, else the hint."""
-    said = None if hint is None else parse_hint(hint)
-    if hint is not None and said is None:
+    said = parse_hint(hint) if isinstance(hint, bytes) else None
+    if isinstance(hint, Exception):
+        yield _in_place(OLDEST, hint)
+    elif hint is not None and said is None:
         yield finding("F115", OLDEST, f"it holds {hint[:HINT_SHOWN]!a}, not a version number", hint=REPAIR)
     marked = None if chain.reference is None else marked_oldest(chain.reference)
     lowest, latest = chain.existing[0], chain.latest

@@ -5,7 +5,6 @@ All of it is information. A million of one kind become twenty findings and a sum
 
 from __future__ import annotations
 
-import json
 from bisect import insort
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from olympia_cli.format.paths import (
     parse_transaction_path,
 )
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.format.strict_json import read_json
 from olympia_cli.ops.expire.manifest import check_deletable, decode_manifest, named_files
 from olympia_cli.ops.fsck.definitions import BadDefinition, Definitions
 from olympia_cli.ops.fsck.findings import Finding, finding
@@ -104,7 +104,7 @@ def find_quarantine(catalog: CatalogDef | None) -> Quarantine:
     quarantine = Quarantine()
     text = catalog.properties.get(EXPIRE_QUARANTINE, "") if catalog is not None else ""
     try:
-        marks = json.loads(text) if text else []
+        marks = read_json(text) if text else []
         quarantine.manifests = [check_pointer(str(mark["manifest"]), "") for mark in marks]
     except Exception:
         quarantine.findings.append(finding("F906", "", "the list of what is in quarantine cannot be read"))

@@ -11,7 +11,9 @@ from olympia_cli.catalog.checks import DEFAULT_MAX_AGE, FSCK_MAX_AGE, MAX_AGE
 from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.saves import State
 from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.versions import Hints
 from olympia_cli.errors import InvalidReference
+from olympia_cli.format.paths import LATEST
 from olympia_cli.names import parse_duration, parse_time
 from olympia_cli.ops.fsck.last_fsck import FsckRun, fsck_runs
 
@@ -69,22 +71,25 @@ def needs_attention(
     now: int,
     stored_at_millis: int,
     values: Mapping[str, Any],
+    hints: Hints,
     fsck: Mapping[str, Any] | None,
     expire: Mapping[str, Any] | None,
 ) -> tuple[Reason, ...]:
     """What makes the exit code 51, the most pressing first. `stored_at_millis` is when the latest root was written, by
     the store's clock."""
     return (
-        *_hint(snapshot, values["hint_lag"]),
+        *_hint(snapshot, hints, values["hint_lag"]),
         *_transactions(values["transactions"]),
         *_overdue(snapshot, now, fsck, expire),
         *_clocks(snapshot, stored_at_millis),
     )
 
 
-def _hint(snapshot: Snapshot, lag: int | None) -> Iterator[Reason]:
+def _hint(snapshot: Snapshot, hints: Hints, lag: int | None) -> Iterator[Reason]:
     mend, look = ("fsck", "--repair"), ("fsck",)
-    if lag is None and snapshot.version > FAR_BEHIND:
+    for error in hints.unread.values():
+        yield Reason(f"a hint cannot be read: {error.message}", look)
+    if lag is None and snapshot.version > FAR_BEHIND and LATEST not in hints.unread:
         yield Reason("the hint vn/latest is missing or unreadable", mend)
     elif lag is not None and lag > FAR_BEHIND:
         yield Reason(f"the hint vn/latest is {lag:,} versions behind", mend)

@@ -132,7 +132,7 @@ def status(catalog: Catalog, full: bool = False) -> Status:
     if full:
         counted = _full(catalog, snapshot)
         values |= {**counted, "growth": values["growth"] | counted["growth"]}
-    attention = needs_attention(snapshot, catalog.clock.now_millis(), stored, values, fsck, expire)
+    attention = needs_attention(snapshot, catalog.clock.now_millis(), stored, values, hints, fsck, expire)
     damaged = damage(runs)
     notes = () if attention or damaged else worth_knowing(runs)
     status = Status(values, attention, damaged, notes, tuple(runs))

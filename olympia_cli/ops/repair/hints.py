@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from olympia_cli.catalog.versions import Hints
 from olympia_cli.format.paths import LATEST, OLDEST
-from olympia_cli.ops.fsck.hints import marked_oldest
+from olympia_cli.ops.fsck.hints import marked_oldest, replaceable
 from olympia_cli.ops.repair.catalog import FormerCatalog
 from olympia_cli.ops.repair.plan import RepairStep
 from olympia_cli.storage.protocol import Store
@@ -14,28 +14,32 @@ from olympia_cli.storage.protocol import Store
 
 def plan_hints(
     store: Store, hints: Hints, versions: Sequence[int], catalog: FormerCatalog, commits: bool
-) -> tuple[list[RepairStep], list[tuple[str, int]]]:
-    """The hints that say something wrong; the commit of a repair writes `vn/latest` anyway."""
+) -> tuple[list[RepairStep], list[tuple[str, int]], list[str]]:
+    """The steps and the writes for hints that are wrong, and the texts for those that no repair can write. The commit
+    of a repair writes `vn/latest` anyway."""
+    stays = {path: error for path, error in hints.unread.items() if not replaceable(error)}
     head, steps, writes = versions[-1], [], []
-    if hints.latest != head:
-        was = _was(store, LATEST, hints.latest)
-        text = f"{LATEST} {was}: write {head + commits}"
+    if hints.latest != head and LATEST not in stays:
+        text = _step(store, hints, LATEST, hints.latest, head + commits)
         if hints.latest is not None and hints.latest > head:
             text += f" (if there ever was a v{hints.latest}, its root is lost)"
         steps.append(RepairStep("hint latest", text))
         writes.append((LATEST, head + commits))
     marked = marked_oldest(catalog.definition)
     truth = min(versions[0] if marked is None else marked, head)
-    exists = hints.oldest is not None or store.exists(OLDEST)
+    exists = hints.oldest is not None or OLDEST in hints.unread or store.exists(OLDEST)
     leads = hints.oldest is not None and hints.oldest > truth
     # it may lag, and before the first expire it need not be there at all
-    if leads or (exists and hints.oldest is None) or (not exists and marked is not None and truth > 0):
-        steps.append(RepairStep("hint oldest", f"{OLDEST} {_was(store, OLDEST, hints.oldest)}: write {truth}"))
+    is_wrong = leads or (exists and hints.oldest is None) or (not exists and marked is not None and truth > 0)
+    if is_wrong and OLDEST not in stays:
+        steps.append(RepairStep("hint oldest", _step(store, hints, OLDEST, hints.oldest, truth)))
         writes.append((OLDEST, truth))
-    return steps, writes
+    return steps, writes, [f"{error.message}: move it away" for error in stays.values()]
 
 
-def _was(store: Store, path: str, value: int | None) -> str:
-    if value is not None:
-        return f"says {value}"
-    return "is not a version number" if store.exists(path) else "is missing"
+def _step(store: Store, hints: Hints, path: str, was: int | None, version: int) -> str:
+    if path in hints.unread:
+        return f"{hints.unread[path].message}: write {version} in its place"
+    if was is not None:
+        return f"{path} says {was}: write {version}"
+    return f"{path} is {'not a version number' if store.exists(path) else 'missing'}: write {version}"

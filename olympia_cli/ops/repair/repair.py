@@ -20,7 +20,7 @@ from olympia_cli.catalog.quarantine import purged_before, write_quarantine
 from olympia_cli.catalog.repair_commit import Built, Repair, check_head, commit_repair
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, check_supported, expired_before
 from olympia_cli.catalog.versions import Hints, catalog_not_found, read_hints
-from olympia_cli.errors import InvalidOption, Refused
+from olympia_cli.errors import InvalidOption, OlympiaError, PartlyDone, Refused
 from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.paths import JAVA_WIDTH, LATEST, root_path
@@ -81,9 +81,9 @@ def plan_repair(
             content.notes.insert(0, f"the catalog definition is taken as {origin}")
     # which of two objects of one id is to stay is for people to say
     damaged = any(error.code != "F305" for error in errors)
-    hint_steps, writes = plan_hints(store, hints, versions, catalog, damaged)
+    hint_steps, writes, stays = plan_hints(store, hints, versions, catalog, damaged)
     aside_steps, asides = plan_aside(latest.chain.strays, head)
-    steps, unmended = (*aside_steps, *hint_steps), tuple(content.unmended)
+    steps, unmended = (*aside_steps, *hint_steps), (*content.unmended, *stays)
     plan = RepairPlan(store.uri, head, steps, unmended=unmended, hints=tuple(writes), asides=asides)
     if not damaged:
         return plan
@@ -98,7 +98,8 @@ def apply_repair(
 
     1 roots that are no part of history are set aside; 2 the version that mends the tree, as a commit; 3 the hints
 
-    CommitConflict when somebody committed since it was planned; then no version and no hint was changed.
+    CommitConflict when somebody committed since it was planned; then no version and no hint was changed. Raise
+    PartlyDone at the end if a hint could not be written.
     """
     set_aside(store, plan.asides)
     version = None
@@ -107,10 +108,18 @@ def apply_repair(
         version = commit_repair(store, clock, plan.repair, author)
     else:
         check_head(store, plan.head)
+    unwritten: list[str] = []
     for path, value in plan.hints:
         if path == LATEST and version is not None:
             value = version
-        store.overwrite(path, str(value).encode())
+        try:
+            store.overwrite(path, str(value).encode())
+        except OlympiaError as error:
+            unwritten.append(error.message)
+    if unwritten:
+        done = "all else is done" if version is None else f"v{version} is the repaired version"
+        text = f"{done}, but a hint could not be written: {'; '.join(unwritten)}"
+        raise PartlyDone(text, hint="readers do without it; put that right, then repair again")
     return version
 
 
@@ -199,7 +208,9 @@ class _Mending:
                     chosen, others, repair = rollback, [rebuild], self._rollback(rollback, target)
                 else:
                     others = [rollback]
-        unmended = tuple(self.content.unmended) if chosen is rebuild else ()
+        # what a rebuild leaves as it is, an older version has otherwise
+        left = () if chosen is rebuild else self.content.unmended
+        unmended = tuple(text for text in plan.unmended if text not in left)
         return replace(plan, steps=(chosen, *plan.steps), alternatives=tuple(others), unmended=unmended, repair=repair)
 
     def _rebuild_step(self) -> RepairStep:

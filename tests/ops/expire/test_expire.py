@@ -12,7 +12,15 @@ from olympia_cli.catalog.quarantine import QuarantineMark, purged_before, read_q
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.catalog.snapshot import expired_before
 from olympia_cli.catalog.versions import read_hints
-from olympia_cli.errors import CommitConflict, Damaged, PartlyDone, Refused, StorageFailed, VersionNotFound
+from olympia_cli.errors import (
+    CommitConflict,
+    Damaged,
+    PartlyDone,
+    Refused,
+    StorageDenied,
+    StorageFailed,
+    VersionNotFound,
+)
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action
 from olympia_cli.format.paths import OLDEST, FileKind, file_kind, new_node_path, root_path
@@ -142,6 +150,24 @@ def test_undo_brings_all_back(aged):
     after = check_catalog(aged.store)
     assert {version: after[version] for version in before} == before
     assert undo(aged.catalog) is None
+
+
+@pytest.mark.parametrize("error", [StorageFailed("cable cut"), StorageDenied("no")])
+def test_an_undo_that_cannot_take_the_oldest_back_is_refused(aged, error):
+    """Else vn/oldest would lead, and readers would go by it."""
+    aged.mark()
+    before = aged.head.version
+
+    class Stuck(WrappedStore):
+        def overwrite(self, path, data):
+            if path == OLDEST:
+                raise error
+            super().overwrite(path, data)
+
+    with pytest.raises(type(error)):
+        undo(Catalog(Stuck(aged.store), aged.clock))
+    assert aged.head.version == before
+    undo(aged.catalog)
 
 
 def test_undo_after_purge_is_too_late(aged):

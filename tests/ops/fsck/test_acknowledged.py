@@ -146,7 +146,13 @@ def test_what_is_purged_is_forgotten_and_what_an_undo_brings_back_is_not(store):
     assert known() == {root_path(4), root_path(5), root_path(6)}
 
 
-@pytest.mark.parametrize("value", ["", "junk", "{}", "[1]", '[{"code":1}]', "[" * 10_000, '[{"code":"F202","path":3}]'])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "", "junk", "{}", "[1]", '[{"code":1}]', "[" * 10_000, '[{"code":"F202","path":3}]',
+        '[{"code":"F202","path":"x","versions":[[1e999,2]]}]', '[{"code":"F202","path":"x","versions":[[NaN,2]]}]',
+    ],
+)  # fmt: skip
 def test_a_list_that_cannot_be_read_hides_nothing(store, value):
     store.overwrite(root_path(3), b"")
     set_property(store, Catalog(store).snapshot().root.catalog_def, ACKNOWLEDGED, value)
