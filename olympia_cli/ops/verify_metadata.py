@@ -42,7 +42,7 @@ def _parsed(
 ) -> dict[str, Any]:
     try:
         metadata = read_json(unpacked(data, location))
-    except (ValueError, OSError, EOFError, zlib.error, RecursionError):
+    except (ValueError, OSError, EOFError, zlib.error):
         raise Damaged("F602", location, "it is empty" if not data else "it is not JSON", hint=_HINT) from None
     version = metadata.get("format-version") if isinstance(metadata, dict) else None
     # True equals 1, and is no version
