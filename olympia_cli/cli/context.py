@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 import typer
 
 from olympia_cli.cli.params import Output
-from olympia_cli.cli.profiles import Location, options_for, read_profile
+from olympia_cli.cli.profiles import Location, how_to_name_a_catalog, options_for, read_profile
 from olympia_cli.cli.talk import about, check_variable, hear_libraries, is_json, tell
 from olympia_cli.cli.view import SnapshotView, TransactionView, View
 from olympia_cli.errors import CommitConflict, InvalidLocation, InvalidName, InvalidOption, OlympiaError
@@ -112,7 +112,7 @@ class Session:
             return Location(catalog.value, self.options_for(catalog.value))
         profile = read_profile(self._profile)
         if not profile.uri:
-            raise InvalidLocation("no catalog is given", hint="use -c URI, or set OLYMPIA_CATALOG, or make a profile")
+            raise InvalidLocation("no catalog is given", hint=how_to_name_a_catalog(self._profile))
         return Location(profile.uri, options_for(profile.uri, profile, self.timeout))
 
     def options_for(self, uri: str, profile: str | None = None) -> dict[str, Any]:
@@ -173,7 +173,9 @@ class Session:
     def catalog(self) -> Catalog:
         from olympia_cli.catalog.catalog import Catalog
 
-        return Catalog(self.store)
+        catalog = Catalog(self.store)
+        self._ctx.call_on_close(lambda: self._warn_of_dates(catalog))
+        return catalog
 
     def snapshot(self, at: str | None = None, *names: ObjectName) -> Snapshot:
         """A version; what is on the way to the objects of these names comes along."""
@@ -244,6 +246,18 @@ class Session:
         if (found := found_damage(latest.file.beside.get(LAST_FSCK))) is not None:
             when = f" ({found.replace('T', ' ')}Z)" if found else ""
             self.say(f"warning: fsck found damage in this catalog{when}: see {self.command('fsck')}")
+
+    def _warn_of_dates(self, catalog: Catalog) -> None:
+        """Warn of a commit that has the date of an earlier one, whose clock was ahead."""
+        made, now = catalog.head.made, catalog.clock.now_millis()
+        if made is None:
+            return
+        from olympia_cli.catalog.references import dated_ahead
+        from olympia_cli.names import span_text
+
+        if (ahead := dated_ahead(made, now)) is not None:
+            span = f"{span_text(ahead.ahead_millis)} ahead of this machine's clock"
+            self.say(f"warning: v{made.version} is dated {span}, since {ahead.text}: see {self.command('status')}")
 
     def resolve(self, reference: str, latest: Snapshot) -> Snapshot:
         """A version seen from a latest one that was read before: several references mean the same moment."""
@@ -327,10 +341,17 @@ class Session:
         return ("olympia", *(("--profile", profile) if profile else ()))
 
     def command(self, words: str | Sequence[str]) -> str:
-        """A command to suggest: as text that is quoted already, or as words."""
+        """A command to suggest: as text that is quoted already, or as words. One for another catalog names it first."""
         import shlex
 
-        return f"{shlex.join(self.program)} {words if isinstance(words, str) else shlex.join(words)}"
+        text = words if isinstance(words, str) else shlex.join(words)
+        return f"{shlex.join(self.program_elsewhere if text.startswith('-c ') else self.program)} {text}"
+
+    def argv(self, words: Sequence[str], *, shell: bool = False) -> list[str]:
+        """The same as the words of a shell; with `shell` it is a command of the machine's."""
+        import shlex
+
+        return list(words) if shell else shlex.split(self.command(words))
 
     # Output
 

@@ -72,7 +72,7 @@ def purge(session: Session, plan: PurgePlan) -> None:
     if plan.is_empty:
         return
     gone = versions_said(plan.versions) if plan.versions else "what was left"
-    session.say(f"purge   {gone}: {_totals(plan.files)}, deleted for good")
+    session.say(f"purge   {gone}: {_totals(plan.files)}, to be deleted for good")
     if plan.rescued:
         session.say(f"keep    {plural(plan.rescued, 'file')} of the quarantine that something kept reaches")
 

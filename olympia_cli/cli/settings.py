@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from olympia_cli.cli.profiles import config_path, read_config
+from olympia_cli.cli.profiles import check_keys, config_path, read_config
 from olympia_cli.errors import OlympiaError
 from olympia_cli.masking import MASK, masked
 
@@ -94,8 +94,9 @@ def _said(variable: str) -> Setting | None:
 
 def profiles() -> list[dict[str, Any]]:
     """Every profile of the config file, with its secrets masked."""
-    rows = []
-    for name, section in read_config(None).items():
+    rows, config = [], read_config(None)
+    check_keys(config, *(name for name, section in config.items() if isinstance(section, dict)))
+    for name, section in config.items():
         if isinstance(section, dict):
             catalog, storage = section.get("catalog"), section.get("storage")
             shown = masked(catalog) if isinstance(catalog, str) else None

@@ -15,6 +15,7 @@ from olympia_cli.cli.params import Output
 if TYPE_CHECKING:
     from olympia_cli.errors import OlympiaError
     from olympia_cli.ops.fsck.last_fsck import FsckRun
+    from olympia_cli.ops.look.attention import Reason
     from olympia_cli.ops.look.status import Standing, Status
 
 _COLORS = {"sound": "1;32", "never checked": "1;36", "overdue": "1;33", "needs attention": "1;33"}
@@ -25,7 +26,7 @@ SHOWN = 5
 
 def describe_status(session: Session, status: Status) -> dict[str, Any]:
     """As the JSON output has it: each reason with the command that comes next."""
-    return {**status.values, "reasons": [_reason(session, reason.text, reason.words) for reason in status.reasons]}
+    return {**status.values, "reasons": [_reason(session, reason) for reason in status.reasons]}
 
 
 def describe_failure(session: Session, error: OlympiaError, looked_at: str) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def describe_failure(session: Session, error: OlympiaError, looked_at: str) -> d
         "looked_at": looked_at,
         "verdict": str(standing_of(error)),
         "error": {"code": error.name, "message": error.message, "hint": error.hint, "exit_code": error.exit_code},
-        "reasons": [_reason(session, error.message, _after(error))],
+        "reasons": [{"text": error.message, "command": session.argv(_after(error))}],
     }
 
 
@@ -73,8 +74,8 @@ def round_line(session: Session, values: Mapping[str, Any]) -> str:
     return "\t".join(map(visible, (values["looked_at"], values["verdict"].upper(), version, reasons)))
 
 
-def _reason(session: Session, text: str, words: tuple[str, ...]) -> dict[str, Any]:
-    return {"text": text, "command": shlex.split(session.command(shlex.join(words)))}
+def _reason(session: Session, reason: Reason) -> dict[str, Any]:
+    return {"text": reason.text, "command": session.argv(reason.words, shell=reason.shell)}
 
 
 def _after(error: OlympiaError) -> tuple[str, ...]:
@@ -94,7 +95,7 @@ def _records(session: Session, status: Status) -> Iterator[tuple[str, ...]]:
     for transaction in status.values["transactions"]:
         yield "transaction", *(_cell(value) for value in transaction.values())
     for reason in status.reasons:
-        yield "reason", reason.text, session.command(shlex.join(reason.words))
+        yield "reason", reason.text, shlex.join(session.argv(reason.words, shell=reason.shell))
 
 
 def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -123,7 +124,8 @@ def _write_screen(session: Session, out: TextIO, status: Status) -> None:
     checked = "  " + ", ".join(_run(run, now, values["version"]) for run in sound) if sound else ""
     out.write(f"{_standing(session, status.standing)}  {visible(values['catalog'])}{checked}\n")
     for reason in status.reasons:
-        _write_reason(session, out, reason.text, reason.words)
+        command = shlex.join(session.argv(reason.words, shell=reason.shell))
+        out.write(f"  {visible(reason.text)}\n    next  {visible(command)}\n")
     out.write("\n")
     for title, text in _fields(values, now, wide=session.output is Output.WIDE):
         out.write(f"{title.ljust(13)} {visible(text)}\n")
@@ -132,10 +134,6 @@ def _write_screen(session: Session, out: TextIO, status: Status) -> None:
 def _standing(session: Session, standing: Standing) -> str:
     word = str(standing).upper()
     return f"\x1b[{_COLORS.get(standing, _BAD)}m{word}\x1b[0m" if session.color else word
-
-
-def _write_reason(session: Session, out: TextIO, text: str, words: tuple[str, ...]) -> None:
-    out.write(f"  {visible(text)}\n    next  {visible(session.command(shlex.join(words)))}\n")
 
 
 def _run(run: FsckRun, now: int, latest: int) -> str:

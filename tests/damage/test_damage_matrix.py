@@ -34,7 +34,7 @@ from tests.helpers.stores import CountingStore
 
 pytestmark = pytest.mark.usefixtures("decoded_once")
 
-WARNINGS = {"F111", "F112", "F113", "F114", "F115", "F116", "F117", "F118", "F505", "F604"}
+WARNINGS = {"F111", "F112", "F113", "F114", "F115", "F116", "F117", "F118", "F119", "F505", "F604"}
 """Written down a second time: the severity of a code is a promise to scripts."""
 
 

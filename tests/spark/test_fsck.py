@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +45,9 @@ from tests.helpers.names import ns, table
 from tests.helpers.table_versions import make_table_versions
 from tests.spark.conftest import Losing
 
+NOW = time.time_ns() // 1_000_000
+"""After the versions were committed of samples that have a clock of their own, and of those that have not."""
+
 
 def engine_at(spark, uri: str) -> SparkEngine:
     """An engine whose driver reads nothing that tasks can read."""
@@ -52,8 +56,8 @@ def engine_at(spark, uri: str) -> SparkEngine:
 
 def same(spark, folder: Path | str, **asked) -> Report:
     """What both engines find, which must be the same."""
-    local = fsck(LocalStore(str(folder)), clock=FakeClock(), **asked)
-    found = spark_fsck(engine_at(spark, str(folder)), FsckRequest(clock=FakeClock(), **asked))
+    local = fsck(LocalStore(str(folder)), clock=FakeClock(NOW), **asked)
+    found = spark_fsck(engine_at(spark, str(folder)), FsckRequest(clock=FakeClock(NOW), **asked))
     assert list(found.findings) == list(local.findings)
     assert found == local
     return found
@@ -193,7 +197,7 @@ def test_what_executors_lose_is_made_again(spark, tmp_path):
     spoil(store, sample.tree().leaves[0], "missing")
     folder = write(store, tmp_path)
     losing = Losing(spark)
-    asked = {"level": Level.FULL, "all_versions": True, "clock": FakeClock()}
+    asked = {"level": Level.FULL, "all_versions": True, "clock": FakeClock(NOW)}
     found = spark_fsck(engine_at(spark, str(folder)), FsckRequest(progress=losing, **asked))
     assert losing.lost > 0
     assert found == fsck(LocalStore(str(folder)), **asked)

@@ -50,7 +50,7 @@ def run(
 
 
 def _describe(session: Session, checkup: Checkup) -> dict[str, Any]:
-    words, why = checkup.next
+    remedy, why = checkup.next
     return {
         "catalog": checkup.uri,
         "settings": [setting.describe() for setting in checkup.settings],
@@ -58,7 +58,7 @@ def _describe(session: Session, checkup: Checkup) -> dict[str, Any]:
         "versions": _versions(),
         "verdict": None if checkup.status is None else str(checkup.status.standing),
         "needs_attention": checkup.attention,
-        "next": {"command": shlex.split(session.command(shlex.join(words))), "why": why},
+        "next": {"command": session.argv(remedy.words, shell=remedy.shell), "why": why},
         "exit_code": checkup.exit_code,
         "left_behind": [checkup.left_behind] if checkup.left_behind is not None else [],
     }

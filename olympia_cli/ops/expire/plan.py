@@ -16,7 +16,7 @@ from olympia_cli.catalog.quarantine import QuarantineMark, purged_before, read_p
 from olympia_cli.catalog.references import behind_gap
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
 from olympia_cli.catalog.versions import read_hints
-from olympia_cli.errors import CommitConflict, Damaged, PathMissing, Refused
+from olympia_cli.errors import CommitConflict, Damaged, PathMissing, Refused, StorageFull
 from olympia_cli.format.paths import MAX_VERSION, FileKind, file_kind, parse_root_path, root_path
 from olympia_cli.ops.expire.files import Going, Listed
 from olympia_cli.ops.expire.holders import Holders, PinnedRoot, store_now_millis
@@ -28,6 +28,13 @@ from olympia_cli.ops.expire.values import FLOOR_MILLIS, ExpirePlan, Floors, Mark
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.facts import NodeRules
 from olympia_cli.storage.protocol import Store
+
+MAKE_ROOM, OFFLINE = "free some space, or stop all writers and let a purge make room", ("expire", "purge", "--offline")
+
+
+def without_room(error: StorageFull) -> StorageFull:
+    """The error of a full store, where something is in quarantine."""
+    return StorageFull(error.message, hint=MAKE_ROOM, command=OFFLINE)
 
 
 class Planner:
@@ -59,7 +66,7 @@ class Planner:
         self.progress = progress
         self._leaving: PurgePlan | None = None
         now = catalog.clock.now_millis()
-        self.store_now = store_now_millis(self.store) if probe else now
+        self.store_now = self._probed(now) if probe else now
         # of two clocks the one that makes everything younger; with no writer about, ages may be below its resolution
         self.now = now if floors.offline else min(now, self.store_now)
         self._written = self._list_roots()
@@ -71,6 +78,16 @@ class Planner:
         """Versions that are kept or can be brought back, and are known to be damaged or may be."""
         self.reach = surveyor.reach(self.store, NodeRules.of(self.head), definitions=definitions, progress=progress)
         self._holders = Holders(self.head, self.now)
+
+    def _probed(self, now: int) -> int:
+        """The time by the store's clock. Where a full store takes no probe, and no writer is running, this machine's
+        clock must do."""
+        try:
+            return store_now_millis(self.store)
+        except StorageFull as error:
+            if self.floors.offline:
+                return now
+            raise without_room(error) if self.marks else error from error
 
     # Plans
 

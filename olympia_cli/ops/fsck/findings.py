@@ -79,6 +79,7 @@ CODES: dict[str, str] = {
     "F116": "a version is older than the one before it",
     "F117": "vn/oldest leads what the catalog says",
     "F118": "something that cannot be read stands in the place of vn/latest or vn/oldest",
+    "F119": "versions are dated later than now",
     "F201": "a node file is missing",
     "F202": "a node file is empty",
     "F203": "a node file is not an Arrow file",
@@ -122,7 +123,7 @@ CODES: dict[str, str] = {
 }
 """What each code means."""
 
-_WARNINGS = frozenset({"F111", "F112", "F113", "F114", "F115", "F116", "F117", "F118", "F505", "F604"})
+_WARNINGS = frozenset({"F111", "F112", "F113", "F114", "F115", "F116", "F117", "F118", "F119", "F505", "F604"})
 
 
 def severity(code: str) -> Severity:

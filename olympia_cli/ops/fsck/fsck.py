@@ -6,14 +6,19 @@ read once, however many versions share it; only what damage hits is read again, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
 from olympia_cli.catalog.clock import Clock, SystemClock
+from olympia_cli.catalog.references import dated_ahead, way_out
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.versions import read_root
 from olympia_cli.days import OnDay
-from olympia_cli.errors import VersionNotFound
+from olympia_cli.errors import OlympiaError, VersionNotFound
 from olympia_cli.names import Ago, AtTime, Reference
 from olympia_cli.ops.fsck.acknowledged import recognised
 from olympia_cli.ops.fsck.actions import read_actions
@@ -152,6 +157,7 @@ class _Run:
         versions = self._examine(examined, holdings)
         for holder in (holder for holding in holdings for holder in holding.holders):
             examined.findings += _check_holder(examined, holder)
+        examined.findings += _check_dates(examined, self.now)
         compare_with_log(examined, all_versions)
         look_for_named(examined)
         listing = None
@@ -199,6 +205,19 @@ class _Run:
         if not examined.notes.readable and not files.out_of_time:
             examined.findings.append(finding("F103", "vn/", "no version can be read", hint=SALVAGE))
         return versions
+
+
+def _check_dates(examined: Examined, now: int) -> Iterator[Finding]:
+    """Versions that are dated later than now. As dates never decrease, the newest tells whether there are any."""
+    newest, chain, store = examined.notes.newest, examined.chain, examined.files.store
+    if newest is None or newest.root is None or newest.root.created_at_millis <= now:
+        return
+    with suppress(OlympiaError):
+        latest = Snapshot(store, read_root(store, newest.version, chain.width))
+        if (ahead := dated_ahead(latest, now)) is not None:
+            text, words = way_out(latest, ahead)
+            here = [(ahead.version, newest.version)]
+            yield finding("F119", chain.path(ahead.version), text, versions=here, hint=shlex.join(words))
 
 
 def _how_definitions(examined: Examined) -> HowRead:
