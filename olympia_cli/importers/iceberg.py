@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import InvalidLocation, InvalidName, InvalidOption, OlympiaError, PathMissing, command_words
 from olympia_cli.iceberg.files import TableFiles
-from olympia_cli.iceberg.locations import Location, parse_location
+from olympia_cli.iceberg.locations import Location, Reach, parse_location
 from olympia_cli.iceberg.settings import LOADS_CODE, without_code
 from olympia_cli.names import NamespaceName, TableName
 from olympia_cli.ops.verify_metadata import parse_metadata
@@ -171,7 +171,9 @@ def below(
             yield LeftOut(folder, f"{len(paths)} metadata files have the number {number}: register the right one")
         else:
             named.append(FoundTable(name_here, folder, f"{base}/{paths[0]}"))
-    for table, (location, data) in zip(named, files.read([one.location for one in named]), strict=True):
+    # a link in the source may lead anywhere
+    read = files.read([one.location for one in named], Reach((base,)))
+    for table, (location, data) in zip(named, read, strict=True):
         try:
             if isinstance(data, OlympiaError):
                 raise data

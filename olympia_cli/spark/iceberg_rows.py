@@ -19,6 +19,7 @@ from olympia_cli.errors import (
     StorageFailed,
     Unsupported,
 )
+from olympia_cli.iceberg.locations import parse_location
 from olympia_cli.iceberg.settings import trusted
 from olympia_cli.spark.failures import failures, told
 from olympia_cli.spark.options import ReadOptions, WriteOptions
@@ -99,7 +100,7 @@ def load(table: IcebergTable) -> StaticTable:
     check_opens(table.location)
     try:
         io = load_file_io(properties, location=table.location)
-        metadata = FromInputFile.table_metadata(io.new_input(table.location))
+        metadata = FromInputFile.table_metadata(io.new_input(parse_location(table.location).plain_text()))
     except FileNotFoundError:
         raise PathMissing(f"there is no metadata of {table.name} at {table.location}", hint="") from None
     except (IcebergInvalid, ValueError) as error:

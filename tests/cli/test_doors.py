@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
@@ -414,6 +416,33 @@ class TestSources:
         assert done.exit_code in (0, 3), done.stderr
         shown = run("-c", tmp_path / "new", "table", "show", "sales.followed", "--json").ok().json
         assert shown["metadata_location"] == location
+
+    def test_a_link_in_a_folder_of_tables(self, run: Run, victim: Path, tmp_path: Path) -> None:
+        metadata = {"format-version": 2, "location": MARK, "last-column-id": 1}
+        (victim / "m.json").write_text(json.dumps(metadata))
+        for folder in ("raw/a/linked", "raw/a/fine"):
+            (tmp_path / folder / "metadata").mkdir(parents=True)
+        os.symlink(victim / "m.json", tmp_path / "raw/a/linked/metadata/v1.metadata.json")
+        (tmp_path / "raw/a/fine/metadata/v1.metadata.json").write_text(json.dumps(metadata))
+        run("init", "lake").ok()
+        done = run("-c", "lake", "import", "iceberg", "raw/", "--json")
+        assert done.exit_code == 3
+        assert [one["name"] for one in done.json["tables"]] == ["a.fine"]
+        assert [one["what"] for one in done.json["problems"]] == ["a/linked"]
+
+    def test_names_of_files_are_literal(self, run: Run, tmp_path: Path) -> None:
+        """To a parser of URLs `a` and `a#b.parquet` are one file."""
+        folder = tmp_path / "raw/a/t"
+        folder.mkdir(parents=True)
+        for name, rows in (("a#b.parquet", [1, 2]), ("a?b.parquet", [3]), ("a%20b.parquet", [4])):
+            pq.write_table(pa.table({"id": rows}), folder / name)
+        pq.write_table(pa.table({"salary": [1.5]}), folder / "a")
+        run("init", "lake").ok()
+        done = run("-c", "lake", "import", "parquet", "raw", "--json").ok().json
+        assert [(one["name"], one["files"], one["rows"]) for one in done["tables"]] == [("a.t", 3, 4)]
+        shown = run("-c", "lake", "table", "show", "a.t", "--schema").ok().stdout
+        assert ("id" in shown, "salary" in shown) == (True, False)
+        run("-c", "lake", "fsck", "--level", "data").ok()
 
     def test_metadata_is_verified_where_the_location_is(self, olympia: Run, tmp_path: Path) -> None:
         """`%20` is part of a name there."""

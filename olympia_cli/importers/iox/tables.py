@@ -144,7 +144,7 @@ class IoxTables:
         deleted: list[int] = []
         if wanted.deletes:
             try:
-                with self.io.new_input(location).open() as stream:
+                with self.io.new_input(parse_location(location).plain_text()).open() as stream:
                     deleted = deleted_rows(pq.ParquetFile(stream), wanted.deletes)
             except (pa.ArrowException, OSError, KeyError) as error:
                 why = "some of its rows are deleted, and it cannot be read: " + " ".join(str(error).split())[:200]
