@@ -9,17 +9,21 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import TableName
+from olympia_cli.rest.api import Operation
+from olympia_cli.rest.routes import ICEBERG
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.open import open_store
-from tests.fuzz.locations import DOORS, LONG, MARK, SCHEMA, VERSION, World, spellings, world
+from tests.fuzz.locations import DOORS, LONG, MARK, SCHEMA, TOKEN, VERSION, World, spellings, world
 from tests.helpers.iceberg_tables import Lake, files_of
-from tests.helpers.places import BUCKET, quiet_environment, s3_options
+from tests.helpers.places import BUCKET, gcs_options, quiet_environment, s3_options
+from tests.helpers.servers.gcs import SmallGcs
 from tests.helpers.servers.s3 import StrictS3
 from tests.helpers.serving import serving
 
@@ -315,40 +319,57 @@ def test_a_catalog_in_a_folder_with_a_doubtful_name(tmp_path: Path) -> None:
             assert made.status_code == 200, made.text
 
 
-def test_a_bucket_takes_what_it_is_asked_for_and_nothing_else() -> None:
+@pytest.mark.parametrize(
+    ("kind", "scheme", "options_for"), [(StrictS3, "s3", s3_options), (SmallGcs, "gs", gcs_options)], ids=["s3", "gcs"]
+)
+def test_a_bucket_takes_what_it_is_asked_for_and_nothing_else(kind: Any, scheme: str, options_for: Any) -> None:
     """There a key with `..` or `//` is a key like any other: whatever is taken, every reader finds it."""
-    with StrictS3() as server, pytest.MonkeyPatch.context() as patch:
+    with kind() as server, pytest.MonkeyPatch.context() as patch:
         quiet_environment(patch)
         server.create_bucket(BUCKET)
-        options = s3_options(server.url)
-        store = open_store(f"s3://{BUCKET}/lake", options)
-        with serving(store, options) as served:
+        options, bucket = options_for(server.url), f"{scheme}://{BUCKET}"
+
+        def keys() -> set[str]:
+            return {info.path for info in open_store(bucket, options).list()}
+
+        with serving(open_store(f"{bucket}/lake", options), options) as served:
             served.post("/v1/namespaces", {"namespace": ["n"]})
-            before = _keys(server.url)
+            before = keys()
             for number, end in enumerate(("../x", "a//b", "a?b", "a#1", "a*", "[a]", "a b", "a%20b", "a;b", "a\u00e9")):
-                body = {"name": f"t{number}", "schema": SCHEMA, "location": f"s3://{BUCKET}/lake/data/n/{end}"}
+                body = {"name": f"t{number}", "schema": SCHEMA, "location": f"{bucket}/lake/data/n/{end}"}
                 answer = served.post("/v1/namespaces/n/tables", body)
                 assert answer.status_code == (400 if number < 4 else 200), (end, answer.text)
                 if answer.status_code == 200:
                     assert served.http.get(f"/v1/namespaces/n/tables/t{number}").status_code == 200
-                    assert answer.json()["metadata-location"].removeprefix(f"s3://{BUCKET}/") in _keys(server.url)
-            assert before <= _keys(server.url)
+                    assert answer.json()["metadata-location"].removeprefix(f"{bucket}/") in keys()
+            assert before <= keys()
 
 
-def test_failures_of_one_client_do_not_close_a_bucket_for_the_others() -> None:
-    """S3 refuses a key of more than 1,024 bytes, as it refuses much else that is no fault of the store."""
-    with StrictS3() as server, pytest.MonkeyPatch.context() as patch:
-        quiet_environment(patch)
-        server.create_bucket(BUCKET)
-        options = s3_options(server.url)
-        with serving(open_store(f"s3://{BUCKET}/lake", options), options, cache_bytes=0) as served:
-            served.post("/v1/namespaces", {"namespace": ["n"]})
-            assert served.post("/v1/namespaces/n/tables", {"name": "t", "schema": SCHEMA}).status_code == 200
-            body = {"name": "r", "metadata-location": f"s3://{BUCKET}/lake/data/n/{1_100 * 'x'}"}
-            for _ in range(25):
-                assert served.post("/v1/namespaces/n/register", body).status_code == 503
-            assert served.http.get("/v1/namespaces/n/tables/t").status_code == 200
+OTHERS = {"namespace": ["hr"], "name": "t"}
+BODIES: dict[str, dict[str, Any]] = {
+    "createTable": {"name": "u", "schema": SCHEMA},
+    "registerTable": {"name": "u", "metadata-location": "METADATA"},
+    "createView": {"name": "w", "schema": SCHEMA, "view-version": VERSION, "properties": {}},
+    "registerView": {"name": "w", "metadata-location": "METADATA"},
+    "renameTable": {"source": OTHERS, "destination": {"namespace": ["sales"], "name": "stolen"}},
+    "renameView": {"source": OTHERS, "destination": {"namespace": ["sales"], "name": "stolen"}},
+    "commitTransaction": {"table-changes": [{"identifier": OTHERS, "requirements": [], "updates": []}]},
+    "createNamespace": {"namespace": ["hr2"]},
+    "updateProperties": {"updates": {"a": "b"}},
+    "reportMetrics": {"report-type": "scan-report"},
+}
 
 
-def _keys(url: str) -> set[str]:
-    return {info.path for info in open_store(f"s3://{BUCKET}", s3_options(url)).list()}
+@pytest.mark.parametrize("operation", ICEBERG, ids=lambda operation: operation.name)
+def test_every_route_keeps_a_token_in_its_namespace(here: World, operation: Operation) -> None:
+    [theirs] = (here.top / "catalog/data/hr").rglob("*.metadata.json")
+    version, path = here.served.version, operation.path.format(namespace="hr", table="t", view="t")
+    body = json.loads(json.dumps(BODIES.get(operation.name, CHANGE)).replace("METADATA", str(theirs)))
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    content = json.dumps(body) if operation.method == "POST" else None
+    answer = here.served.http.request(operation.method, path, content=content, headers=headers)
+    if operation.name == "listNamespaces":
+        assert answer.json()["namespaces"] == [["sales"]]
+    else:
+        assert answer.status_code == 403, answer.text
+    assert (MARK in answer.text, here.served.version, here.harm()) == (False, version, [])
