@@ -69,7 +69,8 @@ def _next(checkup: Checkup) -> tuple[tuple[str, ...], str]:
     if checkup.status is not None and checkup.status.damage:
         return checkup.status.damage[0].words, checkup.status.damage[0].text
     if checkup.error is not None:
-        words = {10: ("init",), 40: ("fsck",)}.get(checkup.error.exit_code, ("config", "show"))
+        error, settings = checkup.error, ("config", "show")
+        words = {10: error.command or settings, 40: ("fsck",)}.get(error.exit_code, settings)
         return words, f"{checkup.error.message}: {checkup.error.hint}" if checkup.error.hint else checkup.error.message
     if checkup.status is not None:
         for reason in checkup.status.attention or ([checkup.due] if checkup.due is not None else []):
