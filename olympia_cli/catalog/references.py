@@ -9,7 +9,7 @@ from dataclasses import replace
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
 from olympia_cli.catalog.versions import RootFile, first_version, read_below, read_hints, read_latest, read_root
 from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PathMissing, VersionNotFound, quoted
-from olympia_cli.format.paths import MAX_VERSION, check_pointer, root_path
+from olympia_cli.format.paths import LATEST, MAX_VERSION, check_pointer, root_path
 from olympia_cli.names import AtExport, AtVersion, Latest, ObjectName, Oldest, Reference, settle, time_text
 from olympia_cli.storage.protocol import Store
 
@@ -18,10 +18,21 @@ def open_head(
     store: Store, now_millis: int, names: Sequence[ObjectName] = (), near: Snapshot | None = None
 ) -> Snapshot:
     """The latest version, to commit on; Damaged where the next one would close the gap to a root that is no part of
-    history, which readers would take for the latest from then on. That it is not there is seen on the way."""
+    history, which readers would take for the latest from then on. That it is not there is seen on the way. Damaged,
+    too, where the next one would take the name of a version that is lost, and vn/latest with it, all that tells of it.
+    """
     latest = open_snapshot(store, Latest(), now_millis, names, near, beyond=2)
     check_no_gap(latest)
+    check_not_lost(store, latest.file)
     return latest
+
+
+def check_not_lost(store: Store, latest: RootFile) -> None:
+    """Raise Damaged where vn/latest, which is written after the root, names a version that is not there."""
+    hint = latest.hint
+    # whoever reads an old answer of a store that caches them may not see what was committed just now
+    if hint is not None and hint > latest.version and not store.exists(root_path(hint, latest.width)):
+        raise Damaged("F114", LATEST, f"it says {hint}, and the last root is that of version {latest.version}")
 
 
 def check_no_gap(latest: Snapshot) -> None:

@@ -62,6 +62,8 @@ class Repair:
     not_before_millis: int
     description: str
     lost_keys: Sequence[str] = ()
+    named_latest: int | None = None
+    """What vn/latest said where that was beyond the last root: this version's own number is written over it."""
 
     @property
     def sizes(self) -> Sizes:
@@ -159,7 +161,7 @@ class _Writer:
 
 def _actions(repair: Repair, author: Author) -> list[Action]:
     lost = list(repair.lost_keys[:MAX_LOST_KEYS])
-    payload = RepairDef(description=repair.description, lost_keys=lost)
+    payload = RepairDef(description=repair.description, lost_keys=lost, named_latest=repair.named_latest or 0)
     mended = Action(ActionType.CATALOG_REPAIR, None, b"", payload.SerializeToString())
     return [mended, author.sign(new_uuid(), max(repair.head, 0))]
 

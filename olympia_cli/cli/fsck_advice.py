@@ -47,7 +47,12 @@ def next_commands(session: Session, report: Report, looked: Sequence[str]) -> li
 
     with session.progress() as progress:
         advice = advise(session.store, report, looked, lambda: _empty_place(session), progress)
-    return [NextCommand((*session.program, *each.words), each.loses, each.why) for each in advice]
+    here, elsewhere = session.program, session.program_elsewhere
+    programs = (here if each.catalog is None else (*elsewhere, "-c", each.catalog) for each in advice)
+    return [
+        NextCommand((*program, *each.words), each.loses, each.why)
+        for program, each in zip(programs, advice, strict=True)
+    ]
 
 
 def with_commands(session: Session, report: Report, commands: Sequence[NextCommand] | None) -> Report:
@@ -55,7 +60,8 @@ def with_commands(session: Session, report: Report, commands: Sequence[NextComma
     best of the commands, so that no finding says another; where nobody asked for commands it is what it is."""
     from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE
 
-    best = next((each.line for each in commands or () if {"--repair", "--salvage"} & set(each.argv)), "")
+    mending = {"--repair", "--salvage", "resume"}
+    best = next((each.line for each in commands or () if mending & set(each.argv)), "")
 
     def whole(hint: str) -> str:
         return best if commands is not None and hint in (REPAIR, SALVAGE) else session.command(hint)
@@ -88,7 +94,7 @@ def _empty_place(session: Session) -> str:
     for place in (base, *(f"{base}-{number}" for number in range(2, PLACES))):
         try:
             store = open_store(place, session.options_for(place))
-            check_free(store)
+            check_free(store, session.store.uri)
             store.close()
             return place
         except OlympiaError:

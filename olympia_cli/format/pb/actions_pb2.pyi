@@ -297,9 +297,11 @@ class CompactDef(_message.Message):
     def __init__(self, fill_percent: _Optional[int] = ...) -> None: ...
 
 class RepairDef(_message.Message):
-    __slots__ = ("description", "lost_keys")
+    __slots__ = ("description", "lost_keys", "named_latest")
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     LOST_KEYS_FIELD_NUMBER: _ClassVar[int]
+    NAMED_LATEST_FIELD_NUMBER: _ClassVar[int]
     description: str
     lost_keys: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, description: _Optional[str] = ..., lost_keys: _Optional[_Iterable[str]] = ...) -> None: ...
+    named_latest: int
+    def __init__(self, description: _Optional[str] = ..., lost_keys: _Optional[_Iterable[str]] = ..., named_latest: _Optional[int] = ...) -> None: ...

@@ -72,7 +72,7 @@ CODES: dict[str, str] = {
     "F111": "vn/latest is missing",
     "F112": "vn/latest is not a version number",
     "F113": "vn/latest is behind the latest version",
-    "F114": "vn/latest is ahead of the latest version",
+    "F114": "vn/latest names a version whose root is not there: commits are lost",
     "F115": "vn/oldest is not a version number",
     "F116": "a version is older than the one before it",
     "F117": "vn/oldest leads what the catalog says",
@@ -119,7 +119,7 @@ CODES: dict[str, str] = {
 }
 """What each code means."""
 
-_WARNINGS = frozenset({"F111", "F112", "F113", "F114", "F115", "F116", "F117", "F505", "F604"})
+_WARNINGS = frozenset({"F111", "F112", "F113", "F115", "F116", "F117", "F505", "F604"})
 
 
 def severity(code: str) -> Severity:

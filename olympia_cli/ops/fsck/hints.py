@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
-from olympia_cli.catalog.versions import catalog_not_found, parse_hint
+from olympia_cli.catalog.versions import catalog_not_found, parse_hint, what_remains
 from olympia_cli.errors import FileTooLarge, PathMissing
-from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind
+from olympia_cli.format.paths import LATEST, OLDEST, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.fsck.chain import Chain, ChainReader, list_versions
 from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, finding
@@ -26,14 +26,9 @@ HINT_SHOWN = 40
 
 
 def no_version(store: Store) -> Finding:
-    """What it means that there is no root at all: no catalog, or one that lost all of its roots."""
-    for file in store.list():
-        kind = file_kind(file.path)
-        # an init that did not finish leaves a catalog definition and no more
-        if kind in (FileKind.HINT, FileKind.NODE, FileKind.TRANSACTION, FileKind.OPERATION) or (
-            kind is FileKind.DEFINITION and not file.path.startswith("def/catalog/")
-        ):
-            return finding("F103", "vn/", f"there is no root, but other files such as {file.path}", hint=SALVAGE)
+    """The finding for a catalog that lost all of its roots; CatalogNotFound where there is none at all."""
+    if remains := what_remains(store):
+        return finding("F103", "vn/", f"there is no root, but {remains}", hint=SALVAGE)
     raise catalog_not_found(store)
 
 
@@ -51,7 +46,8 @@ def read_hint(files: Files, path: str) -> bytes | None:
 
 
 def check_latest(files: Files, hint: bytes | None, latest: int) -> Iterator[Finding]:
-    """vn/latest only tells where to begin, so all that can be wrong with it is a warning."""
+    """vn/latest only tells where to begin, so what is wrong with it is a warning, unless it names a version that is not
+    there: it is written after the root, so that one is lost."""
     if hint is None:
         yield finding("F111", LATEST, f"it is missing; the latest version is {latest}", hint=REPAIR)
         return
@@ -64,8 +60,14 @@ def check_latest(files: Files, hint: bytes | None, latest: int) -> Iterator[Find
         if again == hint:
             yield finding("F113", LATEST, f"it says {said}, and the latest version is {latest}", hint=REPAIR)
     elif said > latest:
-        reason = f"it says {said}, and the latest root is that of version {latest}: a root may have been lost"
-        yield finding("F114", LATEST, reason, hint=REPAIR)
+        yield latest_ahead(said, latest)
+
+
+def latest_ahead(said: int, latest: int) -> Finding:
+    """The finding for commits of which nothing but vn/latest tells any more."""
+    which = f"version {said} is" if said == latest + 1 else f"versions {latest + 1} to {said} are"
+    reason = f"it says {said}, and the last root is that of version {latest}: {which} lost"
+    return finding("F114", LATEST, reason, versions=[(latest + 1, said)], hint=REPAIR)
 
 
 def look_at_versions(files: Files) -> tuple[Chain, list[Finding]] | None:
@@ -74,6 +76,10 @@ def look_at_versions(files: Files) -> tuple[Chain, list[Finding]] | None:
     versions, width = list_versions(files.store)
     if not versions:
         return None
+    said = None if latest is None else parse_hint(latest)
+    if said is not None and said > versions[-1] and files.store.exists(root_path(said, width)):
+        # a listing may lag behind what was committed before it
+        versions.append(said)
     chain, findings = open_chain(files, versions, width, oldest)
     return chain, [*check_latest(files, latest, chain.latest), *findings, *check_gaps(files.store, chain)]
 

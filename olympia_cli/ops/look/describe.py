@@ -101,6 +101,7 @@ def action_detail(action: Action) -> dict[str, Any]:
     elif action.type == T.CATALOG_REPAIR:
         repair = action.parse_payload(RepairDef)
         detail |= {"description": repair.description, "lost_keys": len(repair.lost_keys)}
+        detail |= {"named_latest": repair.named_latest} if repair.named_latest else {}
     definition = action.parse_definition()
     if isinstance(definition, TableDef | ViewDef) and definition.iceberg_metadata_location:
         detail["metadata_location"] = definition.iceberg_metadata_location

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.errors import OlympiaError, Refused, StorageDenied, StorageFailed, Unsupported
+from olympia_cli.errors import Damaged, OlympiaError, Refused, StorageDenied, StorageFailed, Unsupported
+from olympia_cli.format.paths import root_path
 from olympia_cli.names import AtVersion
+from olympia_cli.ops.export.note import read_note, resume_words
 from olympia_cli.ops.fsck.acknowledged import of_the_past
 from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, Severity
 from olympia_cli.ops.fsck.fsck import Level, Report
@@ -20,11 +23,14 @@ from olympia_cli.ops.look.diff import diff
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport
 from olympia_cli.ops.repair.repair import plan_repair
-from olympia_cli.ops.repair.salvage import plan_salvage
+from olympia_cli.ops.repair.salvage import plan_salvage, salvaged_from
 from olympia_cli.storage.protocol import Store
 
 MOST_NODES = 2000
 """A plan reads all that the latest version reaches. Where that is more than so many nodes it is left to the command."""
+
+MOST_VERSIONS = 2000
+"""And where the latest root is lost, it reads all that any version reaches."""
 
 MOST_ADVICE = 5
 
@@ -35,11 +41,12 @@ _LOOKS = ("dump-node", "table history")
 @dataclass(frozen=True, slots=True)
 class Advice:
     """A command, as words after the program and the place of the catalog. `loses` is how many objects that are there
-    now are gone or older afterwards; None where nobody knows."""
+    now are gone or older afterwards; None where nobody knows. `catalog` is the place where it is not this catalog's."""
 
     words: tuple[str, ...]
     loses: int | None
     why: str
+    catalog: str | None = None
 
 
 def advise(
@@ -49,6 +56,8 @@ def advise(
     options that fsck looked with, `place` finds an empty place for a new catalog."""
     if report.read_only:
         return []
+    if report.version is None and report.latest is None:
+        return [*_unfinished(store), *_planned(store, report, place, progress)]
     damage = [finding for finding in report.findings if finding.is_damage]
     past = [finding for finding in damage if of_the_past(finding, report.latest, report.oldest)]
     advice: list[Advice] = []
@@ -61,8 +70,24 @@ def advise(
         why = f"v{report.latest} is whole; what is damaged before it stays in history, and raises no more alarm"
         advice.append(Advice(("fsck", *looked, "--acknowledge"), 0, why))
     if len(past) < len(damage) or any(map(_is_hint, report.findings)):
-        advice += _planned(store, report, place, progress)
+        advice += sorted(_planned(store, report, place, progress), key=_cost)
     return [*advice, *_own(damage)]
+
+
+def _cost(advice: Advice) -> tuple[bool, int]:
+    return advice.loses is None, advice.loses or 0
+
+
+def _unfinished(store: Store) -> Iterator[Advice]:
+    """The command that finishes the copy of which a place without a root holds a part."""
+    with suppress(Damaged):
+        if (note := read_note(store)) is not None:
+            words = tuple(shlex.split(resume_words(note.name, store.uri)))
+            why = f"this place holds a part of the export {note.name!a}, which this finishes"
+            yield Advice(words, 0, why, note.source)
+    if (source := salvaged_from(store)) is not None:
+        why = f"this place holds a part of a salvage of {source}, which this finishes"
+        yield Advice((*SALVAGE.split()[:-1], store.uri), None, why, source)
 
 
 def _is_hint(finding: Finding) -> bool:
@@ -70,7 +95,8 @@ def _is_hint(finding: Finding) -> bool:
 
 
 def _planned(store: Store, report: Report, place: Callable[[], str], progress: Progress) -> Iterator[Advice]:
-    if report.level is Level.HINTS or not report.complete or report.checked["nodes"] > MOST_NODES:
+    is_large = report.checked["nodes"] > MOST_NODES or (_root_is_lost(report) and _kept(report) > MOST_VERSIONS)
+    if report.level is Level.HINTS or not report.complete or is_large:
         yield Advice(tuple(REPAIR.split()), None, _NOT_PLANNED)
         return
     try:
@@ -88,10 +114,25 @@ def _planned(store: Store, report: Report, place: Callable[[], str], progress: P
         yield Advice(tuple(REPAIR.split()), _lost(plan.steps), _why(plan))
         for step in plan.alternatives:
             yield Advice((*REPAIR.split(), "--prefer", step.kind), _lost([step]), step.text)
+        if any(step.lost_ranges for step in plan.steps):
+            yield from _salvage(store, "a repair leaves something open", place(), progress)
     elif any(finding.hint == SALVAGE for finding in report.findings):
         yield from _salvage(store, "a repair does not close a gap", place(), progress)
     elif report.last_sound_version is not None:
         yield from _rollback(store, report.last_sound_version)
+
+
+def _root_is_lost(report: Report) -> bool:
+    """Whether a repair looks through what no version reaches, for which it reads all of them."""
+    if report.latest is None:
+        return False
+    lost = root_path(report.latest)
+    return any(finding.code == "F114" or finding.path == lost for finding in report.findings if finding.is_damage)
+
+
+def _kept(report: Report) -> int:
+    """How many versions there are."""
+    return (report.latest or 0) - (report.oldest or 0)
 
 
 def _lost(steps: Sequence[RepairStep]) -> int | None:
@@ -102,8 +143,7 @@ def _lost(steps: Sequence[RepairStep]) -> int | None:
 
 def _why(plan: RepairPlan) -> str:
     unsure = [str(lost) for step in plan.steps for lost in step.lost_ranges]
-    more = "; --salvage looks further, through what nothing points to" if unsure else ""
-    return "; ".join([step.text for step in plan.steps] + unsure[:1]) + more
+    return "; ".join([step.text for step in plan.steps] + unsure[:1])
 
 
 def _salvage(store: Store, refused: str, place: str, progress: Progress) -> Iterator[Advice]:

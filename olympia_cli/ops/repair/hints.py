@@ -17,12 +17,9 @@ def plan_hints(
 ) -> tuple[list[RepairStep], list[tuple[str, int]]]:
     """The hints that say something wrong; the commit of a repair writes `vn/latest` anyway."""
     head, steps, writes = versions[-1], [], []
-    if hints.latest != head:
+    if hints.latest not in (head, head + commits):
         was = _was(store, LATEST, hints.latest)
-        text = f"{LATEST} {was}: write {head + commits}"
-        if hints.latest is not None and hints.latest > head:
-            text += f" (if there ever was a v{hints.latest}, its root is lost)"
-        steps.append(RepairStep("hint latest", text))
+        steps.append(RepairStep("hint latest", f"{LATEST} {was}: write {head + commits}"))
         writes.append((LATEST, head + commits))
     marked = marked_oldest(catalog.definition)
     truth = min(versions[0] if marked is None else marked, head)
