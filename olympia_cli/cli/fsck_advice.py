@@ -43,16 +43,26 @@ class NextCommand:
 
 def next_commands(session: Session, report: Report, looked: Sequence[str]) -> list[NextCommand]:
     """The one that loses least first. `looked` are the options that fsck looked with."""
+    from olympia_cli.ops.fsck.fsck import Level
     from olympia_cli.ops.repair.advice import advise
 
+    data = data_checks(session) if report.level is Level.DATA else None
     with session.progress() as progress:
-        advice = advise(session.store, report, looked, lambda: _empty_place(session), progress)
+        advice = advise(session.store, report, looked, lambda: _empty_place(session), progress, data)
     here, elsewhere = session.program, session.program_elsewhere
     programs = (here if each.catalog is None else (*elsewhere, "-c", each.catalog) for each in advice)
     return [
         NextCommand((*program, *each.words), each.loses, each.why)
         for program, each in zip(programs, advice, strict=True)
     ]
+
+
+def data_checks(session: Session) -> Any:
+    """Who looks at the data of tables, with the storage options of the catalog."""
+    from olympia_cli.iceberg.data_checks import IcebergDataChecks
+
+    scheme, separator, _ = session.location.uri.partition("://")
+    return IcebergDataChecks(session.location.options or None, scheme if separator else "")
 
 
 def with_commands(session: Session, report: Report, commands: Sequence[NextCommand] | None) -> Report:

@@ -100,7 +100,9 @@ def test_the_way_as_json(run, folder):
     assert (repair["head"], repair["version"], repair["dry_run"]) == (4, 5, False)
     assert repair["steps"][0]["kind"] == "rebuild"
     assert (done.json["version"], done.json["last_sound_version"]) == (5, 5)
-    assert done.json["damaged"] is True, "version 4 stays what it is until it expires"
+    assert done.json["damaged"] is False
+    [known] = [one for one in done.json["findings"] if one["path"] == "vn/00100000000000000000000000000000"]
+    assert (known["severity"], known["mended_in"]) == ("warning", 5)
     assert done.stderr == ""
     [lost] = repair["steps"][0]["lost_ranges"]
     assert (lost["as_of"], lost["after"], lost["before"]) == (3, None, None)

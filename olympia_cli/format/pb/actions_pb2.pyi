@@ -297,11 +297,13 @@ class CompactDef(_message.Message):
     def __init__(self, fill_percent: _Optional[int] = ...) -> None: ...
 
 class RepairDef(_message.Message):
-    __slots__ = ("description", "lost_keys", "named_latest")
+    __slots__ = ("description", "lost_keys", "named_latest", "answers")
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     LOST_KEYS_FIELD_NUMBER: _ClassVar[int]
     NAMED_LATEST_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
     description: str
     lost_keys: _containers.RepeatedScalarFieldContainer[str]
     named_latest: int
-    def __init__(self, description: _Optional[str] = ..., lost_keys: _Optional[_Iterable[str]] = ..., named_latest: _Optional[int] = ...) -> None: ...
+    answers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, description: _Optional[str] = ..., lost_keys: _Optional[_Iterable[str]] = ..., named_latest: _Optional[int] = ..., answers: _Optional[_Iterable[str]] = ...) -> None: ...

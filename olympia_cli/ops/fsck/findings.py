@@ -52,6 +52,8 @@ class Finding:
     hint: str = ""
     acknowledged: bool = False
     held_by: tuple[str, ...] = ()
+    mended_in: int | None = None
+    """The version of the repair that answers it: then it is a warning, whatever its code."""
 
     @property
     def is_damage(self) -> bool:
@@ -123,7 +125,7 @@ _WARNINGS = frozenset({"F111", "F112", "F113", "F115", "F116", "F117", "F505", "
 
 
 def severity(code: str) -> Severity:
-    """How bad a code is, always."""
+    """How bad a code is, unless a repair answers what it is about."""
     if code.startswith("F9"):
         return Severity.INFO
     return Severity.WARNING if code in _WARNINGS else Severity.ERROR
@@ -187,4 +189,5 @@ def describe_finding(finding: Finding) -> dict[str, Any]:
         "objects_total": finding.objects_total,
         "hint": finding.hint,
         "acknowledged": finding.acknowledged,
+        "mended_in": finding.mended_in,
     }

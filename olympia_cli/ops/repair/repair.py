@@ -93,7 +93,9 @@ def plan_repair(
         return plan
     lost = [] if ahead is None else [latest_ahead(ahead, head)]
     damage = tuple(f"{error.path}: {error.message}" if error.path else error.message for error in [*lost, *errors])
-    mending = _Mending(files, versions, latest, catalog, content, damage, ahead)
+    roots = () if content.lost_commits is None else tuple(map(root_path, content.lost_commits.versions))
+    answers = tuple(dict.fromkeys([*(error.path for error in errors if error.path), *roots]))
+    mending = _Mending(files, versions, latest, catalog, content, damage, ahead, answers)
     return mending.choose(prefer, alternatives, plan)
 
 
@@ -190,6 +192,8 @@ class _Mending:
     """What is wrong with the version, as fsck says it."""
     ahead: int | None
     """What vn/latest names, where that is beyond the last root."""
+    answers: tuple[str, ...]
+    """The files that are not whole."""
 
     @property
     def codec(self) -> KeyCodec:
@@ -265,6 +269,7 @@ class _Mending:
             description=f"tree built anew from {self._origin}: " + _summary(self.damage),
             lost_keys=lost + content.lost_keys,
             named_latest=self.ahead,
+            answers=self.answers,
         )
 
     def _rollback(self, step: RepairStep, target: int) -> Repair:
@@ -280,6 +285,7 @@ class _Mending:
             description=f"content of v{target}, the last sound version: " + _summary(step.details),
             lost_keys=[self.codec.encode(name) for name in step.loses],
             named_latest=self.ahead,
+            answers=self.answers,
         )
 
     def _newest_time(self) -> int:
