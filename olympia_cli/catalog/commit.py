@@ -18,6 +18,7 @@ from olympia_cli.catalog.versions import RootFile, read_hints, write_latest
 from olympia_cli.errors import (
     CommitConflict,
     CommitUnknown,
+    Damaged,
     OlympiaError,
     PathMissing,
     TransactionTooLarge,
@@ -25,6 +26,7 @@ from olympia_cli.errors import (
 )
 from olympia_cli.format.action_types import READS
 from olympia_cli.format.actions import Action, commit_info
+from olympia_cli.format.node_rows import LOST
 from olympia_cli.format.paths import MAX_VERSION, OLDEST, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef, VersionRange
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel
@@ -157,7 +159,14 @@ def newer_versions(base: Snapshot) -> Iterator[Snapshot]:
                 return
             if isinstance(data, Exception):
                 raise data
-            snapshot = Snapshot(store, RootFile(number, width, data), base)
+            try:
+                snapshot = Snapshot(store, RootFile(number, width, data), base)
+            except Damaged as error:
+                if error.code != LOST:
+                    raise
+                # a gap was closed behind the version that we hold
+                reason = f"version {version - 1} is no longer the latest, and {number} is lost"
+                raise CommitConflict(reason, hint="nothing was committed; do it again on the latest version") from error
             if not snapshot.in_place:
                 # a copy of an older version: to go on from it would throw away what was committed since
                 raise snapshot.out_of_place()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
 from olympia_cli.catalog.versions import RootFile, first_version, read_below, read_hints, read_latest, read_root
 from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PathMissing, VersionNotFound, quoted
-from olympia_cli.format.paths import MAX_VERSION, check_pointer, root_path
+from olympia_cli.format.paths import LAST_FSCK, MAX_VERSION, check_pointer, root_path
 from olympia_cli.names import AtExport, AtVersion, Latest, ObjectName, Oldest, Reference, settle, span_text, time_text
 from olympia_cli.storage.protocol import Store
 
@@ -19,7 +19,8 @@ def open_head(
     store: Store, now_millis: int, names: Sequence[ObjectName] = (), near: Snapshot | None = None
 ) -> Snapshot:
     """The latest version, to commit on; Damaged where the next one would close the gap to a root that is no part of
-    history, which readers would take for the latest from then on. That it is not there is seen on the way."""
+    history, which readers would take for the latest from then on. That it is not there is seen on the way, and so is
+    what fsck found last."""
     latest = open_snapshot(store, Latest(), now_millis, names, near, beyond=2)
     check_no_gap(latest)
     return latest
@@ -59,8 +60,8 @@ def open_snapshot(
     beyond: int | None = None,
 ) -> Snapshot:
     """The version of a catalog that a reference means now. `names` are the objects that will be asked for first; `near`
-    is another version, whose files need not be read again. `beyond` asks for the root of so many versions after the
-    latest, too, which is none of them."""
+    is another version, whose files need not be read again. `beyond` is for a commit: it asks for the root of so many
+    versions after the latest, too, which is none of them, and for the note of the last fsck."""
 
     guessed: list[Snapshot] = []
 
@@ -76,7 +77,7 @@ def open_snapshot(
             # a root that is damaged, or a name that no object can have: told when the version is really looked at
             return ()
         if beyond is not None and file.version + beyond <= MAX_VERSION:
-            paths.append(root_path(file.version + beyond, file.width))
+            paths += root_path(file.version + beyond, file.width), LAST_FSCK
         return [*paths, root_path(version, file.width)] if 0 <= version < file.version else paths
 
     file = read_latest(store, wanted)

@@ -23,7 +23,7 @@ from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
 
-from olympia_cli.catalog.protection import keep_protection
+from olympia_cli.catalog.protection import keep_protection, kept_aside_before
 from olympia_cli.catalog.quarantine import (
     QuarantineMark,
     purged_before,
@@ -219,6 +219,12 @@ def _expired(catalog: CatalogDef, action: Action, version: int) -> CatalogDef:
         if change.former_oldest != oldest or not oldest <= change.oldest <= version:
             raise InvalidOption(
                 f"the oldest version is {oldest} by now", hint="see what was done", command=("log", "--oneline")
+            )
+        if oldest < change.oldest < kept_aside_before(catalog):
+            raise InvalidOption(
+                f"a copy took the catalog's place, and all versions below {kept_aside_before(catalog)} are kept aside",
+                hint="let all of them go",
+                command=("promote", "--forget"),
             )
         catalog.properties[EXPIRE_OLDEST] = str(change.oldest)
         if change.manifest:

@@ -13,9 +13,10 @@ import typer
 
 from olympia_cli.cli.params import Output
 from olympia_cli.cli.profiles import Location, how_to_name_a_catalog, options_for, read_profile
-from olympia_cli.cli.talk import about, check_variable, is_json, tell
+from olympia_cli.cli.talk import about, check_variable, hear_libraries, is_json, tell
 from olympia_cli.cli.view import SnapshotView, TransactionView, View
 from olympia_cli.errors import CommitConflict, InvalidLocation, InvalidName, InvalidOption, OlympiaError
+from olympia_cli.masking import masked
 from olympia_cli.names import Kind, parse_as_found
 
 if TYPE_CHECKING:
@@ -158,11 +159,12 @@ class Session:
 
     @cached_property
     def store(self) -> Store:
-        from olympia_cli.cli.settings import mask_uri
         from olympia_cli.format.paths import size_limit
         from olympia_cli.storage.open import open_store
 
-        about(catalog=mask_uri(self.location.uri))
+        about(catalog=masked(self.location.uri))
+        if "://" in self.location.uri:
+            hear_libraries()
         store = open_store(_expanded(self.location.uri), self.location.options or None, size_limit=size_limit)
         self._ctx.call_on_close(lambda: self._warn_of_lost_hints(store))
         return store
@@ -236,6 +238,15 @@ class Session:
             why = f"{error.message}; readers do without it: see {self.command('fsck')}"
             self.say(f"warning: the hint {path} could not be written: {why}")
 
+    def warn_of_damage(self, latest: Snapshot) -> None:
+        """Commits go on where fsck found damage. Its note comes along with the version that a commit is made on."""
+        from olympia_cli.format.paths import LAST_FSCK
+        from olympia_cli.ops.last_runs import found_damage
+
+        if (found := found_damage(latest.file.beside.get(LAST_FSCK))) is not None:
+            when = f" ({found.replace('T', ' ')}Z)" if found else ""
+            self.say(f"warning: fsck found damage in this catalog{when}: see {self.command('fsck')}")
+
     def _warn_of_dates(self, catalog: Catalog) -> None:
         """Warn of a commit that has the date of an earlier one, whose clock was ahead."""
         made, now = catalog.head.made, catalog.clock.now_millis()
@@ -305,6 +316,8 @@ class Session:
         for attempt in range(20):
             transaction = self.catalog.begin(names=names)
             self.warn_of_lost_root(transaction.base)
+            if not attempt:
+                self.warn_of_damage(transaction.base)
             do(transaction)
             try:
                 commit = self.catalog.commit(transaction, message, retry_for=seconds, atomic=atomic)
@@ -319,7 +332,7 @@ class Session:
         """What a command to suggest begins with: the program, and the location that was given to this one."""
         place = self._options.get("catalog")
         program, *options = self.program_elsewhere
-        return (program, *(("-c", place) if place else ()), *options)
+        return (program, *(("-c", masked(place)) if place else ()), *options)
 
     @property
     def program_elsewhere(self) -> tuple[str, ...]:

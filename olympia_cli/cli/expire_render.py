@@ -51,11 +51,14 @@ def plan(session: Session, plan: ExpirePlan) -> None:
     mark = plan.mark
     purge(session, plan.purge)
     if not mark.is_empty:
-        session.say(f"expire  {_versions(mark.expired)}: {_totals(mark.files)}")
-    session.say(f"keep    {_versions([version.version for version in mark.kept_versions])}")
+        session.say(f"expire  {versions_said(mark.expired)}: {_totals(mark.files)}")
+    session.say(f"keep    {versions_said([version.version for version in mark.kept_versions])}")
     if mark.damaged:
         named = versions_text(ranges(mark.damaged), "…") + (" is" if len(mark.damaged) == 1 else " are")
-        session.say(f"leave   all nodes and definitions: {named} known to be damaged, and may need any of them")
+        why = "known to be damaged, and may need any of them"
+        if mark.damaged[-1] < mark.aside_before:
+            why = "of the former catalog, and stay until promote --forget"
+        session.say(f"leave   all nodes and definitions: {named} {why}")
     if mark.young:
         session.say(f"leave   {plural(mark.young, 'file')} too young to be taken")
     if mark.unknown:
@@ -68,7 +71,7 @@ def purge(session: Session, plan: PurgePlan) -> None:
         session.say(f"note: {note}")
     if plan.is_empty:
         return
-    gone = _versions(plan.versions) if plan.versions else "what was left"
+    gone = versions_said(plan.versions) if plan.versions else "what was left"
     session.say(f"purge   {gone}: {_totals(plan.files)}, to be deleted for good")
     if plan.rescued:
         session.say(f"keep    {plural(plan.rescued, 'file')} of the quarantine that something kept reaches")
@@ -76,15 +79,15 @@ def purge(session: Session, plan: PurgePlan) -> None:
 
 def undo(session: Session, plan: UndoPlan) -> None:
     if not plan.is_empty:
-        session.say(f"brings back {_versions(plan.versions)}; the oldest version is v{plan.oldest} then")
+        session.say(f"brings back {versions_said(plan.versions)}; the oldest version is v{plan.oldest} then")
 
 
 def question(plan: ExpirePlan) -> str:
     if plan.mark.is_empty:
         return "Delete what has rested in quarantine?"
     if plan.purge.is_empty:
-        return f"Take {_versions(plan.mark.expired)} out of history?"
-    return f"Delete what has rested in quarantine, and take {_versions(plan.mark.expired)} out of history?"
+        return f"Take {versions_said(plan.mark.expired)} out of history?"
+    return f"Delete what has rested in quarantine, and take {versions_said(plan.mark.expired)} out of history?"
 
 
 def purge_question(plan: PurgePlan) -> str:
@@ -116,7 +119,7 @@ def marks(session: Session, quarantine_millis: int) -> None:
 
     head, documents = session.snapshot(), session.output in DOCUMENTS
     values = (
-        mark if documents else {**mark, "expired": _versions(mark["expired_versions"])}
+        mark if documents else {**mark, "expired": versions_said(mark["expired_versions"])}
         for mark in list_marks(head, quarantine_millis)
     )
     named = {"version": head.version}
@@ -163,7 +166,7 @@ def undone(session: Session, plan: UndoPlan, looking: bool, version: int) -> Non
         "version": version,
     }
     did = "would bring" if looking else "brought"
-    text = "nothing is in quarantine" if plan.is_empty else f"{did} back {_versions(plan.versions)}"
+    text = "nothing is in quarantine" if plan.is_empty else f"{did} back {versions_said(plan.versions)}"
     render.outcome(session, value, f"v{version}  {text}")
 
 
@@ -174,7 +177,7 @@ def _purged(plan: PurgePlan, looking: bool) -> str:
     return f"{'would purge' if looking else 'purged'} {many}: {_totals(plan.files)}"
 
 
-def _versions(numbers: Sequence[int]) -> str:
+def versions_said(numbers: Sequence[int]) -> str:
     """`v3…v9 (7 versions)`, of a run of versions."""
     if not numbers:
         return "no version"

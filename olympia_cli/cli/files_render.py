@@ -9,6 +9,7 @@ from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.escape import plural
 from olympia_cli.cli.render import Column
+from olympia_cli.masking import masked
 
 SHOWN_PROBLEMS = 20
 MAX_PROBLEMS = 1000
@@ -40,6 +41,9 @@ TABLES = [
     Column("schema", "SCHEMA", wide=True),
     Column("partition_spec", "PARTITIONING", wide=True),
 ]
+
+
+PLACES = ("location", "referenced")
 
 
 class Problems:
@@ -121,13 +125,18 @@ def _describe(row: Mapping[str, Any], kind: str) -> dict[str, Any]:
     plain: tuple[str, ...] = ("namespace", "name", "id", "metadata_location", "format_version", "snapshot_id")
     if kind == "table":
         parsed = {key: None if row.get(key) is None else json.loads(row[key]) for key in ("schema", "partition_spec")}
-        return {**{key: row.get(key) for key in plain}, **parsed}
+        values = {key: row.get(key) for key in plain}
+        return {**values, "metadata_location": _masked(row.get("metadata_location")), **parsed}
     plain = tuple(column.key for column in FILES)
     columns = row.get("columns")
     return {
-        **{key: row.get(key) for key in plain},
+        **{key: _masked(row.get(key)) if key in PLACES else row.get(key) for key in plain},
         "columns": None if columns is None else [_column(column) for column in columns],
     }
+
+
+def _masked(location: str | None) -> str | None:
+    return None if location is None else masked(location)
 
 
 def _column(column: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from olympia_cli.cli.context import Session
 from olympia_cli.cli.escape import plural
 from olympia_cli.cli.fsck_render import write_finding
 from olympia_cli.cli.params import Output
+from olympia_cli.masking import masked
 
 if TYPE_CHECKING:
     from olympia_cli.importers.iceberg import Imported, LeftOut
@@ -69,7 +70,7 @@ def _left_out(outcome: Imported) -> Iterator[LeftOut]:
 
 def _describe_left_out(session: Session, omission: LeftOut) -> dict[str, Any]:
     command = {} if omission.remedy is None else {"command": shlex.join((*session.program, *omission.remedy.command))}
-    return {"what": omission.what, "why": omission.why, **command}
+    return {"what": masked(omission.what), "why": masked(omission.why), **command}
 
 
 def _describe(session: Session, outcome: Imported, version: int) -> dict[str, Any]:

@@ -347,10 +347,24 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
+def check_output(session: Session, path: str) -> None:
+    """Raise InvalidOption for an output file or folder among the files of the catalog."""
+    from olympia_cli.errors import InvalidOption, quoted
+    from olympia_cli.format.paths import OWN_FOLDERS
+    from olympia_cli.ops.export.destination import path_below
+
+    catalog = session.store.uri
+    inside = None if "://" in catalog else path_below(path.removeprefix("file://"), catalog)
+    # some file systems do not care about case
+    if inside is not None and inside.partition("/")[0].lower() in OWN_FOLDERS:
+        raise InvalidOption(f"{quoted(path, 200)} is among the files of the catalog", hint="choose another place")
+
+
 def svg(session: Session, draw: Callable[[Any], None], path: str, title: str, width: int = 110) -> None:
     import io
 
     """Draw on a recording console, and write the picture."""
+    check_output(session, path)
     from rich.console import Console
 
     recording = Console(

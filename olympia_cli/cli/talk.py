@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from olympia_cli.cli.escape import dumps
+from olympia_cli.masking import masked
 
 Level = Literal["info", "warning", "error"]
 FORMATS = ("text", "json")
@@ -63,12 +64,43 @@ def is_json() -> bool:
 
 
 def tell(text: str, end: str = "\n", *, level: Level = "info", exit_code: int | None = None, **more: Any) -> None:
-    """Say it. That nobody listens must not stop what is under way, nor change how it ends."""
+    """Say it, with the secrets of URIs masked. A closed stderr must not stop the run, nor change its exit code."""
     _run.ended = _run.ended or exit_code is not None
+    text = masked(text)
     if _run.as_json:
         text, end = _line(text, level, exit_code, more), "\n"
+    _print(text, end)
+
+
+def tell_document(value: Any) -> None:
+    """Say a value as one line of JSON, with the secrets of URIs masked."""
+    _print(dumps(_masked_leaves(value), sys.stderr), "\n")
+
+
+def hear_libraries() -> None:
+    """Tell the warnings of libraries like our own. Python itself prints them with all secrets."""
+    import logging
+
+    class Told(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            tell(f"warning: {record.getMessage()}")
+
+    # it handles the records of loggers without handlers
+    logging.lastResort = Told(logging.WARNING)
+
+
+def _print(text: str, end: str) -> None:
     with suppress(OSError):
         print(text, end=end, file=sys.stderr, flush=True)
+
+
+def _masked_leaves(value: Any) -> Any:
+    """Mask each text in the value. Masking the encoded document could swallow a quote of JSON's."""
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, dict):
+        return {key: _masked_leaves(item) for key, item in value.items()}
+    return [_masked_leaves(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def tell_end(exit_code: int) -> None:
@@ -95,4 +127,4 @@ def _line(text: str, level: Level, exit_code: int | None, more: dict[str, Any]) 
         "catalog": _run.catalog,
         "exit_code": exit_code,
     }
-    return dumps({**line, **more}, sys.stderr)
+    return dumps({**line, **_masked_leaves(more)}, sys.stderr)

@@ -14,6 +14,7 @@ LATEST = "vn/latest"
 OLDEST = "vn/oldest"
 
 EXPORT_NOTE = "ops/export.json"
+LAST_FSCK = "ops/last-fsck.json"
 """At the destination of an export: what it is a copy of, and how far it was to go."""
 UNFINISHED = "ops/exports/"
 """Where a catalog notes the exports of it that are under way."""
@@ -26,6 +27,9 @@ JAVA_WIDTH = 64
 
 DATA = "data"
 """The folder for tables that nobody gave another place. What is in it is theirs alone."""
+
+OWN_FOLDERS = ("vn", "node", "def", "dtxn", "ops")
+"""The folders of the catalog's own files."""
 
 MAX_VERSION: int = 2**WIDTH - 1
 MAX_FILE_NAME_BYTES = 255
@@ -52,10 +56,8 @@ def new_node_path() -> str:
 
 
 def new_definition_path(kind: Kind, name: ObjectName | None) -> str:
-    """A fresh path for a definition that carries a digest, as its uuid says. The names in it are for people who look at
-    a listing; nobody parses them."""
+    """A fresh path for a definition. The names in it are for people who look at a listing; nobody parses them."""
     stem = new_uuid()
-    stem = stem[:_UUID_VERSION] + _WITH_DIGEST + stem[_UUID_VERSION + 1 :]
     if name is not None:
         stem += "-" + _quoted(f"{name.namespace}-{name.name}" if name.name else name.namespace)
     if len(stem) > _MAX_STEM:
@@ -80,11 +82,11 @@ def may_be_cut(path: str) -> bool:
 _NEEDS_NO_QUOTES = re.compile(r"[A-Za-z0-9_.~-]+")
 _MAX_STEM = MAX_FILE_NAME_BYTES - len(".binpb")
 _UUID_VERSION, _WITH_DIGEST = 14, "8"
-"""Where a uuid says its version, and the version whose meaning is left to those who use it."""
+"""Where a UUID has its version, and the version that an older program used for definitions with a digest."""
 
 
 def says_digest(path: str) -> bool:
-    """Whether the name of a definition says that it was written with a digest."""
+    """Whether the name of a definition says that an older program wrote it with a digest as its last field."""
     name = path.rpartition("/")[2]
     # other writers name their files as they like
     return path.startswith("def/") and name[_UUID_VERSION : _UUID_VERSION + 1] == _WITH_DIGEST and bool(_ID.match(name))
@@ -178,7 +180,7 @@ _KINDS = (
     ),
     (FileKind.OPERATION, re.compile(rf"{ASIDE}v[0-9]+-[0-9a-f]{{16}}\.arrow")),
     (FileKind.DATA, re.compile(rf"{DATA}/.+", re.DOTALL)),
-    (FileKind.TEMPORARY, re.compile(rf"(?:[^/]+/)*\.tmp-{_UUID}")),
+    (FileKind.TEMPORARY, re.compile(rf"(?:(?!\.\.?/)[^/]+/)*\.tmp-{_UUID}")),
 )
 
 

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from olympia_cli.iceberg.schemas import columns_of, current_schema, partition_spec
+from olympia_cli.masking import masked
 from olympia_cli.names import time_text
+from olympia_cli.ops.look.describe import describe_properties
 
 DEEPEST = 32
 """How many structs, lists and maps within each other are written out."""
@@ -18,6 +20,7 @@ DEEPEST = 32
 def describe_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The table as plain values. Times are text, and types are written as Iceberg does: `list<string>`."""
     schema = current_schema(metadata) or {}
+    location, properties = metadata.get("location"), metadata.get("properties")
     names = {id: column.name for id, column in columns_of(metadata).items()}
     return {
         "schema": {"id": schema.get("schema-id", 0), "fields": list(_fields(schema))},
@@ -42,10 +45,10 @@ def describe_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
         "iceberg": {
             "format_version": metadata.get("format-version"),
             "table_uuid": metadata.get("table-uuid"),
-            "location": metadata.get("location"),
+            "location": masked(location) if isinstance(location, str) else location,
             "last_updated_at": _time(metadata.get("last-updated-ms")),
             "current_snapshot_id": metadata.get("current-snapshot-id"),
-            "properties": metadata["properties"] if isinstance(metadata.get("properties"), dict) else {},
+            "properties": describe_properties(properties) if isinstance(properties, dict) else {},
         },
     }
 

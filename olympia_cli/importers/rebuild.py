@@ -14,10 +14,11 @@ from itertools import groupby
 from urllib.parse import quote, unquote
 
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot, check_supported, read_object
-from olympia_cli.errors import CatalogExists, Damaged, OlympiaError, Refused
+from olympia_cli.errors import CatalogExists, Damaged, InvalidLocation, OlympiaError, Refused
 from olympia_cli.format.definitions import decode
 from olympia_cli.format.paths import DEFINITION_FOLDERS, may_be_cut, parse_root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
+from olympia_cli.iceberg.locations import Location, parse_location
 from olympia_cli.importers.iceberg import Imported, LeftOut
 from olympia_cli.names import Kind, ObjectName, as_found
 from olympia_cli.ops.look.diff import ObjectChange
@@ -155,11 +156,16 @@ def _follow(
 ) -> None:
     """Let a table go on to the newest metadata that follows the one it names, if that is numbered as Iceberg does."""
     location = table.iceberg_metadata_location
-    folder = location.rpartition("/")[0]
     if _number(location) < 0:
         return
+    folder = location.rpartition("/")[0]
     try:
-        store = open_store(folder, options(folder))
+        place = parse_location(location)
+        above = Location(place.store, place.path.rpartition("/")[0])
+        if not above.path:
+            # the listing of a whole disk or bucket has no end
+            raise InvalidLocation(f"{location} lies in no folder")
+        store = open_store(above.text, options(above.text))
         numbers = {file.path: _number(file.path) for file in store.list() if "/" not in file.path}
         highest = max(numbers.values(), default=-1)
         newest = sorted(path for path, number in numbers.items() if number == highest)

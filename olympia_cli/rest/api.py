@@ -46,6 +46,8 @@ class Operation:
     public: bool = False
     browser: bool = False
     """Whether a person looks at it, who may give a token as a password; all of the catalog is shown there."""
+    form: bool = False
+    """Whether it exchanges a client's secret for a token: its request is a form, and says nothing of the catalog."""
 
 
 class Api:
@@ -126,6 +128,8 @@ class Api:
             raise Failure(503, "SlowDownException", "too many requests at once", RETRY_AFTER)
         body = await self._body(asked, receive)
         content = (asked.header("content-type") or "").partition(";")[0].strip().lower()
+        if operation.form:
+            return self._access.exchange(body, asked.header("authorization"))
         if asked.method == "POST" and content != "application/json":
             # a page of another site may have a browser send anything else, and nothing at all
             raise bad_request("a POST must be sent as application/json")

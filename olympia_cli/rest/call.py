@@ -101,14 +101,15 @@ class Call:
         return self.check_namespace(value.get("namespace")), value["name"]
 
     def document(self) -> dict[str, Any]:
-        """The body, which must be a JSON object."""
+        """Return the body, which must be a JSON object, without its null fields: Iceberg's own parser takes them as
+        missing, and clients send them."""
         try:
             found = read_request(self.body)
         except ValueError as error:
             raise bad_request(f"the body is not JSON: {error}") from None
         if not isinstance(found, dict):
             raise bad_request("the body is not a JSON object")
-        return found
+        return {field: value for field, value in found.items() if value is not None}
 
     # Reading
 

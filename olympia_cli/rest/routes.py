@@ -62,6 +62,7 @@ def operations(record: Record, access: Access) -> tuple[Operation, ...]:
         Operation("beginTransaction", "POST", "/v1/transactions", _begin, writes=True),
         Operation("endTransaction", "POST", "/v1/commit", _commit, writes=True, commits=True),
         Operation("abortTransaction", "POST", "/v1/abort", _abort, writes=True),
+        Operation("getToken", "POST", "/v1/oauth/tokens", lambda call: nothing(), public=True, form=True),
         Operation("healthz", "GET", "/healthz", partial(_healthy, access=access), public=True),
         Operation("metrics", "GET", "/metrics", partial(_metrics, record=record), browser=True),
         Operation("style", "GET", "/page.css", lambda call: html.sheet(), public=True),

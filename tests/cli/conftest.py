@@ -18,8 +18,10 @@ from typer.testing import CliRunner
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.cli.app import app
 from olympia_cli.format.pb.objects_pb2 import ViewDef
+from olympia_cli.names import ViewName
 from olympia_cli.storage.local import LocalStore
 from tests.helpers import warm
 from tests.helpers.check import check_catalog
@@ -171,7 +173,16 @@ class Sample:
         return Catalog(self.store)
 
 
-def make_sample(folder: Path) -> str:
+def create_view(transaction: Transaction, name: ViewName) -> None:
+    transaction.create_view(name, ViewDef(substrait_read_rel=b"plan"))
+
+
+def make_sample(
+    folder: Path,
+    place: Callable[[int], str] = location,
+    create_table: Callable[..., None] = Transaction.create_table,
+    create_view: Callable[[Transaction, ViewName], None] = create_view,
+) -> str:
     """Write the catalog; the id of its open distributed transaction."""
     catalog = Catalog.create(LocalStore(str(folder)))
 
@@ -189,14 +200,14 @@ def make_sample(folder: Path) -> str:
     )
     commit(
         "tables",
-        lambda t: t.create_table(table("sales.orders"), location(0)),
-        lambda t: t.create_table(table("sales.lines"), location(0), {"k": "v"}),
-        lambda t: t.create_table(table('"a.b"."t.1"'), location(1)),
-        lambda t: t.create_table(table('"a.b"."say""hi"""'), location(2)),
-        lambda t: t.create_table(table(f"{EMOJI}.表"), location(3)),
+        lambda t: create_table(t, table("sales.orders"), place(0)),
+        lambda t: create_table(t, table("sales.lines"), place(0), {"k": "v"}),
+        lambda t: create_table(t, table('"a.b"."t.1"'), place(1)),
+        lambda t: create_table(t, table('"a.b"."say""hi"""'), place(2)),
+        lambda t: create_table(t, table(f"{EMOJI}.表"), place(3)),
     )
-    commit("a view", lambda t: t.create_view(view("sales.open"), ViewDef(substrait_read_rel=b"plan")), by="bob@ci")
-    commit("nightly", lambda t: t.alter_table(table("sales.orders"), {"tier": "gold"}, (), location(9)), by="bob@ci")
+    commit("a view", lambda t: create_view(t, view("sales.open")), by="bob@ci")
+    commit("nightly", lambda t: t.alter_table(table("sales.orders"), {"tier": "gold"}, (), place(9)), by="bob@ci")
     commit("tidy up", lambda t: t.drop_table(table("sales.lines")))
     commit("bad idea", lambda t: t.roll_back(4))
     commit("", lambda t: t.rename_table(table("sales.orders"), table("sales.orders_2025")))

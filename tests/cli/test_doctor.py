@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from olympia_cli.cli.settings import MASK, mask_uri, masked
+from olympia_cli.cli.settings import masked_options
 from olympia_cli.format.paths import root_path
+from olympia_cli.masking import MASK, masked
 from olympia_cli.storage import memory
 from olympia_cli.storage.memory import MemoryStore
 from tests.cli.conftest import Ran, Run
@@ -341,6 +342,6 @@ project = "p"
         assert (found["exists"], found["profiles"], found["profile"]) == (False, [], None)
 
     def test_masks(self):
-        assert masked({"anything": "new"}) == {"anything": MASK}
-        assert mask_uri("s3://bucket/a@b") == "s3://bucket/a@b"
-        assert re.fullmatch(r"s3://\*\*\*@b/c", mask_uri("s3://k:s@b/c"))
+        assert masked_options({"anything": "new"}) == {"anything": MASK}
+        assert masked("s3://bucket/a@b") == "s3://bucket/a@b"
+        assert re.fullmatch(r"s3://\*\*\*@b/c", masked("s3://k:s@b/c"))

@@ -533,8 +533,18 @@ def test_1_is_for_bugs_alone(run, sample, monkeypatch):
     assert "Traceback" in text
     assert "--at" in text
     assert "v1" not in text.splitlines()[0]
-    with pytest.raises(ZeroDivisionError):
-        run("-c", sample.uri, "ns", "ls", "--debug")
+    report.unlink()
+    run("-c", sample.uri, "ns", "ls", "--debug").failed(1, "who would have thought", "please send this traceback")
+    assert not list(Path(os.environ["TMPDIR"]).glob("olympia-bug-*.txt"))
+
+
+def test_debug_adds_a_traceback_and_changes_nothing_else(olympia):
+    plain, debug = (olympia("ns", "show", "nope", *more).failed(10, "nope") for more in ([], ["--debug"]))
+    assert plain.stderr.count("\n") == 1
+    assert debug.stderr.startswith("Traceback (most recent call last):\n")
+    assert debug.stderr.endswith(plain.stderr)
+    *_, error = olympia("ns", "show", "nope", "--debug", "--json").stderr.splitlines()
+    assert json.loads(error)["error"]["exit_code"] == 10
 
 
 def test_the_sample_is_what_its_docstring_says(sample: Sample, olympia: Run):

@@ -19,7 +19,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from pyiceberg.exceptions import ForbiddenError, UnauthorizedError
+from pyiceberg.exceptions import ForbiddenError, OAuthError, UnauthorizedError
 from pyiceberg.manifest import ManifestFile, write_manifest_list
 
 from olympia_cli.errors import InvalidOption
@@ -333,11 +333,16 @@ def unreadable(path: Path, way: str) -> None:
             os.mkfifo(path)
         case "a link to itself":
             path.symlink_to(path)
+        case "a failing disk":
+            # to read its first byte is an I/O error
+            path.symlink_to("/proc/self/mem")
         case _:
             path.write_text(way)
 
 
-@pytest.mark.parametrize("way", ["a folder", "a pipe", "a link to itself", *BROKEN], ids=lambda way: way[:20].strip())
+@pytest.mark.parametrize(
+    "way", ["a folder", "a pipe", "a link to itself", "a failing disk", *BROKEN], ids=lambda way: way[:20].strip()
+)
 def test_a_file_that_cannot_be_read_holds_for_a_minute(tmp_path, way):
     tokens, clock = tmp_path / "tokens.toml", FakeClock()
     tokens.write_text(ONE)
@@ -484,3 +489,73 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
     encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     private.write_bytes(key.private_bytes(encoding, form, serialization.NoEncryption()))
     return certificate, private
+
+
+TOKENS_OF_OAUTH = "/v1/oauth/tokens"
+EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+
+
+def exchanged(served: Served, auth: tuple[str, str] | None = None, **fields: str) -> httpx.Response:
+    return served.http.post(TOKENS_OF_OAUTH, data={"grant_type": "client_credentials", **fields}, auth=auth)
+
+
+def test_a_client_is_set_up_with_an_id_and_a_secret(served):
+    """As for most catalogs: the id is the token's name, and the secret the token."""
+    where = {"oauth2-server-uri": f"{served.url}{TOKENS_OF_OAUTH}", "scope": "catalog"}
+    assert served.client(credential="sales:secret-sales", **where).list_namespaces() == [("sales",)]
+    assert served.client(credential="secret-admin", **where).list_namespaces() == [("hr",), ("sales",)]
+    with pytest.raises(OAuthError, match="the client or its secret is not known"):
+        served.client(credential="sales:secret-reader", **where)
+
+
+def test_an_answer_to_a_credential_is_that_of_oauth2(served):
+    answer = exchanged(served, client_id="sales", client_secret="secret-sales")
+    assert answer.headers["cache-control"] == "no-store"
+    shown = answer.json()
+    kind = "urn:ietf:params:oauth:token-type:access_token"
+    assert shown == {"access_token": "secret-sales", "token_type": "bearer", "issued_token_type": kind}
+    assert exchanged(served, ("sales", "secret-sales")).json() == shown
+    # the library in Java renews a token so
+    assert exchanged(served, grant_type=EXCHANGE, subject_token=shown["access_token"]).json() == shown
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "error"),
+    [
+        ({"client_id": "sales", "client_secret": "wrong"}, 401, "invalid_client"),
+        ({"client_id": "admin", "client_secret": "secret-sales"}, 401, "invalid_client"),
+        ({"client_id": "sales"}, 401, "invalid_client"),
+        ({"grant_type": "password", "username": "a", "password": "b"}, 400, "unsupported_grant_type"),
+        ({"grant_type": EXCHANGE, "subject_token": "x"}, 401, "invalid_client"),
+    ],
+)
+def test_a_credential_that_is_not_known_gets_no_token(served, fields, status, error):
+    answer = exchanged(served, **fields)
+    assert (answer.status_code, answer.json()["error"]) == (status, error)
+    assert "secret-" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "form",
+    [b"", b"\xff=1", b"{}", b"client_id=a", b"grant_type=client_credentials&client_id=a&client_id=b", b"&a=b" * 30],
+)
+def test_a_request_for_a_token_that_is_no_form(served, form):
+    answer = served.http.post(TOKENS_OF_OAUTH, content=form)
+    assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+
+
+def test_a_server_without_tokens_says_that_it_needs_no_credential(tmp_path):
+    with serving(LocalStore(tmp_path)) as found:
+        answer = exchanged(found, client_id="a", client_secret="b")
+        assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+        assert "leave out the credential" in answer.json()["error_description"]
+
+
+def test_a_token_that_is_taken_back_is_given_out_no_more(tmp_path):
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text(TOKENS)
+    with serving(LocalStore(tmp_path / "catalog"), tokens=str(tokens)) as found:
+        assert exchanged(found, client_id="sales", client_secret="secret-sales").status_code == 200
+        tokens.write_text(entry("admin", 'scopes = ["read"]'))
+        assert exchanged(found, client_id="sales", client_secret="secret-sales").status_code == 401
+        assert "secret-" not in found.log.getvalue()

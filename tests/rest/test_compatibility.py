@@ -242,6 +242,17 @@ def test_null_and_a_missing_field_of_a_commit_are_none(served, commit):
     assert served.post("/v1/transactions/commit", {"table-changes": [change]}).status_code == 204
 
 
+def test_null_fields_of_other_requests_are_missing_ones(served):
+    assert served.post("/v1/namespaces", {"namespace": ["nil"], "properties": None}).status_code == 200
+    new = {"name": "t", "schema": SCHEMA, "location": None, "partition-spec": None, "write-order": None}
+    new |= {"properties": None, "stage-create": None}
+    assert served.post("/v1/namespaces/nil/tables", new).status_code == 200
+    changed = {"updates": {"a": "b"}, "removals": None}
+    assert served.post("/v1/namespaces/nil/properties", changed).status_code == 200
+    answer = view(served, "nil_view", location=None, properties=None)
+    assert answer.status_code == 200, answer.text
+
+
 def test_an_error_names_the_field(served):
     made(served, "fields")
     for body, said in (

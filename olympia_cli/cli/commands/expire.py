@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from olympia_cli.cli import expire_render as show
+from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_quarantine
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote, engine
@@ -137,6 +138,8 @@ def run(
         else:
             show.marks(session, floors.quarantine_millis)
         return
+    if plan_file is not None:
+        render.check_output(session, plan_file)
     looking = dry_run or explain or simulate or plan_file is not None
     local_only = next((option for option in ("--simulate", "--plan", "--apply") if option in used), None)
     with (

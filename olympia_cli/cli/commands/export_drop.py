@@ -35,6 +35,7 @@ def run(
     from olympia_cli.catalog.exports import location_of, read_exports
     from olympia_cli.cli.escape import plural
     from olympia_cli.errors import ExportNotFound, Refused, quoted
+    from olympia_cli.masking import masked
     from olympia_cli.ops.export.drop import BY_HAND, drop_export, plan_deletion
     from olympia_cli.ops.export.drop import delete_files as delete
     from olympia_cli.ops.export.listing import forget_unfinished, unfinished_exports
@@ -59,7 +60,7 @@ def run(
             raise Refused(f"the record of the export {name} {record}", hint="drop it without --delete-files")
         with session.progress() as progress:
             store = open_dest(session, location, dest_profile)
-            plan = plan_deletion(store, record, latest.definition.id, progress)
+            plan = plan_deletion(store, record, latest.definition.id, session.store.uri, progress)
     if not isinstance(record, str) and record.pin is not None:
         session.say("what it shares with the catalog goes with an expire, once no version needs it")
     if plan is None and location:
@@ -80,7 +81,7 @@ def run(
     value = {
         "version": version,
         "name": name,
-        "location": location,
+        "location": masked(location),
         "dropped": not dry_run,
         "dry_run": dry_run,
         "deleted_files": 0 if plan is None else plan.count.files,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote, engine
 from olympia_cli.cli.params import At, DryRun, Message, Yes
@@ -132,7 +133,7 @@ def run(
     seconds = None if max_duration is None else parse_seconds(max_duration)
     age = None if max_age is None else parse_seconds(max_age)
     for path in (report, bundle):
-        _check_file(path)
+        _check_file(session, path)
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.ops.fsck.fsck import FsckRequest, Level
     from olympia_cli.ops.fsck.last_fsck import note_fsck
@@ -218,9 +219,12 @@ def _data_checks(session: Session) -> Any:
     return IcebergDataChecks(session.location.options or None, scheme if separator else "")
 
 
-def _check_file(path: str | None) -> None:
+def _check_file(session: Session, path: str | None) -> None:
     """A file that cannot be written must not be found out after hours of work."""
     from pathlib import Path
+
+    if path is not None:
+        render.check_output(session, path)
 
     from olympia_cli.errors import InvalidOption
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_object
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote, engine
@@ -73,6 +74,8 @@ def run(
         if value is not None and not value.strip():
             # an unset variable in a script must not lead anywhere
             raise InvalidOption(f"{option} is empty", hint="give it a value")
+    if to is not None:
+        render.check_output(session, to)
     within = None if name is None else parse_object(session, name)
     request = Request("table" if schemas else "file", at, within, to, save_as)
     problems = Problems()

@@ -297,9 +297,15 @@ class CompactDef(_message.Message):
     def __init__(self, fill_percent: _Optional[int] = ...) -> None: ...
 
 class RepairDef(_message.Message):
-    __slots__ = ("description", "lost_keys")
+    __slots__ = ("description", "lost_keys", "source", "source_version", "source_root")
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     LOST_KEYS_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_ROOT_FIELD_NUMBER: _ClassVar[int]
     description: str
     lost_keys: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, description: _Optional[str] = ..., lost_keys: _Optional[_Iterable[str]] = ...) -> None: ...
+    source: str
+    source_version: int
+    source_root: str
+    def __init__(self, description: _Optional[str] = ..., lost_keys: _Optional[_Iterable[str]] = ..., source: _Optional[str] = ..., source_version: _Optional[int] = ..., source_root: _Optional[str] = ...) -> None: ...

@@ -15,11 +15,12 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.io import load_file_io
+from pyiceberg.io import InputFile, load_file_io
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
 from olympia_cli.iceberg.appends import folder_store, write_rows
+from olympia_cli.iceberg.locations import parse_location
 from olympia_cli.iceberg.settings import ONE_SDK, same_sdk
 from olympia_cli.iceberg.table_changes import decode_metadata, encode_metadata
 from olympia_cli.importers.deltacat.bodies import Entry, TableVersion
@@ -176,12 +177,15 @@ class Rewriting:
 
     def sees(self, file: Unseen) -> bool:
         """Whether this process sees a file as it was listed."""
-        found = open_io(self.base, self.source).new_input(f"{self.base}/{file.path}")
+        found = self._input(file.path)
         return found.exists() and len(found) == file.size
+
+    def _input(self, path: str) -> InputFile:
+        return open_io(self.base, self.source).new_input(parse_location(f"{self.base}/{path}").plain_text())
 
     def _read(self, file: PieceFile, keys: Sequence[str]) -> pa.Table | Unseen:
         try:
-            with open_io(self.base, self.source).new_input(f"{self.base}/{file.path}").open() as stream:
+            with self._input(file.path).open() as stream:
                 data = stream.read()
         except FileNotFoundError:
             return Unseen(file.path, file.size)

@@ -22,7 +22,7 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
 from olympia_cli.names import time_text
 from olympia_cli.ops.expire.files import DELETED_AT_ONCE, Going, delete_checked
 from olympia_cli.ops.expire.holders import live_transactions
-from olympia_cli.ops.expire.manifest import Doomed, encode_manifest, new_manifest_path
+from olympia_cli.ops.expire.manifest import Doomed, encode_manifest, is_manifest, new_manifest_path
 from olympia_cli.ops.expire.plan import MAKE_ROOM, OFFLINE, Planner, without_room
 from olympia_cli.ops.expire.survey import LOCAL, Surveyor
 from olympia_cli.ops.expire.values import ExpirePlan, Floors, MarkPlan, PurgePlan, UndoPlan
@@ -177,7 +177,8 @@ def purge(
         _delete(catalog, files, plan.purged, progress)
         if plan.parts:
             store.delete_many(plan.parts)
-        store.delete_many((*plan.manifests, *plan.unfinished, *plan.abandoned))
+        # the catalog's definition names the manifests, so any path may stand there
+        store.delete_many(filter(is_manifest, (*plan.manifests, *plan.unfinished, *plan.abandoned)))
     except PartlyDone:
         raise
     except OlympiaError as error:

@@ -71,6 +71,11 @@ def manifest_of(path: str) -> str | None:
     return f"{match[1]}.json" if match and file_kind(path) is FileKind.OPERATION else None
 
 
+def is_manifest(path: str) -> bool:
+    """Whether a file has the name of a manifest or of a part of one. No other file is deleted as a manifest."""
+    return path.startswith(FOLDER) and file_kind(path) is FileKind.OPERATION
+
+
 def encode_manifest(catalog_id: str, manifest: Manifest, created_at: str) -> bytes:
     document: dict[str, Any] = {
         "format": IN_PARTS if manifest.parts else FORMAT,

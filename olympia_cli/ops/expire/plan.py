@@ -11,6 +11,7 @@ from dataclasses import replace
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import check_writable
 from olympia_cli.catalog.known_damage import damaged_versions
+from olympia_cli.catalog.protection import kept_aside_before
 from olympia_cli.catalog.quarantine import QuarantineMark, purged_before, read_purging, read_quarantine
 from olympia_cli.catalog.references import behind_gap
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
@@ -47,11 +48,12 @@ class Planner:
         *,
         probe: bool = True,
         definitions: bool = True,
+        forgets: bool = False,
         progress: Progress = SILENT,
     ) -> None:
         """`surveyor` goes through the files, here or elsewhere. `probe` is whether a file may be written to learn the
         store's time; without, this machine's clock must do. `definitions` is whether the definitions of objects are
-        read too, as they must be before anything is done.
+        read too, as they must be before anything is done. `forgets` lets the versions go that a promotion kept aside.
         """
         self.catalog = catalog = catalog.anew()
         self.surveyor = surveyor
@@ -70,8 +72,10 @@ class Planner:
         self._written = self._list_roots()
         self.oldest = self._oldest()
         self.purged = min(purged_before(self.definition), self.oldest)
+        keeps_aside = self.oldest < kept_aside_before(self.definition) and not forgets
+        self._aside_from = self.oldest if keeps_aside else MAX_VERSION
         self.damaged = damaged_versions(self.definition, self.purged, self.head.version - 1)
-        """Versions that are kept or can be brought back, and are known to be damaged."""
+        """Versions that are kept or can be brought back, and are known to be damaged or may be."""
         self.reach = surveyor.reach(self.store, NodeRules.of(self.head), definitions=definitions, progress=progress)
         self._holders = Holders(self.head, self.now)
 
@@ -104,6 +108,7 @@ class Planner:
                 unknown=survey.counts[FileFate.UNKNOWN],
                 unknown_paths=survey.unknown_paths,
                 damaged=tuple(sorted(version for version in self.damaged if version >= oldest)),
+                aside_before=kept_aside_before(self.definition),
             )
             return ExpirePlan(self.head.version, mark, self._purge(survey))
 
@@ -248,6 +253,7 @@ class Planner:
             transactions_from=self._holders.transactions_from,
             exports_from=self._holders.exports_from,
             plan_from=not_beyond,
+            aside_from=self._aside_from,
             now_millis=self.now,
             store_now_millis=self.store_now,
         )

@@ -35,6 +35,8 @@ class MarkPlan:
     unknown_paths: tuple[str, ...]
     damaged: tuple[int, ...] = ()
     """Versions that stay and are known to be damaged: as they may reach anything, no node or definition goes."""
+    aside_before: int = 0
+    """Versions below it are those of a former catalog, kept aside, and count as damaged."""
 
     @property
     def expired(self) -> range:

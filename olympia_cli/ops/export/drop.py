@@ -14,6 +14,7 @@ from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PartlyDone
 from olympia_cli.format.actions import Action
 from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, WIDTH, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
+from olympia_cli.ops.export.destination import is_same_place
 from olympia_cli.ops.export.files import FileCount
 from olympia_cli.ops.export.listing import forget_unfinished
 from olympia_cli.ops.export.note import Mode
@@ -61,8 +62,12 @@ def drop_export(catalog: Catalog, name: str, message: str = "", retry_for: float
     return version
 
 
-def plan_deletion(dest: Store, record: ExportRecord, catalog_id: str, progress: Progress = SILENT) -> Deletion:
-    """What deleting an export's files would delete; Refused unless the place holds just what the export wrote."""
+def plan_deletion(
+    dest: Store, record: ExportRecord, catalog_id: str, source: str, progress: Progress = SILENT
+) -> Deletion:
+    """What deleting an export's files would delete; Refused unless the place holds just what the export wrote. `source`
+    is the URI of the catalog. A copy of a catalog has the same id and records, and must not delete the exports of the
+    original."""
     if record.mode != Mode.FULL:
         said = f"{record.name} is a {record.mode} export: only the files of a full one are deleted"
         raise Refused(said, hint=BY_HAND)
@@ -70,6 +75,13 @@ def plan_deletion(dest: Store, record: ExportRecord, catalog_id: str, progress: 
     if note.catalog != catalog_id or note.name != record.name:
         said = f"{dest.uri} does not say that it is the export {record.name} of this catalog"
         raise Refused(said, hint=BY_HAND)
+    if not is_same_place(note.source, source):
+        said = f"the catalog at {note.source} made the export {record.name}, and this one is at {source}"
+        raise Refused(
+            said, hint="drop it without --delete-files, and delete the files once that catalog needs them no more"
+        )
+    if is_same_place(dest.uri, source):
+        raise Refused(f"the export {record.name} is recorded at the catalog itself", hint=BY_HAND)
     path = root_path(record.version)
     progress.phase("looking at the export's files")
     try:

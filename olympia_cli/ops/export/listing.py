@@ -15,6 +15,7 @@ from olympia_cli.catalog.exports import location_of, read_exports, root_uri
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import OlympiaError
 from olympia_cli.format.paths import MAX_VERSION, UNFINISHED
+from olympia_cli.masking import masked
 from olympia_cli.names import time_text
 from olympia_cli.ops.export.note import Note
 from olympia_cli.ops.last_runs import leave_note, read_notes
@@ -41,7 +42,7 @@ def list_exports(latest: Snapshot, now_millis: int) -> Iterator[dict[str, Any]]:
                 "pin": record.pin,
             }
             state = "expired" if record.expired(now_millis) else "current"
-        yield {"name": name, **values, "state": state, "location": location_of(root), "root": root}
+        yield {"name": name, **values, "state": state, "location": masked(location_of(root)), "root": masked(root)}
 
 
 def note_beginning(catalog: Store, clock: Clock, note: Note, location: str) -> None:
@@ -64,7 +65,11 @@ def unfinished_exports(latest: Snapshot) -> list[dict[str, Any]]:
     """The exports that have begun and are not recorded, the first of them first."""
     recorded = set(latest.definition.exported_snapshots.items())
     found = (values for _, values in _notes(latest.store))
-    rows = [row for row in found if (row["name"], root_uri(row["location"], row["at_version"])) not in recorded]
+    rows = [
+        {**row, "location": masked(row["location"])}
+        for row in found
+        if (row["name"], root_uri(row["location"], row["at_version"])) not in recorded
+    ]
     return sorted(rows, key=lambda row: (row["begun_at"], row["name"]))
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.known_damage import KnownDamage, read_acknowledged
+from olympia_cli.catalog.protection import kept_aside_before
 from olympia_cli.catalog.quarantine import purged_before
 from olympia_cli.catalog.snapshot import ACKNOWLEDGED
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
@@ -40,14 +41,22 @@ def of_the_past(finding: Finding, latest: int | None, oldest: int | None) -> boo
 def recognised(
     findings: Iterable[Finding], definition: CatalogDef | None, latest: int, oldest: int | None
 ) -> list[Finding]:
-    """The findings, those that are acknowledged marked as such."""
+    """The findings, those that are acknowledged marked as such. So is all that is wrong with a former catalog, which a
+    promotion keeps aside."""
     known_damage = {} if definition is None else read_acknowledged(definition)
+    aside = 0 if definition is None else kept_aside_before(definition)
     return [
         replace(finding, acknowledged=True)
-        if of_the_past(finding, latest, oldest) and _covers(known_damage, finding)
+        if _is_aside(finding, aside) or (of_the_past(finding, latest, oldest) and _covers(known_damage, finding))
         else finding
         for finding in findings
     ]
+
+
+def _is_aside(finding: Finding, aside: int) -> bool:
+    """Whether a finding is about versions below `aside` alone, and nothing that is alive needs what is damaged."""
+    is_old = bool(finding.versions) and finding.versions[-1][1] < aside
+    return finding.severity is Severity.ERROR and is_old and not finding.held_by
 
 
 def _covers(known_damage: KnownDamage, finding: Finding) -> bool:

@@ -6,10 +6,11 @@ A code never changes its meaning; new ones are only ever added.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from olympia_cli.masking import masked
 from olympia_cli.names import ObjectName
 
 MAX_OBJECTS = 1000
@@ -69,6 +70,7 @@ CODES: dict[str, str] = {
     "F103": "no version can be read at all",
     "F104": "a root does not name the version before it",
     "F105": "a root's sizes or the catalog's id are not those of the other versions",
+    "F106": "the root of a version is lost, and a file keeps its name",
     "F111": "vn/latest is missing",
     "F112": "vn/latest is not a version number",
     "F113": "vn/latest is behind the latest version",
@@ -171,8 +173,14 @@ def describe_object_name(name: ObjectName) -> dict[str, str]:
     return {"type": name.kind.word, "namespace": name.namespace, "name": name.name or name.namespace}
 
 
+def shown(finding: Finding) -> Finding:
+    """The finding as it may be shown: the secrets that the location of table data carries are masked."""
+    return replace(finding, path=masked(finding.path), message=masked(finding.message), hint=masked(finding.hint))
+
+
 def describe_finding(finding: Finding) -> dict[str, Any]:
     """A finding as the JSON output holds it. Of very many versions the newest are named one by one."""
+    finding = shown(finding)
     versions: list[int] = []
     for first, last in reversed(finding.versions):
         versions.extend(range(last, max(first, last - (MAX_OBJECTS - len(versions)) + 1) - 1, -1))

@@ -13,7 +13,7 @@ from olympia_cli.catalog.saves import Saved, State, UnreadableSave
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import read_hints
 from olympia_cli.errors import Damaged, OlympiaError, Refused, Unsupported
-from olympia_cli.format.paths import file_kind
+from olympia_cli.format.paths import LAST_FSCK, file_kind
 from olympia_cli.names import time_text
 from olympia_cli.ops.expire.marks import list_marks, sum_up_marks
 from olympia_cli.ops.expire.plan import Planner
@@ -21,7 +21,7 @@ from olympia_cli.ops.expire.retention import read_policy
 from olympia_cli.ops.expire.values import Floors
 from olympia_cli.ops.export.listing import unfinished_exports
 from olympia_cli.ops.fsck.last_fsck import FsckRun, fsck_runs
-from olympia_cli.ops.last_runs import LAST_EXPIRE, LAST_EXPORT, LAST_FSCK, read_notes
+from olympia_cli.ops.last_runs import LAST_EXPIRE, LAST_EXPORT, read_notes
 from olympia_cli.ops.look.attention import Reason, damage, needs_attention, unfinished, worth_knowing
 from olympia_cli.ops.look.growth import count_objects, growth, growth_in_full
 from olympia_cli.ops.look.transactions import saved_transactions

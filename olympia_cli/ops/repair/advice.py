@@ -7,13 +7,15 @@ wrong nothing is planned.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.repair_commit import Source
 from olympia_cli.errors import OlympiaError, Refused, StorageDenied, StorageFailed, Unsupported
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.fsck.acknowledged import of_the_past
+from olympia_cli.ops.fsck.chain import list_versions
 from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, Severity
 from olympia_cli.ops.fsck.fsck import Level, Report
 from olympia_cli.ops.look.diff import diff
@@ -40,13 +42,23 @@ class Advice:
     words: tuple[str, ...]
     loses: int | None
     why: str
+    leaves_versions: int = 0
+    """Older versions that a new catalog does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a new catalog can go, and the finished salvages beside it, each with what it was written from."""
+
+    empty: str
+    salvages: Mapping[str, Source]
 
 
 def advise(
-    store: Store, report: Report, looked: Sequence[str], place: Callable[[], str], progress: Progress = SILENT
+    store: Store, report: Report, looked: Sequence[str], places: Callable[[], Places], progress: Progress = SILENT
 ) -> list[Advice]:
     """For what is wrong with the latest version the best first, then for what is wrong beside it. `looked` are the
-    options that fsck looked with, `place` finds an empty place for a new catalog."""
+    options that fsck looked with, `places` looks for places for a new catalog."""
     if report.read_only:
         return []
     damage = [finding for finding in report.findings if finding.is_damage]
@@ -61,7 +73,7 @@ def advise(
         why = f"v{report.latest} is whole; what is damaged before it stays in history, and raises no more alarm"
         advice.append(Advice(("fsck", *looked, "--acknowledge"), 0, why))
     if len(past) < len(damage) or any(map(_is_hint, report.findings)):
-        advice += _planned(store, report, place, progress)
+        advice += _planned(store, report, places, progress)
     return [*advice, *_own(damage)]
 
 
@@ -69,14 +81,14 @@ def _is_hint(finding: Finding) -> bool:
     return finding.severity is Severity.WARNING and finding.hint == REPAIR
 
 
-def _planned(store: Store, report: Report, place: Callable[[], str], progress: Progress) -> Iterator[Advice]:
+def _planned(store: Store, report: Report, places: Callable[[], Places], progress: Progress) -> Iterator[Advice]:
     if report.level is Level.HINTS or not report.complete or report.checked["nodes"] > MOST_NODES:
         yield Advice(tuple(REPAIR.split()), None, _NOT_PLANNED)
         return
     try:
         plan = plan_repair(store, alternatives=True, progress=progress)
     except Refused as refused:
-        yield from _salvage(store, refused.message, place(), progress)
+        yield from _salvage(store, refused.message, places(), progress)
         return
     except (StorageFailed, StorageDenied) as error:
         # what was found is told all the same
@@ -89,7 +101,7 @@ def _planned(store: Store, report: Report, place: Callable[[], str], progress: P
         for step in plan.alternatives:
             yield Advice((*REPAIR.split(), "--prefer", step.kind), _lost([step]), step.text)
     elif any(finding.hint == SALVAGE for finding in report.findings):
-        yield from _salvage(store, "a repair does not close a gap", place(), progress)
+        yield from _salvage(store, "a repair does not close a gap", places(), progress)
     elif report.last_sound_version is not None:
         yield from _rollback(store, report.last_sound_version)
 
@@ -106,18 +118,27 @@ def _why(plan: RepairPlan) -> str:
     return "; ".join([step.text for step in plan.steps] + unsure[:1]) + more
 
 
-def _salvage(store: Store, refused: str, place: str, progress: Progress) -> Iterator[Advice]:
-    words = (*SALVAGE.split()[:-1], place)
+def _salvage(store: Store, refused: str, places: Places, progress: Progress) -> Iterator[Advice]:
+    words = (*SALVAGE.split()[:-1], places.empty)
     try:
-        report = plan_salvage(store, place, progress)
+        report = plan_salvage(store, places.empty, progress)
     except (StorageFailed, StorageDenied) as error:
         yield Advice(words, None, f"it could not be planned: {error.message}")
         return
     except Unsupported:
         return
     origin = "what files are left" if report.from_version is None else f"what v{report.from_version} holds"
-    why = f"{refused}; this writes {origin}, {report.objects:,} objects, into a new catalog"
-    yield Advice(words, _left_behind(report), why)
+    source = Source(store.uri, report.from_version)
+    finished = next((place for place, written_from in places.salvages.items() if written_from == source), None)
+    if finished is not None:
+        why = f"{refused}; a salvage wrote {origin} to {finished}, and this puts it in the catalog's place"
+        yield Advice(("promote", finished), _left_behind(report), why)
+        return
+    why = (
+        f"{refused}; this writes {origin}, {report.objects:,} objects, into a new catalog, which promote puts in place"
+    )
+    versions, _ = list_versions(store)
+    yield Advice(words, _left_behind(report), why, max(len(versions) - 1, 0))
 
 
 def _left_behind(report: SalvageReport) -> int | None:

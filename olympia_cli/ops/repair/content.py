@@ -132,9 +132,16 @@ class _PutTogether:
         paths = [(key, value) for key, value in content.entries.items() if isinstance(value, str)]
         checked = self._files.ids((kind_of_key(key, ""), path) for key, path in paths)
         dangling = {}
-        for (key, _), (_, _, flaw) in zip(paths, checked, strict=True):
-            if flaw is not None:
-                dangling[key] = self._name(key)
+        for (key, path), (_, _, flaw) in zip(paths, checked, strict=True):
+            if flaw is None:
+                continue
+            name = self._name(key)
+            exchanged = self._files.exchanged(name.kind, path) if flaw.code == "F304" else None
+            if exchanged is None:
+                dangling[key] = name
+            else:
+                content.entries[key] = exchanged
+                content.notes.append(f"{name.kind.word} {name}: its definition, which stands in another file")
         if not dangling:
             return
         former = self._history.definitions(dangling)

@@ -117,8 +117,8 @@ def apply_repair(
         except OlympiaError as error:
             unwritten.append(error.message)
     if unwritten:
-        done = "nothing else was to be done" if version is None else f"v{version} is the repaired version"
-        text = f"a hint could not be written, and {done}: {'; '.join(unwritten)}"
+        done = "all else is done" if version is None else f"v{version} is the repaired version"
+        text = f"{done}, but a hint could not be written: {'; '.join(unwritten)}"
         raise PartlyDone(text, hint="readers do without it; put that right, then repair again")
     return version
 

@@ -15,9 +15,9 @@ from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import Author
 from olympia_cli.catalog.protection import without_protection
 from olympia_cli.catalog.quarantine import purged_before
-from olympia_cli.catalog.repair_commit import Built, Repair, create_repaired
-from olympia_cli.catalog.snapshot import MAJOR_VERSION, check_supported, expired_before
-from olympia_cli.catalog.versions import read_hints
+from olympia_cli.catalog.repair_commit import Built, Repair, Source, create_repaired
+from olympia_cli.catalog.snapshot import MAJOR_VERSION, Snapshot, check_supported, expired_before
+from olympia_cli.catalog.versions import read_hints, read_root
 from olympia_cli.errors import (
     CatalogNotFound,
     CommitConflict,
@@ -28,11 +28,13 @@ from olympia_cli.errors import (
     PathTaken,
     Refused,
     StorageFailed,
+    VersionNotFound,
 )
 from olympia_cli.format import definitions
 from olympia_cli.format.definitions import definition_id, sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.paths import FileKind, file_kind
+from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, ObjectName
 from olympia_cli.ops.export.destination import check_apart
@@ -91,7 +93,7 @@ def salvage(
     check_apart(store.uri, dest.uri)
     check_free(dest)
     files = RepairFiles(store, tolerant=True, progress=progress)
-    gathered = _gather(files)
+    gathered = gather(files)
     report = _report(files, gathered, dest.uri)
     if not dry_run:
         progress.phase("writing the new catalog", report.objects)
@@ -102,10 +104,10 @@ def salvage(
 def plan_salvage(store: Store, destination: str, progress: Progress = SILENT) -> SalvageReport:
     """What a salvage to a place would find; the place is not looked at."""
     files = RepairFiles(store, tolerant=True, progress=progress)
-    return _report(files, _gather(files), destination)
+    return _report(files, gather(files), destination)
 
 
-def _gather(files: RepairFiles) -> _NewCatalog:
+def gather(files: RepairFiles) -> _NewCatalog:
     """What the newest version holds, then what nothing points to where that leaves something open."""
     store, progress = files.store, files.progress
     progress.phase("reading versions")
@@ -149,6 +151,19 @@ def _report(files: RepairFiles, gathered: _NewCatalog, destination: str) -> Salv
     )
 
 
+def salvage_source(store: Store) -> Source | None:
+    """The catalog that a salvage wrote this one from; None if no salvage wrote it."""
+    try:
+        actions = Snapshot(store, read_root(store, 0)).actions()
+    except (VersionNotFound, Damaged):
+        return None
+    repairs = (action.parse_payload(RepairDef) for action in actions if action.type == ActionType.CATALOG_REPAIR)
+    repair = next((repair for repair in repairs if repair.source), None)
+    if repair is None:
+        return None
+    return Source(repair.source, repair.source_version if repair.HasField("source_version") else None)
+
+
 def check_free(dest: Store) -> None:
     """Raise LocationNotEmpty unless the place is free. What an interrupted salvage left there is no obstacle."""
     for file in dest.list():
@@ -189,7 +204,7 @@ def _catalog(files: RepairFiles, versions: Sequence[int], latest: LatestVersion 
     """The definition of the catalog as it was, as far as that is known, and what there is to say about it."""
     notes = [] if latest is None else [f"left out: {stray.message}" for stray in stray_findings(latest.chain)]
     former = newest_catalog(files, versions, latest) if latest is not None else None
-    definition = former.definition if former is not None else _any_definition(files)
+    definition = former.definition if former is not None else left_definition(files)
     if definition is None:
         sizes = next((root.sizes for root in map(files.root, reversed(versions)) if root.sizes is not None), None)
         definition = CatalogDef(
@@ -211,7 +226,7 @@ def _catalog(files: RepairFiles, versions: Sequence[int], latest: LatestVersion 
     return definition, notes
 
 
-def _any_definition(files: RepairFiles) -> CatalogDef | None:
+def left_definition(files: RepairFiles) -> CatalogDef | None:
     """The newest catalog definition that lies about."""
     listed = sorted(files.store.list("def/catalog/"), key=lambda file: file.modified_at_millis, reverse=True)
     for path, data in files.read_all(file.path for file in listed):
@@ -269,6 +284,7 @@ def _take_leftovers(files: RepairFiles, leftovers: Leftovers, suspect: _Suspect,
             gathered.doubtful[name] = f"only its definition {path} is left: where it was is not known for sure"
     for namespace, content in missing_namespaces(gathered.values):
         gathered.values[namespace] = content
+        gathered.content.recreated.append(namespace)
         gathered.notes.append(f"namespace {namespace}: made anew, because tables or views are in it")
 
 
@@ -300,7 +316,8 @@ def _write(
     lost = [codec.encode(name) for name in report.lost]
     where = "leftover files" if report.from_version is None else f"v{report.from_version}"
     description = f"salvaged from {where} of {report.source}"
-    repair = Repair(-1, Built(dict(sorted(entries.items())), names), gathered.catalog, 0, description, lost)
+    built, source = Built(dict(sorted(entries.items())), names), Source(report.source, report.from_version)
+    repair = Repair(-1, built, gathered.catalog, 0, description, lost, source)
     try:
         create_repaired(dest, clock, repair, author)
     except CommitConflict:

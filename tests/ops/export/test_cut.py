@@ -170,7 +170,8 @@ def test_while_an_export_is_deleted(begun):
         catalog = Catalog(source, FakeClock())
         cutting = CuttingStore(dest, cut)
         snapshot = catalog.snapshot()
-        plan = plan_deletion(cutting, find_export("friday", snapshot.definition), snapshot.definition.id)
+        record, id = find_export("friday", snapshot.definition), snapshot.definition.id
+        plan = plan_deletion(cutting, record, id, made.uri)
         drop_export(catalog, "friday")
         with pytest.raises(PowerCut):
             delete_files(plan)

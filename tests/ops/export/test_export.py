@@ -42,7 +42,7 @@ from tests.helpers.big_catalog import make_big_catalog
 from tests.helpers.check import check_catalog, check_versions, replay
 from tests.helpers.clock import DAY, HOUR, FakeClock
 from tests.helpers.damage import rewrite_raw
-from tests.helpers.damage_sample import older_names
+from tests.helpers.damage_sample import older_definitions
 from tests.helpers.expire import mark
 from tests.helpers.exports import EXOTIC, contents, files, make_catalog, own_files
 from tests.helpers.fsck import fsck, nodes_of
@@ -496,7 +496,7 @@ class TestCost:
 def test_catalog_definitions_of_other_versions_stay_where_they_are(catalog, dest):
     """One without a digest is held against the log, and for that those of other versions are read."""
     for word in "ab":
-        with older_names(), catalog.transaction() as transaction:
+        with older_definitions(), catalog.transaction() as transaction:
             transaction.alter_catalog({"word": word})
     snapshot = catalog.snapshot()
     path = snapshot.root.catalog_def
@@ -505,7 +505,7 @@ def test_catalog_definitions_of_other_versions_stay_where_they_are(catalog, dest
     assert [path for path in own_files(dest) if path.startswith("def/catalog/")] == [path]
     assert done.count.files == len(own_files(dest))
     record = find_export("friday", catalog.snapshot().definition)
-    assert plan_deletion(dest, record, snapshot.definition.id).count.files == len(files(dest))
+    assert plan_deletion(dest, record, snapshot.definition.id, catalog.store.uri).count.files == len(files(dest))
 
 
 class TwoPlaces(WrappedStore):

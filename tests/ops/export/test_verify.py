@@ -410,7 +410,7 @@ class TestDrop:
 
     def plan(self, catalog, dest):
         definition = catalog.snapshot().definition
-        return plan_deletion(dest, find_export("friday", definition), definition.id)
+        return plan_deletion(dest, find_export("friday", definition), definition.id, catalog.store.uri)
 
     def test_deleting_the_files(self, catalog, dest):
         create_export(catalog, dest, "friday", FULL)
