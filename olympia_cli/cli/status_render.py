@@ -130,15 +130,25 @@ def _write_screen(session: Session, out: TextIO, status: Status) -> None:
     # beside damage it would only confuse that others looked at less, or earlier
     sound = [run for run in reversed(status.runs) if run.sound and not status.damaged]
     checked = "  " + ", ".join(_run(run, now, values["version"]) for run in sound) if sound else ""
-    out.write(f"{_standing(session, status.standing)}  {visible(values['catalog'])}{checked}\n")
+    lead = f"{_standing(session, status.standing)}  "
+    _write_beside(session, out, lead, f"{values['catalog']}{checked}", len(status.standing) + 2)
     for reason in status.reasons:
         command = shlex.join(session.argv(reason.words, shell=reason.shell))
-        out.write(f"  {visible(reason.text)}\n    next  {visible(command)}\n")
+        _write_beside(session, out, "  ", reason.text, 2)
+        # a command is copied in one piece
+        out.write(f"    next  {visible(command)}\n")
     if session.quiet:
         return
     out.write("\n")
     for title, text in _fields(values, now, wide=session.output is Output.WIDE):
-        out.write(f"{title.ljust(13)} {visible(text)}\n")
+        _write_beside(session, out, title.ljust(13) + " ", text, 14)
+
+
+def _write_beside(session: Session, out: TextIO, lead: str, text: str, indent: int) -> None:
+    """Write a text beside the lead, which takes `indent` columns, in as many lines as the terminal needs."""
+    lines = render.wrapped(session, visible(text), indent)
+    out.write(f"{lead}{lines[0]}\n")
+    out.writelines(f"{' ' * indent}{line}\n" for line in lines[1:])
 
 
 def _standing(session: Session, standing: Standing) -> str:

@@ -100,7 +100,7 @@ def _write(session: Session, out: TextIO, values: dict[str, Any]) -> None:
     else:
         _draw(session, out, values)
         out.write(f"\nnext  {visible(command)}\n")
-        out.writelines(f"      {line}\n" for line in _wrapped(session, visible(values["next"]["why"]), 6))
+        out.writelines(f"      {line}\n" for line in render.wrapped(session, visible(values["next"]["why"]), 6))
 
 
 def _draw(session: Session, out: TextIO, values: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ def _draw(session: Session, out: TextIO, values: dict[str, Any]) -> None:
             continue
         state = row["state"].ljust(9)
         shown = f"\x1b[{_COLORS[row['state']]}m{state}\x1b[0m" if session.color else state
-        first, *rest = _wrapped(session, visible(row["text"]), 31)
+        first, *rest = render.wrapped(session, visible(row["text"]), 31)
         out.write(f"{shown}  {row['check'].ljust(18)}  {first}\n")
         out.writelines(f"{' ' * 31}{line}\n" for line in rest)
     if session.quiet:
@@ -121,12 +121,4 @@ def _draw(session: Session, out: TextIO, values: dict[str, Any]) -> None:
         out.write(f"{visible(row['name']).ljust(width)}  {visible(row['value'] or 'not set')}  ({visible(where)})\n")
     out.write("\n")
     there = ", ".join(f"{name} {version}" for name, version in values["versions"].items() if version is not None)
-    out.writelines(f"{line}\n" for line in _wrapped(session, visible(there), 0))
-
-
-def _wrapped(session: Session, text: str, indent: int) -> list[str]:
-    """The text in lines that fit beside what stands before it. No word is broken: a path is copied in one piece."""
-    from textwrap import wrap
-
-    room = max(session.width - indent, 20)
-    return wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
+    out.writelines(f"{line}\n" for line in render.wrapped(session, visible(there), 0))
