@@ -151,20 +151,24 @@ def saved_transactions(store: Store, read_many: ReadMany | None = None) -> Itera
     return _read(read_many or store.read_many, list_saves(store, "dtxn/"))
 
 
-def committed_runs(store: Store, read_many: ReadMany) -> set[str]:
-    """The running roots that committed transactions had, by all of their saves that can be read."""
+def committed_runs(store: Store, read_many: ReadMany) -> dict[str, int | None]:
+    """The running roots that committed transactions had, by all of their saves that can be read. For the last of each,
+    which is what was committed, the version that it became."""
     listed = list_saves(store, "dtxn/")
-    ids = [
-        saved.id
-        for saved in _read(read_many, listed)
-        if isinstance(saved, Saved) and saved.committed_version is not None
-    ]
-    owners = {file.path: id for id in ids for file in listed[id].values()}
-    runs: set[str] = set()
+    versions: dict[str, int] = {}
+    for saved in _read(read_many, listed):
+        if isinstance(saved, Saved) and saved.committed_version is not None:
+            versions[saved.id] = saved.committed_version
+    owners = {files[save].path: id for id, files in listed.items() if id in versions for save in sorted(files)}
+    runs: dict[str, int | None] = {}
+    last: dict[str, str] = {}
     for path, data in read_many(owners):
         with contextlib.suppress(Damaged, PathMissing, PathOutside):
-            runs.add(_decode(owners[path], data, path).running_root_node_file_path)
-    return runs
+            run = _decode(owners[path], data, path).running_root_node_file_path
+            runs[run] = None
+            if parse_root_path(run) is None:
+                last[owners[path]] = run
+    return runs | {run: versions[id] for id, run in last.items()}
 
 
 def list_saves(store: Store, prefix: str) -> dict[str, dict[int, FileInfo]]:

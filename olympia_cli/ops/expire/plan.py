@@ -11,7 +11,7 @@ from dataclasses import replace
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import check_writable
 from olympia_cli.catalog.known_damage import damaged_versions
-from olympia_cli.catalog.protection import kept_aside_before
+from olympia_cli.catalog.protection import kept_aside_before, names_lost
 from olympia_cli.catalog.quarantine import QuarantineMark, purged_before, read_purging, read_quarantine
 from olympia_cli.catalog.references import behind_gap
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
@@ -208,7 +208,7 @@ class Planner:
             if version not in written and not self.store.exists(root_path(version)):
                 raise behind_gap(self.head, version, last)
         hint = self.head.file.hint
-        if hint is not None and hint > last:
+        if names_lost(hint, last, self.definition):
             raise Refused(
                 f"vn/latest names version {hint}, but the last root is that of version {head}: one may be lost",
                 hint="see what a repair would correct",

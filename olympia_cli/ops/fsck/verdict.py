@@ -89,7 +89,7 @@ class Verdict:
         # a commit could end up in a gap, where it would join what does not belong together
         gap = any(error.code == "F101" and error.versions[0][0] > oldest for error in findings)
         mend, back = SALVAGE if gap else REPAIR, "" if sound is None else f"rollback v{sound}"
-        return sorted((replace(each, hint=self._advice(each, mend, back)) for each in findings), key=_importance)
+        return sorted((replace(each, hint=self._advice(each, mend, back)) for each in findings), key=importance)
 
     def _advice(self, each: Finding, mend: str, back: str) -> str:
         """What to do next; of a catalog that is only read, a look at most."""
@@ -315,7 +315,8 @@ class Verdict:
             yield finding("F904", "", f"{files} no digest, so only what they hold could be checked")
 
 
-def _importance(finding: Finding) -> tuple[int, str, bool, str, str]:
+def importance(finding: Finding) -> tuple[int, str, bool, str, str]:
+    """The order of findings: the worst first."""
     return _ORDER[finding.severity], finding.code, finding.path == "", finding.path, finding.message
 
 
