@@ -170,8 +170,13 @@ def what_remains(store: Store) -> str:
             return f"what {work} that did not finish has written, such as {note}"
     for folder in _REMAINS:
         for file in store.list(folder):
-            if file_kind(file.path) not in (FileKind.UNKNOWN, FileKind.TEMPORARY):
+            if file_kind(file.path) not in (FileKind.UNKNOWN, FileKind.TEMPORARY, FileKind.HINT):
                 return f"other files of a catalog, such as {file.path}"
+    # anything may stand in the place of a hint
+    hints = read_hints(store)
+    for path, version in ((LATEST, hints.latest), (OLDEST, hints.oldest)):
+        if version is not None:
+            return f"{path}, which names version {version}"
     return ""
 
 

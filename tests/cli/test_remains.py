@@ -83,6 +83,16 @@ def test_without_a_root_no_command_makes_a_catalog(source: Path, left: str) -> N
     assert files(source) == before
 
 
+def test_a_hint_alone_tells_of_a_catalog(source: Path) -> None:
+    for folder in ("node", "def", "ops"):
+        shutil.rmtree(source / folder, ignore_errors=True)
+    for root in [path for path in (source / "vn").iterdir() if path.name != "latest"]:
+        root.unlink()
+    run_here("init", source).failed(11, "vn/latest, which names version 2")
+    (source / "vn" / "latest").write_text("garbage")
+    run_here("init", source).ok()
+
+
 def test_what_an_init_left_is_no_obstacle() -> None:
     store = MemoryStore()
     counting = CountingStore(store)
