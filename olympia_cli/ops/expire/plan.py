@@ -77,7 +77,7 @@ class Planner:
         self.damaged = damaged_versions(self.definition, self.purged, self.head.version - 1)
         """Versions that are kept or can be brought back, and are known to be damaged or may be."""
         self.reach = surveyor.reach(self.store, NodeRules.of(self.head), definitions=definitions, progress=progress)
-        self._holders = Holders(self.head, self.now)
+        self._holders = Holders(self.head, self.now, self._written)
 
     def _probed(self, now: int) -> int:
         """The time by the store's clock. Where a full store takes no probe, and no writer is running, this machine's

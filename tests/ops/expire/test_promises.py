@@ -22,6 +22,7 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.expire.expire import mark, purge, undo
 from olympia_cli.ops.expire.plan import Planner
+from olympia_cli.ops.expire.values import Floors
 from tests.helpers.check import check_catalog, orphans
 from tests.helpers.clock import DAY, HOUR, MINUTE
 from tests.helpers.expire_place import FLOORS, Place, filled
@@ -386,3 +387,33 @@ def test_the_last_save_of_a_transaction_is_deleted_last():
     deleted = [path for path in place.store.paths("delete_many") if path.startswith("dtxn/")]
     assert len(deleted) == 13
     assert deleted[-1] == last
+
+
+def test_a_transaction_whose_beginning_is_gone_stops_it_as_fsck_says():
+    """Its files were away while an expire purged the version that it began at."""
+    place = filled(12)
+    place.clock.advance(HOUR)
+    begun = distributed.begin(place.catalog)
+    files = {file.path: place.store.read(file.path) for file in place.store.list() if "/" in file.path}
+    began = begun.transaction.base.version
+    place.store.delete_many([path for path in files if path.startswith("dtxn/")])
+    for number in range(3):
+        place.commit(f"a.v{number}", after=MINUTE)
+    offline = Floors(0, 0, offline=True)
+    place.clock.advance(MINUTE)
+    place.mark(offline, keep_last=1, older_than="1s", offline=True)
+    place.purge(offline)
+    assert not place.store.exists(root_path(began))
+    for path in files.keys() - {file.path for file in place.store.list()}:
+        if path.startswith(("dtxn/", "node/", "def/")):
+            place.store.create(path, files[path])
+    [error] = [one for one in everything(place.store, clock=place.clock).findings if one.is_damage]
+    with pytest.raises(Damaged) as stopped:
+        place.plan()
+    assert (stopped.value.code, stopped.value.path) == (error.code, error.path)
+    assert stopped.value.code == "F502"
+    assert stopped.value.reason == error.message
+    assert error.hint == " ".join(stopped.value.command) == f"txn abort {begun.transaction.id}"
+    distributed.abort(place.catalog, saves.find(place.store, begun.transaction.id))
+    place.plan()
+    assert not everything(place.store, clock=place.clock).damaged
