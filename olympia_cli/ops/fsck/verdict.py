@@ -269,8 +269,8 @@ class Verdict:
             yield finding("F305", "", f"{len(same) - MOST_FINDINGS:,} ids more like these", versions=versions)
 
     def _same_id(self, spans: Ranges, numbers: set[int]) -> Iterator[Finding]:
-        """Objects of one id: a finding for the first of their definitions by path, so that the path is the same whatever
-        versions are looked at. None for one object whose key is there twice, which is told as such."""
+        """Objects of one id: a finding for the first of their definitions by path, so that the path does not depend on
+        which versions are looked at. None for one object whose key is there twice, which is told as such."""
         if not numbers:
             yield finding("F305", "", _SAME_ID, versions=spans)
             return
