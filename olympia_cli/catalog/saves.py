@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -71,6 +71,15 @@ class Saved:
         if version is None:
             raise Damaged("F501", self.path, "it does not name the version that it began at")
         return version
+
+    def lost_beginning(self, store: Store, existing: Container[int]) -> str:
+        """Say so if the version is gone that it began at, since nobody can commit it then; `existing` are versions that
+        are there for sure."""
+        began = self.began_at_version
+        # it may have begun at a version that was committed since the listing
+        if began in existing or store.exists(self.definition.beginning_root_node_file_path):
+            return ""
+        return f"the transaction {self.id} began at version {began}, which does not exist"
 
     @property
     def committed_version(self) -> int | None:

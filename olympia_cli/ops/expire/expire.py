@@ -185,7 +185,7 @@ def purge(
 
     def still_dead() -> Going:
         if _revived(catalog.snapshot(), planned_at):
-            return Planner(catalog, floors, surveyor, progress=progress).still_dead(plan.files, plan.purged)
+            return Planner(catalog, floors, surveyor, progress=progress).still_dead(plan)
         return plan.files
 
     def commit_purge() -> Committed:

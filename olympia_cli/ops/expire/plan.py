@@ -77,7 +77,7 @@ class Planner:
         self.damaged = damaged_versions(self.definition, self.purged, self.head.version - 1)
         """Versions that are kept or can be brought back, and are known to be damaged or may be."""
         self.reach = surveyor.reach(self.store, NodeRules.of(self.head), definitions=definitions, progress=progress)
-        self._holders = Holders(self.head, self.now)
+        self._holders = Holders(self.head, self.now, self._written)
 
     def _probed(self, now: int) -> int:
         """The time by the store's clock. Where a full store takes no probe, and no writer is running, this machine's
@@ -129,10 +129,11 @@ class Planner:
         rescued = survey.counts[FileFate.RESCUED]
         return replace(self.leaving, files=survey.purged, rescued=rescued, notes=survey.notes)
 
-    def still_dead(self, files: Going, purged: int) -> Going:
-        """Those of a plan's files that nothing needs by now, given that the versions from `purged` on can come back."""
-        roots = Versions(self.head, purged).kept()
-        return self.surveyor.survey(self, self._bare_sweep(purged), roots, files).purged
+    def still_dead(self, plan: PurgePlan) -> Going:
+        """Those of a plan's files that nothing needs by now, given that the versions which it leaves can come back."""
+        leaving = frozenset(plan.all_manifests)
+        sweep = replace(self._bare_sweep(self.oldest), leaving=leaving, purged=plan.purged)
+        return self.surveyor.survey(self, sweep, Versions(self.head, self.oldest).kept(), plan.files).purged
 
     # What decides about each file
 
@@ -175,9 +176,13 @@ class Planner:
         try:
             yield
         except (Damaged, PathMissing) as error:
-            if purged_before(self.catalog.snapshot().definition) <= purged_before(self.definition):
+            if not self.is_overtaken():
                 raise
             raise CommitConflict(f"another expire was first: {error.message}", hint="run it again") from error
+
+    def is_overtaken(self) -> bool:
+        """Whether another expire has purged versions since this planner looked."""
+        return purged_before(self.catalog.snapshot().definition) > purged_before(self.definition)
 
     def oldest_kept(self, policies: Sequence[Policy]) -> list[int]:
         """The oldest version that each of several policies keeps."""
