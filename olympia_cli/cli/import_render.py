@@ -129,13 +129,13 @@ def _describe_table(session: Session, table: FoundTable, change: str) -> dict[st
     columns = None if table.columns is None else [{"name": name, "type": type} for name, type in table.columns]
     return {
         "name": str(table.name),
-        "change": change,
         "source": table.source,
         "files": table.files,
         "rows": table.rows,
+        "skipped": [_describe_left_out(session, omission) for omission in table.skipped],
+        "change": change,
         "bytes": table.size,
         "columns": columns,
-        "skipped": [_describe_left_out(session, omission) for omission in table.skipped],
     }
 
 
