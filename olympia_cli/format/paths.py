@@ -17,6 +17,8 @@ LAST_FSCK = "ops/last-fsck.json"
 
 EXPORT_NOTE = "ops/export.json"
 """At the destination of an export: what it is a copy of, and how far it was to go."""
+UNFINISHED = "ops/exports/"
+"""Where a catalog notes the exports of it that are under way."""
 
 SALVAGE_NOTE = "ops/salvage.json"
 """At the destination of a salvage: the catalog that it is a copy of."""
@@ -196,7 +198,7 @@ _KINDS = (
     (
         FileKind.OPERATION,
         re.compile(
-            rf"ops/(?:expire/[0-9]+-{_UUID}(?:\.{_UUID}\.part)?|last-(?:fsck|expire|export)|export|salvage)\.json"
+            rf"ops/(?:expire/[0-9]+-{_UUID}(?:\.{_UUID}\.part)?|exports/{_UUID}|last-(?:fsck|expire|export)|export|salvage)\.json"
         ),
     ),
     (FileKind.OPERATION, re.compile(rf"{ASIDE}v[0-9]+-[0-9a-f]{{16}}\.arrow")),

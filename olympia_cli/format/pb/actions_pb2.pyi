@@ -251,10 +251,12 @@ class RollbackDef(_message.Message):
     def __init__(self, from_version: _Optional[int] = ..., to_version: _Optional[int] = ...) -> None: ...
 
 class RestoreDef(_message.Message):
-    __slots__ = ("from_version",)
+    __slots__ = ("from_version", "replaces")
     FROM_VERSION_FIELD_NUMBER: _ClassVar[int]
+    REPLACES_FIELD_NUMBER: _ClassVar[int]
     from_version: int
-    def __init__(self, from_version: _Optional[int] = ...) -> None: ...
+    replaces: bool
+    def __init__(self, from_version: _Optional[int] = ..., replaces: _Optional[bool] = ...) -> None: ...
 
 class ExportDef(_message.Message):
     __slots__ = ("name", "location", "mode", "version", "dropped", "expires_at_millis", "pin")

@@ -88,7 +88,8 @@ def action_detail(action: Action) -> dict[str, Any]:
         new = new_name(action)
         detail["to"] = {"namespace": new.namespace, "name": new.name or new.namespace}
     elif action.type in RESTORES:
-        detail["from_version"] = action.parse_payload(RestoreDef).from_version
+        restore = action.parse_payload(RestoreDef)
+        detail |= {"from_version": restore.from_version, "replaces": restore.replaces}
     elif action.type == T.NAMESPACE_DROP:
         detail["cascade"] = action.parse_payload(NamespaceDropDef).cascade
     elif action.type == T.CATALOG_ROLLBACK:

@@ -565,8 +565,8 @@ class TestWhatIsThere:
     def test_commits_on_an_export_that_nobody_recorded(self, catalog, dest, clock):
         """Its root stood already, so others took it for the catalog that it is: what they added is no difference."""
         with pytest.raises(PowerCut):
-            # the record is the last of it
-            create_export(Catalog(CuttingStore(catalog.store, 0), clock), dest, "friday", FULL)
+            # what comes after the note that it has begun is the record
+            create_export(Catalog(CuttingStore(catalog.store, 1), clock), dest, "friday", FULL)
         assert dest.exists(root_path(3))
         with Catalog(dest, clock).transaction() as transaction:
             transaction.create_namespace(ns("later"))
