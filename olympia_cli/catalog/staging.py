@@ -11,7 +11,7 @@ from typing import cast
 
 from olympia_cli.catalog.draft import Draft
 from olympia_cli.catalog.replay import alter_of, catalog_after, check_kept, merge, oldest_before, replay
-from olympia_cli.catalog.snapshot import ObjectDefinition, Snapshot, not_found
+from olympia_cli.catalog.snapshot import ObjectDefinition, Snapshot, namespace_for_new, not_found
 from olympia_cli.catalog.versions import read_root
 from olympia_cli.errors import (
     CommitConflict,
@@ -222,7 +222,8 @@ def _need(name: ObjectName, draft: Draft) -> None:
 
 
 def _need_namespace(namespace: str, draft: Draft) -> None:
-    _need(NamespaceName(namespace), draft)
+    with namespace_for_new():
+        _need(NamespaceName(namespace), draft)
 
 
 def not_empty(name: NamespaceName) -> NamespaceNotEmpty:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from olympia_cli.ops.expire.files import Going
     from olympia_cli.ops.expire.simulate import PolicyOutcome
     from olympia_cli.ops.expire.values import ExpirePlan, PurgePlan, UndoPlan
+    from olympia_cli.ops.fsck.findings import Finding
+
+SHOWN = 5
+"""So many reasons are shown; JSON has all of them."""
 
 KEPT = [
     render.Column("version", "VERSION", right=True),
@@ -77,9 +81,16 @@ def purge(session: Session, plan: PurgePlan) -> None:
         session.say(f"keep    {plural(plan.rescued, 'file')} of the quarantine that something kept reaches")
 
 
-def undo(session: Session, plan: UndoPlan) -> None:
+def undo(session: Session, plan: UndoPlan, errors: Sequence[Finding]) -> None:
     if not plan.is_empty:
         session.say(f"brings back {versions_said(plan.versions)}; the oldest version is v{plan.oldest} then")
+    if plan.left:
+        session.say(f"leaves {versions_said(plan.left)} in quarantine: not all of it is there")
+        for error in errors[:SHOWN]:
+            session.say(f"  {error.path}: {error.message}")
+        if len(errors) > SHOWN:
+            session.say(f"  … and {len(errors) - SHOWN:,} more")
+        session.say(f"bring the files back from a backup, and then: {session.command('expire undo')}")
 
 
 def question(plan: ExpirePlan) -> str:
@@ -158,15 +169,18 @@ def purged(session: Session, plan: PurgePlan, oldest: int, marks: int, looking: 
     render.outcome(session, value, f"v{version}  {text}")
 
 
-def undone(session: Session, plan: UndoPlan, looking: bool, version: int) -> None:
+def undone(session: Session, plan: UndoPlan, errors: Sequence[Finding], looking: bool, version: int) -> None:
     value = {
         "dry_run": looking,
         "oldest": plan.oldest,
         "restored_versions": list(plan.versions),
         "version": version,
+        "left_versions": list(plan.left),
+        "problems": [{"what": error.path, "why": error.message} for error in errors],
     }
     did = "would bring" if looking else "brought"
-    text = "nothing is in quarantine" if plan.is_empty else f"{did} back {versions_said(plan.versions)}"
+    nothing = "nothing of what is in quarantine is whole" if plan.left else "nothing is in quarantine"
+    text = nothing if plan.is_empty else f"{did} back {versions_said(plan.versions)}"
     render.outcome(session, value, f"v{version}  {text}")
 
 

@@ -82,7 +82,7 @@ def _reason(session: Session, reason: Reason) -> dict[str, Any]:
 
 def _after(error: OlympiaError) -> tuple[str, ...]:
     """What to type when the catalog cannot be looked at: fsck names damage, doctor what is missing otherwise."""
-    return ("fsck",) if error.exit_code == 40 else ("doctor",)
+    return ("fsck",) if error.exit_code == 40 or error.command == ("fsck",) else ("doctor",)
 
 
 # A pipe: one value a line

@@ -111,6 +111,7 @@ def action_detail(action: Action) -> dict[str, Any]:
         if repair.source:
             known = repair.HasField("source_version")
             detail |= {"source": repair.source, "source_version": repair.source_version if known else None}
+        detail |= {"named_latest": repair.named_latest} if repair.named_latest else {}
     definition = action.parse_definition()
     if isinstance(definition, TableDef | ViewDef) and definition.iceberg_metadata_location:
         detail["metadata_location"] = masked(definition.iceberg_metadata_location)
