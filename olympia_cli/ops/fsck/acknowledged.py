@@ -16,7 +16,7 @@ from olympia_cli.catalog.protection import kept_aside_before
 from olympia_cli.catalog.quarantine import purged_before
 from olympia_cli.catalog.snapshot import ACKNOWLEDGED
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.ops.fsck.findings import Finding, Severity, merge
+from olympia_cli.ops.fsck.findings import REPAIR, Finding, Severity, merge
 
 MOST = 1000
 """So many findings are held: every version reads them."""
@@ -32,7 +32,8 @@ def of_the_past(finding: Finding, latest: int | None, oldest: int | None) -> boo
     """
     if finding.severity is not Severity.ERROR or latest is None or not (finding.path and finding.versions):
         return False
-    if finding.held_by:
+    # where vn/oldest of a full export is lost, a repair writes it
+    if finding.held_by or finding.hint == REPAIR:
         return False
     at_the_end = finding.code == _GAP and oldest is not None and finding.versions[0][0] <= oldest
     return (at_the_end or finding.code not in _OF_ALL) and finding.versions[-1][1] < latest
