@@ -92,9 +92,8 @@ def commit(
     clock, store = transaction.clock, transaction.base.store
     transaction.check_open()
     check_writable(transaction.base)
-    if not transaction.has_writes or transaction.changes_nothing:
-        transaction.open = False
-        return Committed(transaction.base.version, ())
+    if not _leaves_anything(transaction):
+        return _close(transaction, Committed(transaction.base.version, ()))
     _check_size(transaction, atomic)
     files = files if files is not None else FileWriter(store, clock)
     deadline = clock.elapsed_millis() + retry_for * 1000
@@ -108,6 +107,9 @@ def commit(
             break
         if done := rebase(transaction):
             return _close(transaction, done)
+        if not _leaves_anything(transaction):
+            # another writer was first with all of it
+            return _close(transaction, Committed(transaction.base.version, ()))
         if attempt >= MIN_ATTEMPTS and clock.elapsed_millis() >= deadline:
             raise CommitConflict(
                 f"other writers were first {attempt} times in a row, the last time at version {version}",
@@ -248,6 +250,11 @@ def _raise_conflict(clash: Clash, version: int, actions: Sequence[Action]) -> No
     mine = f"{clash.pending.type_name} {clash.pending.name or 'the catalog'}"
     theirs = f"{clash.committed.type_name} {clash.committed.name or 'the catalog'}"
     raise CommitConflict(f"{mine} conflicts with {theirs} in version {version}{by}")
+
+
+def _leaves_anything(transaction: Transaction) -> bool:
+    """Whether a version with the transaction would differ from its base."""
+    return transaction.has_writes and not transaction.changes_nothing
 
 
 def _close(transaction: Transaction, done: Committed) -> Committed:
