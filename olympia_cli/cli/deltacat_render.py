@@ -68,7 +68,7 @@ def print_checked(session: Session, source: str, checked: dict[str, int], findin
             out.writelines(render.json_text(session, describe_finding(finding)) + "\n" for finding in findings)
         elif session.output is Output.CSV:
             render.csv_rows(session, out, _FIELDS, map(describe_finding, findings))
-        else:
+        elif findings or not session.quiet:
             for finding in findings:
                 out.write(
                     "\t".join(map(visible, (str(finding.severity), finding.code, finding.path, finding.message))) + "\n"

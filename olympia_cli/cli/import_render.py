@@ -34,25 +34,23 @@ def print_imported(
     **more: Any,
 ) -> None:
     """Print it, and raise PartlyDone when something was left out. In JSON there is `more` to say."""
-    if dry_run:
-        _print_tables(session, outcome)
     from olympia_cli.errors import PartlyDone
 
-    if session.output in (Output.JSON, Output.JSONL):
-        render.document(session, {**_describe(session, outcome, version), **more, "dry_run": dry_run})
-    elif not session.quiet:
-        words = [f"{plural(len(outcome.created), 'table')} registered"]
-        for count, text in (
-            (len(outcome.moved_on), "moved on"),
-            (outcome.unchanged, "as before"),
-            (outcome.dropped, "dropped"),
-        ):
-            if count:
-                words.append(f"{count} {text}")
-        if outcome.views:
-            words.insert(1, plural(outcome.views, "view"))
-        would = "  nothing was done" if dry_run else ""
-        render.line(session, f"v{version}  {', '.join(words)}{would}")
+    if dry_run:
+        _print_tables(session, outcome)
+    words = [f"{plural(len(outcome.created), 'table')} registered"]
+    for count, text in (
+        (len(outcome.moved_on), "moved on"),
+        (outcome.unchanged, "as before"),
+        (outcome.dropped, "dropped"),
+    ):
+        if count:
+            words.append(f"{count} {text}")
+    if outcome.views:
+        words.insert(1, plural(outcome.views, "view"))
+    would = "  nothing was done" if dry_run else ""
+    value = {**_describe(session, outcome, version), **more, "dry_run": dry_run}
+    render.outcome(session, value, f"v{version}  {', '.join(words)}{would}")
     for former, name in outcome.renamed[:SHOWN]:
         session.say(f"renamed {former} to {name}")
     skipped = [
@@ -165,7 +163,7 @@ def print_checked(session: Session, result: Checked) -> int:
     elif session.output is Output.JSONL:
         for finding in result.findings:
             render.line(session, render.json_text(session, describe_finding(finding)))
-    else:
+    elif result.findings or not session.quiet:
         with session.out(paged=True) as out:
             for finding in result.findings:
                 write_finding(session, out, finding)

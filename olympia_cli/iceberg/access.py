@@ -17,7 +17,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable, Table, TableProperties
 from pyiceberg.table.locations import load_location_provider
-from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
@@ -145,7 +145,10 @@ class CatalogAccess(MetastoreCatalog):
 
     def _table(self, name: TableName, state: TableState) -> Table:
         io = self.open_files(state.location)
-        return Table(identifier_of(name), trusted(state.metadata, self.properties), state.location, io, self)
+        return Table(identifier_of(name), self._trusted(state.metadata), state.location, io, self)
+
+    def _trusted(self, metadata: TableMetadata) -> TableMetadata:
+        return trusted(metadata, self.properties, barred_folders(self.store_catalog.store.uri))
 
     def open_files(self, location: str) -> FileIO:
         """PyIceberg's files, with the settings of the catalog alone. Those on the same kind of store share their

@@ -27,7 +27,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.checks import check_places
 from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.identifiers import dotted, identifier_of, namespace_name, table_name
-from olympia_cli.iceberg.settings import store_options, trusted
+from olympia_cli.iceberg.settings import store_options
 from olympia_cli.iceberg.table_changes import TableChanges, TableState, check_no_view, read_metadata
 from olympia_cli.iceberg.views import IcebergViews
 from olympia_cli.names import Kind, NamespaceName, Reference, parse_reference
@@ -241,7 +241,7 @@ class OlympiaCatalog(IcebergViews):
             NamespaceName(name.namespace),
             name,
         )
-        response = {"metadata": trusted(state.metadata, self.properties), "metadata-location": state.location}
+        response = {"metadata": self._trusted(state.metadata), "metadata-location": state.location}
         return CommitTableResponse.model_validate(response)
 
     def list_tables(self, namespace: str | Identifier) -> list[Identifier]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
 from olympia_cli.errors import InvalidLocation, Refused
 from olympia_cli.format.paths import OWN_FOLDERS
@@ -217,7 +218,7 @@ class Reach:
         # a folder may end in one slash
         bare = text[:-1] if text.endswith("/") else text
         location = self._below_known(bare) or parse_plain_location(bare)
-        if any(location.is_below(folder) for _, folder in _parsed(self.barred)):
+        if is_barred(location, self.barred):
             raise Refused(f"{what} is among the catalog's own files", hint="")
         for _, root in self._roots:
             if location.is_below(root):
@@ -257,6 +258,29 @@ class Reach:
 
 
 ANYWHERE = Reach()
+
+
+FOLDER_PROPERTIES = (
+    "write.data.path",
+    "write.metadata.path",
+    "write.object-storage.path",
+    "write.folder-storage.path",
+)
+
+
+def folders_of(location: str, properties: Mapping[str, Any]) -> list[str]:
+    """The folders that a table's or a view's metadata gives to its files."""
+    return [location, *(str(properties[key]) for key in FOLDER_PROPERTIES if properties.get(key))]
+
+
+def is_barred(location: Location, barred: Sequence[str]) -> bool:
+    """Whether a location is in one of the barred folders."""
+    return any(location.is_below(folder) for _, folder in _parsed(tuple(barred)))
+
+
+def names_barred(folders: Sequence[str], barred: Sequence[str]) -> bool:
+    """Whether one of the folders that metadata names is in a barred folder."""
+    return any(is_barred(location, barred) for _, location in _parsed(tuple(folders)))
 
 
 @lru_cache(maxsize=100)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import copy
@@ -54,7 +54,14 @@ from olympia_cli.errors import (
 )
 from olympia_cli.iceberg.format_v3 import V3, check_known, to_json, upgraded, with_row_ids
 from olympia_cli.iceberg.identifiers import dotted
-from olympia_cli.iceberg.locations import ANYWHERE, Location, Reach, barred_folders
+from olympia_cli.iceberg.locations import (
+    ANYWHERE,
+    FOLDER_PROPERTIES,
+    Location,
+    Reach,
+    barred_folders,
+    folders_of,
+)
 from olympia_cli.iceberg.metadata_files import Delete, MetadataFiles
 from olympia_cli.iceberg.new_files import NewFile, NewFiles
 from olympia_cli.iceberg.settings import without_code
@@ -338,17 +345,9 @@ def read_metadata(files: MetadataFiles, text: str, location: Location) -> TableM
         raise Damaged("F602", text, "it is not the metadata of an Iceberg table", hint="check the location") from None
 
 
-_FOLDERS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
-
-
-def folders_of(location: str, properties: Mapping[str, Any]) -> list[str]:
-    """The folders that a table's or a view's metadata gives to its files."""
-    return [location, *(str(properties[key]) for key in _FOLDERS if properties.get(key))]
-
-
 def check_properties(properties: Properties, reach: Reach) -> None:
     """Refuse properties of a table, view or namespace that name a location outside of `reach`."""
-    for key in (*_FOLDERS, "location"):
+    for key in (*FOLDER_PROPERTIES, "location"):
         if properties.get(key):
             reach.named(properties[key], f"the property {key}")
 

@@ -14,7 +14,8 @@ from starlette.responses import Response
 
 from olympia_cli.errors import ViewNotFound
 from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
-from olympia_cli.iceberg.table_changes import TableChanges, folders_of
+from olympia_cli.iceberg.locations import folders_of
+from olympia_cli.iceberg.table_changes import TableChanges
 from olympia_cli.iceberg.views import check_no_table, view_definition
 from olympia_cli.names import Kind, ViewName
 from olympia_cli.ops.verify_metadata import parse_view_metadata

@@ -369,6 +369,25 @@ class TestTables:
             lake("table", "append", "ns.t", "rows.csv").ok()
         assert (victim / "secret.txt").exists()
 
+    @pytest.mark.parametrize("key", ["location", "write.data.path", "write.metadata.path"])
+    def test_metadata_that_names_the_files_of_the_catalog(self, lake: Run, tmp_path: Path, key: str) -> None:
+        """A folder at the name of the next version would stop all commits."""
+        version = lake("table", "show", "ns.t", "--json").ok().json["version"]
+        place = str(tmp_path / "lake" / root_path(version + 1))
+
+        def hostile(metadata: dict[str, Any]) -> None:
+            if key == "location":
+                metadata["location"] = place
+            else:
+                metadata["properties"][key] = place
+
+        self.change(lake, hostile)
+        lake("table", "append", "ns.t", "rows.csv").failed(12, "catalog's own files")
+        if key != "location":
+            lake("table", "alter", "ns.t", "--unset-iceberg", key).ok()
+            lake("table", "append", "ns.t", "rows.csv").ok()
+        lake("ns", "create", "more").ok()
+
     def test_no_table_is_made_among_the_files_of_the_catalog(self, lake: Run, tmp_path: Path) -> None:
         place = tmp_path / "lake" / root_path(4)
         words = ["table", "create", "ns.u", "--schema", "id long"]

@@ -345,6 +345,21 @@ def test_a_bucket_takes_what_it_is_asked_for_and_nothing_else(kind: Any, scheme:
             assert before <= keys()
 
 
+def test_failures_of_one_client_do_not_close_a_bucket_for_the_others() -> None:
+    """S3 refuses a key of more than 1,024 bytes, as it refuses much else that is no fault of the store."""
+    with StrictS3() as server, pytest.MonkeyPatch.context() as patch:
+        quiet_environment(patch)
+        server.create_bucket(BUCKET)
+        options = s3_options(server.url)
+        with serving(open_store(f"s3://{BUCKET}/lake", options), options, cache_bytes=0) as served:
+            served.post("/v1/namespaces", {"namespace": ["n"]})
+            assert served.post("/v1/namespaces/n/tables", {"name": "t", "schema": SCHEMA}).status_code == 200
+            body = {"name": "r", "metadata-location": f"s3://{BUCKET}/lake/data/n/{1_100 * 'x'}"}
+            for _ in range(25):
+                assert served.post("/v1/namespaces/n/register", body).status_code == 503
+            assert served.http.get("/v1/namespaces/n/tables/t").status_code == 200
+
+
 OTHERS = {"namespace": ["hr"], "name": "t"}
 BODIES: dict[str, dict[str, Any]] = {
     "createTable": {"name": "u", "schema": SCHEMA},

@@ -16,6 +16,7 @@ from olympia_cli.catalog.versions import Hints
 from olympia_cli.errors import InvalidReference
 from olympia_cli.format.paths import LATEST
 from olympia_cli.names import parse_duration, parse_time, span_text
+from olympia_cli.ops.export.note import resume_command
 from olympia_cli.ops.fsck.last_fsck import FsckRun, fsck_runs
 
 FAR_BEHIND = 100
@@ -54,6 +55,14 @@ def worth_knowing(runs: Sequence[FsckRun]) -> tuple[Reason, ...]:
     return (Reason(text, ("fsck", "--since-last") if runs else ("fsck",)),)
 
 
+def unfinished(exports: Sequence[Mapping[str, Any]]) -> Iterator[Reason]:
+    """The exports that are under way or were interrupted: nobody can tell which from here."""
+    for export in exports:
+        when = f"{export['begun_at'][:16].replace('T', ' ')}Z"
+        text = f"the export {export['name']}, begun {when}, is unfinished: unless it is under way, go on with it"
+        yield Reason(text, resume_command(export["name"], export["location"]))
+
+
 def fsck_due(runs: Sequence[FsckRun], now: int) -> Reason | None:
     """The fsck that a careful administrator would run next: something each day, everything each week. It is advice,
     and no reason for an exit code: what is overdue is the catalog's own policy."""
@@ -83,11 +92,17 @@ def needs_attention(
     """What makes the exit code 51, the most pressing first. `stored_at_millis` is when the latest root was written, by
     the store's clock."""
     return (
+        *_root(snapshot),
         *_hint(snapshot, hints, values["hint_lag"]),
         *_transactions(values["transactions"]),
         *_overdue(snapshot, now, fsck, expire),
         *_clocks(snapshot, now, stored_at_millis),
     )
+
+
+def _root(snapshot: Snapshot) -> Iterator[Reason]:
+    if not snapshot.in_place:
+        yield Reason(snapshot.out_of_place().reason, ("fsck",))
 
 
 def _hint(snapshot: Snapshot, hints: Hints, lag: int | None) -> Iterator[Reason]:
