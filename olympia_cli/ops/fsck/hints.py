@@ -14,7 +14,7 @@ from olympia_cli.catalog.protection import names_lost
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
 from olympia_cli.catalog.versions import catalog_not_found, parse_hint, stands_in_place, what_remains
 from olympia_cli.errors import FileTooLarge, PathMissing, StorageFailed, StoreError
-from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, FileKind, file_kind, root_path
+from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.format.strict_json import read_json
 from olympia_cli.ops.fsck.chain import Chain, ChainReader, list_versions
