@@ -32,9 +32,9 @@ Problem = tuple[int, str]
 
 def main(arguments: list[str]) -> int:
     """Check the files below the given paths, or the whole project."""
-    paths = [TOP / argument for argument in arguments] or [TOP]
+    places = [TOP / argument for argument in arguments] or [TOP]
     count = 0
-    for path in sorted({file for path in paths for file in files_below(path)}):
+    for path in sorted({file for place in places for file in files_below(place)}):
         for line, problem in problems_of(path):
             print(f"{path.relative_to(TOP)}:{line}: {problem}")
             count += 1
