@@ -1,7 +1,7 @@
 """Amazon S3 and compatible stores, through s3fs.
 
-Requests use s3fs's client directly. Its file interface sends extra requests before a read, omits the condition for
-an empty file, and hides which keys a bulk deletion failed to delete.
+Requests use s3fs's client directly. Its file interface sends extra requests before a read. It also omits the condition
+for an empty file, and hides which keys a bulk deletion failed to delete.
 """
 
 from __future__ import annotations
