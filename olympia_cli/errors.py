@@ -275,7 +275,7 @@ class TransactionTooLarge(OlympiaError):
 
     exit_code = 12
     default_hint = (
-        "lift the bound for this one commit with --atomic; an apply can be committed in steps with --commit-every N"
+        "remove the limit for this commit with --atomic; an apply can be committed in steps with --commit-every N"
     )
 
 

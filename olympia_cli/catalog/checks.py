@@ -58,7 +58,7 @@ def check_object_properties(properties: Properties) -> None:
             raise _kept(key)
         if key.startswith(RESERVED):
             hint = f"choose a name that does not begin with {RESERVED}"
-            raise InvalidOption(f"{key[:80]} is no property of objects", hint=hint)
+            raise InvalidOption(f"{key[:80]} is not a property of objects", hint=hint)
 
 
 def check_properties(properties: Properties) -> None:
@@ -97,7 +97,7 @@ def check_catalog_settings(
         if key in SETTINGS:
             SETTINGS[key](key, value)
         elif key.startswith(RESERVED):
-            raise InvalidOption(f"{key[:80]} is no setting of a catalog", hint=_meant(key))
+            raise InvalidOption(f"{key[:80]} is not a setting of a catalog", hint=_meant(key))
     if txn_ttl_millis is not None and not MIN_TTL_MILLIS <= txn_ttl_millis <= MAX_TTL_MILLIS:
         raise InvalidOption("a transaction's lifetime is 1 minute to 1 year", hint="write 1h, 3d or 2w")
 
@@ -137,7 +137,7 @@ def _check_number(key: str, value: str) -> None:
 
 def _check_location(key: str, value: str) -> None:
     if not value.strip():
-        raise InvalidOption(f"{key} is no location", hint="give a folder or a URI")
+        raise InvalidOption(f"{key} is not a location", hint="give a folder or a URI")
     check_no_secret(value, f"property {key}")
 
 

@@ -166,7 +166,7 @@ def newer_versions(base: Snapshot) -> Iterator[Snapshot]:
                     raise
                 # a gap was closed after the version that we hold
                 reason = f"version {version - 1} is no longer the latest, and {number} is lost"
-                raise CommitConflict(reason, hint="nothing was committed; do it again on the latest version") from error
+                raise CommitConflict(reason, hint="nothing was committed; repeat it on the latest version") from error
             if not snapshot.in_place:
                 # a copy of an older version: committing on it would lose the commits since
                 raise snapshot.out_of_place()

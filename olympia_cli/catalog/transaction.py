@@ -317,7 +317,7 @@ def _lives_as(name: ObjectName, now: ObjectName, version: int) -> OlympiaError:
     word = {Kind.NAMESPACE: "ns"}.get(name.kind, name.kind.word)
     return type(exists(now))(
         f"{name} of version {version} lives as {now} now",
-        hint="give it its name back",
+        hint="rename it back",
         command=command_words(word, "rename", names=[str(now), str(name)]),
     )
 

@@ -99,7 +99,7 @@ def footer_blocks(data: bytes) -> tuple[list[Block], list[Block]]:
     end = len(data) - len(MAGIC) - 4
     length = _number(data, _INT32, end)
     if not 0 < length <= end:
-        raise Nonsense("its footer makes no sense")
+        raise Nonsense("its footer is invalid")
     usual = _usual_blocks(data, end - length, end)
     if usual is not None:
         return [], usual
@@ -127,7 +127,7 @@ def block_layout(data: bytes, block: Block) -> tuple[int, Layout]:
     at, metadata = block
     prefix = 8 if data[at : at + 4] == MARKER else 4
     if at < 0 or metadata <= prefix or at + metadata > len(data):
-        raise Nonsense("its footer names a record batch that is not there")
+        raise Nonsense("its footer refers to a missing record batch")
     if metadata == _USUAL_BATCH.size:
         message, batch, rows, compression, *numbers = _USUAL_BATCH.unpack_from(data, at)
         if (message, batch, compression) == _USUAL_TABLES[1:] and min(numbers) >= 0:
@@ -160,7 +160,7 @@ def _message(data: bytes, at: int) -> Message:
     if not any(data[at : at + 8]):
         length = len(data) - at
         zeros = not any(data[at:])
-        raise Nonsense(f"the last {length:,} bytes are all zero" if zeros else "zeros stand where a message begins")
+        raise Nonsense(f"the last {length:,} bytes are all zero" if zeros else "zeros instead of a message")
     if data[at : at + 4] != MARKER[: len(data) - at]:
         raise Nonsense("no message begins here")
     if at + 8 > len(data):
@@ -168,7 +168,7 @@ def _message(data: bytes, at: int) -> Message:
     length = int.from_bytes(data[at + 4 : at + 8], "little")
     body = at + 8 + length
     if not 16 <= length <= 2**24:
-        raise Nonsense(f"a message says that its header has {length:,} bytes")
+        raise Nonsense(f"a message claims a header of {length:,} bytes")
     if body > len(data):
         raise Nonsense("the file ends in the middle of a message's header")
     table = _Table.root(data[at + 8 : body])
@@ -250,4 +250,4 @@ def _number(data: bytes, layout: struct.Struct, at: int) -> int:
             return number
     except struct.error:
         pass
-    raise Nonsense("a message's header makes no sense")
+    raise Nonsense("a message's header is invalid")

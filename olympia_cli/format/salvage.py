@@ -344,7 +344,7 @@ class _Column:
         if not known and start == end:
             return LOST
         if not 0 <= start <= end <= len(self._text):
-            return self._lose("its place in the column makes no sense")
+            return self._lose("its offsets are invalid")
         raw = self._text[start:end]
         try:
             return raw.decode()
@@ -353,7 +353,7 @@ class _Column:
             return raw.decode("utf-8", "backslashreplace")
 
     def _lose(self, reason: str) -> Lost:
-        self.reason = self.reason or reason or "its place in the column is lost"
+        self.reason = self.reason or reason or "its offsets are lost"
         return LOST
 
     def _buffer(self, data: bytes, message: Message, at: int) -> bytes:
@@ -364,7 +364,7 @@ class _Column:
         raw = data[start : min(start + size, message.end)]
         reason = ""
         if len(raw) < size:
-            reason = "it lies behind the end of the file" if message.cut else "it lies outside its record batch"
+            reason = "it lies after the end of the file" if message.cut else "it lies outside its record batch"
         codec = message.layout.codec
         if codec is not None and size:
             wanted = struct.unpack("<q", raw[:8])[0] if len(raw) >= 8 else 0

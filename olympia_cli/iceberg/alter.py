@@ -51,7 +51,7 @@ def parse_column(text: str) -> NewColumn:
         fields = parse_schema(text).fields
     except InvalidOption as error:
         hint = error.hint if "is not a type" in error.message else _ONE_COLUMN
-        raise InvalidOption(f"{quoted(text)} is no column: {error.message}", hint=hint) from None
+        raise InvalidOption(f"{quoted(text)} is not a column: {error.message}", hint=hint) from None
     if len(fields) != 1:
         raise InvalidOption(f"{quoted(text)} is not one column", hint=_ONE_COLUMN)
     return NewColumn(fields[0].name, fields[0].field_type, fields[0].required)

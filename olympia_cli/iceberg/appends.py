@@ -316,7 +316,9 @@ def _check_there(catalog: OlympiaCatalog, destination: Destination, files: Seque
     with ThreadPoolExecutor(_WORKERS, thread_name_prefix="append") as pool:
         for said in pool.map(problem, files):
             if said is not None:
-                raise PathMissing(f"what was written is not there: {said}", hint="nothing was committed; do it again")
+                raise PathMissing(
+                    f"a written file is missing or incomplete: {said}", hint="nothing was committed; repeat the append"
+                )
 
 
 def _discard(staged: Iterable[Table]) -> None:

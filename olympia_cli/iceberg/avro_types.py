@@ -181,7 +181,7 @@ class _Types:
         skips = []
         for field in fields:
             if not isinstance(field, dict):
-                raise ValueError("a field that is none")
+                raise ValueError("an invalid field")
             number, kind = field.get("field-id"), self.of(field.get("type"))
             skips.append(kind.skip)
             # fields of a map's key-value pairs have ids too, and are always read with the map

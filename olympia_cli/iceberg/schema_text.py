@@ -194,7 +194,7 @@ class _Parser:
         precision, scale = numbers
         if not 1 <= precision <= 38 or scale > precision:
             raise InvalidOption(
-                f"decimal({precision}, {scale}) is no type", hint="1 to 38 digits, not more of them after the point"
+                f"decimal({precision}, {scale}) is not a type", hint="1 to 38 digits, not more of them after the point"
             )
         return DecimalType(precision, scale)
 

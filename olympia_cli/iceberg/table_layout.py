@@ -39,9 +39,7 @@ def partition_spec(terms: Sequence[str], schema: Schema) -> PartitionSpec:
     for number, text in enumerate(terms):
         source, transform, suffix = _term(text, schema)
         if not transform.can_transform(schema.find_type(source)):
-            raise InvalidOption(
-                f"{text.strip()!a} does not go with that column's type", hint="choose another transform"
-            )
+            raise InvalidOption(f"{text.strip()!a} does not fit the column's type", hint="choose another transform")
         name = schema.find_column_name(source) or ""
         fields.append(PartitionField(source, PARTITION_FIELD_ID_START + number, transform, f"{name}{suffix}"))
     return PartitionSpec(*fields)
@@ -81,7 +79,7 @@ def _term(text: str, schema: Schema) -> tuple[int, Transform, str]:  # type: ign
     if word in ("truncate", "trunc") and number:
         return _column(column, schema), TruncateTransform(int(number)), "_trunc"
     raise InvalidOption(
-        f"{text.strip()[:60]!a} is no transform",
+        f"{text.strip()[:60]!a} is not a transform",
         hint="use COLUMN, day(COLUMN), bucket(16, COLUMN) or truncate(4, COLUMN)",
     )
 

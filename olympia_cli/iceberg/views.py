@@ -86,7 +86,7 @@ class IcebergViews(CatalogAccess):
         with translated(name):
             definition = self._view(name).view(name).definition
         if definition.view_format != ViewFormat.ICEBERG_VIEW:
-            raise NoSuchViewError(f"View {dotted(name)} is a Substrait plan, and no view of Iceberg")
+            raise NoSuchViewError(f"View {dotted(name)} is a Substrait plan, not an Iceberg view")
         return self._view_of(name, self._read_view(name, definition.iceberg_metadata_location))
 
     def list_views(self, namespace: str | Identifier) -> list[Identifier]:

@@ -179,14 +179,14 @@ class Api:
                 others.add(operation.method)
         if others:
             allowed = {"Allow": ", ".join(sorted(others))}
-            raise Failure(405, "MethodNotAllowedException", "there is no such operation here", allowed)
-        raise Failure(404, "NoSuchEndpointException", "there is nothing here")
+            raise Failure(405, "MethodNotAllowedException", "this method is not allowed here", allowed)
+        raise Failure(404, "NoSuchEndpointException", "there is no such endpoint")
 
     def _check_allowed(self, operation: Operation, caller: Caller) -> None:
         if operation.writes and self._settings.read_only:
-            raise forbidden("this server only reads")
+            raise forbidden("this server is read-only")
         if operation.writes and not caller.writes:
-            raise forbidden("the token is for reading only")
+            raise forbidden("the token is read-only")
         if operation.browser and caller.namespaces is not None:
             raise forbidden("the token is not for the whole catalog")
 

@@ -26,7 +26,7 @@ class KeptFiles:
                 raise outside(location.text)
             if isinstance(found, PathMissing) or (isinstance(found, StorageFailed) and found.is_no_file):
                 # a FIFO, for example, which would block a reader
-                raise FileNotFoundError(f"{location.text} is no file")
+                raise FileNotFoundError(f"{location.text} is not a file")
             if isinstance(found, OlympiaError):
                 raise found
             content = found

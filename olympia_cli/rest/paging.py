@@ -51,4 +51,4 @@ def _name(token: str) -> str:
     try:
         return base64.b64decode(token + "=" * (-len(token) % 4), b"-_", validate=True).decode("utf-8")
     except (binascii.Error, ValueError):
-        raise bad_request("pageToken is none that this server gave") from None
+        raise bad_request("pageToken is not a token of this server") from None

@@ -237,7 +237,7 @@ def credentials(call: Call) -> Response:
 
 def report_metrics(call: Call) -> Response:
     if not isinstance(call.document().get("report-type"), str):
-        raise bad_request("a report of metrics says what it reports")
+        raise bad_request("report-type is missing")
     return exists(call)
 
 

@@ -172,7 +172,7 @@ def _definition(call: Call, name: ViewName) -> ViewDef:
 
 def _iceberg(definition: ViewDef, name: ViewName) -> ViewDef:
     if definition.view_format != ViewFormat.ICEBERG_VIEW:
-        raise ViewNotFound(f"the view {name} is a Substrait plan, and no view of Iceberg", hint="")
+        raise ViewNotFound(f"the view {name} is a Substrait plan, not an Iceberg view", hint="")
     return definition
 
 

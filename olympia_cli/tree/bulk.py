@@ -20,7 +20,7 @@ def bulk_load(items: Iterable[tuple[str, str]], order: int, write: WriteNode, fi
     `fill` is the fill factor of nodes, as a share of the most keys that the order allows.
     """
     if not 0 < fill <= 1:
-        raise InvalidOption(f"a fill factor of {fill} makes no sense", hint="choose one above 0 and up to 1")
+        raise InvalidOption(f"the fill factor {fill} is out of range", hint="choose one above 0 and up to 1")
     target = max(min_keys(order), min(max_keys(order), round(fill * max_keys(order))), 1)
     leaves = _Level(order, target, write)
     items, last = iter(items), None
