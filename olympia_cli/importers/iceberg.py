@@ -55,7 +55,8 @@ class LeftOut:
 @dataclass(frozen=True, slots=True)
 class FoundTable:
     """A table at the source. `past` has its former metadata files. `files` and `rows` are the counts in its current
-    snapshot, if stated. `skipped` is what is left out of it."""
+    snapshot, if stated. `skipped` is what is left out of it. `size` is the bytes of the files, and `columns` has names
+    and types, where the import knows them."""
 
     name: TableName
     source: str
@@ -64,6 +65,8 @@ class FoundTable:
     files: int | None = None
     rows: int | None = None
     skipped: tuple[LeftOut, ...] = ()
+    size: int | None = None
+    columns: tuple[tuple[str, str], ...] | None = None
 
 
 @dataclass(slots=True)
