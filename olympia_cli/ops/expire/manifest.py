@@ -1,7 +1,7 @@
 """Expire manifests: which files a mark takes out of history, written once, before the mark is committed.
 
-A manifest names the files itself, or it names parts, files beside it that do. Parts are written before it, and one that
-it does not name means nothing. A manifest of which a part is not whole is not whole.
+A manifest names the files itself, or, where they are many, it names parts, files beside it that do. Parts are written
+before it, and one that it does not name means nothing. A manifest of which a part is not whole is not whole.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ FOLDER = "ops/expire/"
 FORMAT = 1
 IN_PARTS = 2
 """The format of a manifest whose files are in parts."""
+PART_FILES = 50_000
+"""The most files that a part names: some megabytes. Without parts, a manifest of very many files would be larger than
+any reader takes."""
 DELETABLE = (FileKind.ROOT, FileKind.NODE, FileKind.DEFINITION, FileKind.TRANSACTION, FileKind.TEMPORARY)
 
 _PART = re.compile(rf"({FOLDER}[^./]+)\.[^./]+\.part\.json")

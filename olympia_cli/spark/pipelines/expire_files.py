@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from olympia_cli.ops.expire.files import ROOT, TRANSACTION, Going, GoingTotals, delete_checked
-from olympia_cli.ops.expire.manifest import Doomed, Manifest, ManifestPart, encode_part, new_part_path
+from olympia_cli.ops.expire.manifest import PART_FILES, Doomed, Manifest, ManifestPart, encode_part, new_part_path
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.spark.batches import batches, ddl
 from olympia_cli.spark.engine import SparkEngine
@@ -23,9 +23,6 @@ from olympia_cli.storage.protocol import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-PART_FILES = 50_000
-"""A part of a manifest names so many files at most: some megabytes."""
 
 _AT_ONCE = 10_000
 """So many files are in this process at once."""
@@ -59,7 +56,7 @@ class SparkFiles:
                 return
             rest = col(order) > rows[-1][order]
 
-    def manifest(self, path: str, oldest: int, former_oldest: int) -> Manifest:
+    def manifest(self, store: Store, path: str, oldest: int, former_oldest: int) -> Manifest:
         """Each task writes parts of its own. Of a task that runs twice only the parts count that it came back with."""
         if not self.totals.files:
             return Manifest(path, oldest, former_oldest, ())
