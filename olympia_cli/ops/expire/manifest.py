@@ -1,7 +1,7 @@
 """Expire manifests: which files a mark takes out of history, written once, before the mark is committed.
 
-A manifest names the files itself, or it names parts, files beside it that do. Parts are written before it, and one that
-it does not name means nothing. A manifest of which a part is not whole is not whole.
+A manifest names the files itself, or, where they are many, it names parts, files beside it that do. Parts are written
+before it, and one that it does not name means nothing. A manifest of which a part is not whole is not whole.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ FOLDER = "ops/expire/"
 FORMAT = 1
 IN_PARTS = 2
 """The format of a manifest whose files are in parts."""
-FILES_A_PART = 100_000
+PART_FILES = 50_000
+"""Highest number of files in a part: some megabytes. Without parts, a manifest of very many files would exceed the size
+that readers accept."""
 DELETABLE = (FileKind.ROOT, FileKind.NODE, FileKind.DEFINITION, FileKind.TRANSACTION, FileKind.TEMPORARY)
 
 _PART = re.compile(rf"({FOLDER}[^./]+)\.[^./]+\.part\.json")
@@ -105,8 +107,8 @@ def write_narrowed(store: Store, catalog_id: str, manifest: Manifest, oldest: in
     path = new_manifest_path(now_millis)
     parts: list[ManifestPart] = []
     if manifest.parts:
-        for start in range(0, len(files), FILES_A_PART):
-            names = files[start : start + FILES_A_PART]
+        for start in range(0, len(files), PART_FILES):
+            names = files[start : start + PART_FILES]
             parts.append(ManifestPart(new_part_path(path), len(names)))
             store.create(parts[-1].path, encode_part(path, names))
     narrowed = Manifest(path, oldest, min(manifest.former_oldest, oldest), files, tuple(parts))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from olympia_cli.ops.expire.files import ROOT, TRANSACTION, Going, GoingTotals, delete_checked
-from olympia_cli.ops.expire.manifest import Doomed, Manifest, ManifestPart, encode_part, new_part_path
+from olympia_cli.ops.expire.manifest import PART_FILES, Doomed, Manifest, ManifestPart, encode_part, new_part_path
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.spark.batches import batches, ddl
 from olympia_cli.spark.engine import SparkEngine
@@ -23,9 +23,6 @@ from olympia_cli.storage.protocol import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-PART_FILES = 50_000
-"""Highest number of files in a part of a manifest: some megabytes."""
 
 _AT_ONCE = 10_000
 """Highest number of files that the driver holds at once."""
@@ -60,7 +57,7 @@ class SparkFiles:
                 return
             rest = col(order) > rows[-1][order]
 
-    def manifest(self, path: str, oldest: int, former_oldest: int) -> Manifest:
+    def manifest(self, store: Store, path: str, oldest: int, former_oldest: int) -> Manifest:
         """Write the parts of a manifest in tasks. If a task runs twice, only the parts that it returned to the driver
         count."""
         if not self.totals.files:
