@@ -57,6 +57,32 @@ def test_0_sound(fsck, level):
     assert done.lines[-1].endswith("nothing found")
 
 
+NOT_READ = {
+    (): ["definitions (--level full)", "table data (--level data)", "other versions (--all-versions)"],
+    ("--level", "hints"): [
+        "nodes (--level structure)",
+        "definitions (--level full)",
+        "table data (--level data)",
+    ],
+    ("--level", "full"): ["table data (--level data)", "other versions (--all-versions)"],
+    ("--level", "full", "--all-versions"): ["table data (--level data)"],
+    ("--all-versions",): ["definitions (--level full)", "table data (--level data)"],
+}
+
+
+@pytest.mark.parametrize(("words", "left"), NOT_READ.items(), ids=" ".join)
+def test_the_verdict_says_what_was_not_read_and_the_option_that_reads_it(fsck, words, left):
+    verdict = fsck(*words).ok().lines[-1]
+    assert verdict.rpartition("; ")[0].partition("; not read: ")[2] == ", ".join(left)
+    told = fsck(*words, "--json").ok().json
+    assert [f"{part['what']} ({part['option']})" for part in told["not_read"]] == left
+    for part in told["not_read"]:
+        # what is typed reads it
+        more = fsck(*words, *part["option"].split(), "--json").json
+        assert part not in more["not_read"]
+
+
+
 def test_0_with_warnings_and_information(fsck, damageable):
     (damageable.folder / "vn" / "latest").unlink()
     (damageable.folder / "junk.txt").write_text("mine")
