@@ -26,6 +26,8 @@ from benchmarks.reading import look
 from benchmarks.writing import SlowStore, alter, naturals
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.iceberg import OlympiaCatalog
+from olympia_cli.iceberg.locations import Location
+from olympia_cli.iceberg.metadata_files import Delete
 from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck
 from olympia_cli.rest.server import Running
 from olympia_cli.rest.settings import Settings
@@ -284,22 +286,15 @@ def main(folder: Path) -> None:
 
 
 def _slow_files(running: Running) -> None:
-    """The tables' own files take as long as the catalog's."""
-    opened = running.service._opened
-    load = opened._load
+    """Make the creation of metadata files take as long as that of the catalog's files."""
+    kept = running.service.kept
+    create = kept.create
 
-    def slowed(location: str) -> Any:
-        found = load(location)
-        inner = found.new_output
+    def slowed(location: Location, content: bytes) -> Delete:
+        time.sleep(ROUND_TRIP)
+        return create(location, content)
 
-        def new_output(where: str) -> Any:
-            time.sleep(ROUND_TRIP)
-            return inner(where)
-
-        found.new_output = new_output
-        return found
-
-    opened._load = slowed  # type: ignore[method-assign]
+    kept.create = slowed  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from olympia_cli.masking import masked
+
 
 class OlympiaError(Exception):
     """The base of all of them. Never raised itself."""
@@ -17,8 +19,8 @@ class OlympiaError(Exception):
 
     def __init__(self, message: str, *, hint: str | None = None, command: Sequence[str] = ()) -> None:
         """`command` are the words of a command that does what the hint says; see `command_words`."""
-        super().__init__(message)
-        self.message = message
+        self.message = masked(message)
+        super().__init__(self.message)
         self.advice = self.default_hint if hint is None else hint
         self.command = tuple(command)
         self.program: tuple[str, ...] = ("olympia",)
@@ -28,10 +30,10 @@ class OlympiaError(Exception):
     def hint(self) -> str:
         """What to do. A command in it can be pasted as it stands."""
         if not self.command:
-            return self.advice
+            return masked(self.advice)
         import shlex
 
-        return f"{self.advice}: {shlex.join((*self.program, *self.command))}"
+        return f"{masked(self.advice)}: {shlex.join((*self.program, *map(masked, self.command)))}"
 
     @property
     def name(self) -> str:
@@ -49,6 +51,7 @@ def command_words(*words: str, names: Sequence[str] = ()) -> tuple[str, ...]:
 
 def quoted(text: str, most: int = 60) -> str:
     """What somebody typed, as it looks, cut where it is long; what a terminal would act on is shown as escapes."""
+    text = masked(text)  # before the cut: the end of a URI tells where its password ends
     shown = text if len(text) <= most else text[: most - 3] + "..."
     return "'" + "".join(one if one.isprintable() else ascii(one)[1:-1] for one in shown) + "'"
 
@@ -145,6 +148,8 @@ class NamespaceNotFound(_Missing, OlympiaError):
     """No such namespace in this version."""
 
     exit_code = 10
+    for_new = False
+    """Whether a command was to put something new in it."""
 
 
 class TableNotFound(_Missing, OlympiaError):

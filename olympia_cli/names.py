@@ -320,6 +320,14 @@ def _number(digits: str, text: str) -> int:
     return int(digits)
 
 
+def span_text(millis: int) -> str:
+    """A length of time in its largest unit: 400 days, 5 hours."""
+    words = {"d": "day", "h": "hour", "m": "minute"}
+    unit = next((unit for unit in words if millis >= _UNITS[unit]), "m")
+    count = millis // _UNITS[unit]
+    return f"{count:,} {words[unit]}{'' if count == 1 else 's'}"
+
+
 def time_text(millis: int) -> str:
     """RFC 3339 in UTC, to the millisecond."""
     try:

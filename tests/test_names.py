@@ -22,6 +22,7 @@ from olympia_cli.names import (
     parse_table,
     parse_time,
     parse_view,
+    span_text,
 )
 
 QUICK = settings(max_examples=200, deadline=None, derandomize=True)
@@ -264,3 +265,19 @@ class TestExportNames:
     def test_what_no_reference_could_name_is_refused(self, name):
         with pytest.raises(InvalidName):
             check_export_name(name)
+
+
+@pytest.mark.parametrize(
+    ("millis", "text"),
+    [
+        (0, "0 minutes"),
+        (60_000, "1 minute"),
+        (3_599_999, "59 minutes"),
+        (3_600_000, "1 hour"),
+        (86_400_000, "1 day"),
+        (400 * 86_400_000 + 5, "400 days"),
+        (1_000_000 * 86_400_000, "1,000,000 days"),
+    ],
+)
+def test_spans(millis, text):
+    assert span_text(millis) == text

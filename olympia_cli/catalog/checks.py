@@ -8,6 +8,7 @@ from contextlib import suppress
 from olympia_cli.catalog.protection import PROTECTING
 from olympia_cli.catalog.snapshot import REQUIRED_FEATURES
 from olympia_cli.errors import InvalidOption, InvalidReference, quoted
+from olympia_cli.masking import carries_secret
 from olympia_cli.names import nearest, parse_duration
 
 Properties = Mapping[str, str]
@@ -19,6 +20,15 @@ MAX_ACTIONS = "olympia.txn.max-actions"
 FSCK_MAX_AGE = "olympia.fsck.max-age"
 TABLE_LOCATION = "olympia.table-location"
 """Where Iceberg tables are made that nobody gave a place."""
+
+PLACES = (
+    "location",
+    "write.data.path",
+    "write.metadata.path",
+    "write.object-storage.path",
+    "write.folder-storage.path",
+)
+"""The properties of namespaces and tables whose value is a location."""
 
 RESERVED = "olympia."
 """Properties whose names begin so are for this program, so one that it does not know is a typing error."""
@@ -39,6 +49,7 @@ def check_changes(set_properties: Properties | None, unset_properties: Sequence[
 def check_object_properties(properties: Properties) -> None:
     """Refuse what no namespace, table or view may be given."""
     check_properties(properties)
+    check_places(properties)
     for key in properties:
         if key in SETTINGS:
             words = ("catalog", "alter", "--set", f"{key}={properties[key]}")
@@ -57,6 +68,22 @@ def check_properties(properties: Properties) -> None:
             raise InvalidOption("a property must have a name", hint="")
         check_text(key, "name of a property")
         check_text(value, f"value of the property {key}")
+
+
+def check_places(properties: Properties) -> None:
+    """Refuse locations that carry a secret among the properties."""
+    for key in PLACES:
+        if key in properties:
+            check_no_secret(properties[key], f"property {key}")
+
+
+def check_no_secret(location: str, what: str) -> None:
+    """Refuse a location that would keep a secret in the catalog, where every reader finds it."""
+    if carries_secret(location):
+        raise InvalidOption(
+            f"the {what} holds a user, a password or a query, and every reader of the catalog would see it",
+            hint="leave that out; credentials are for the SDK's own settings, or the storage options of a profile",
+        )
 
 
 def check_catalog_settings(
@@ -111,6 +138,7 @@ def _check_number(key: str, value: str) -> None:
 def _check_location(key: str, value: str) -> None:
     if not value.strip():
         raise InvalidOption(f"{key} is no location", hint="give a folder or a URI")
+    check_no_secret(value, f"property {key}")
 
 
 SETTINGS: dict[str, Callable[[str, str], None]] = {

@@ -18,6 +18,7 @@ from olympia_cli.catalog.versions import RootFile, read_hints, write_latest
 from olympia_cli.errors import (
     CommitConflict,
     CommitUnknown,
+    Damaged,
     OlympiaError,
     PathMissing,
     TransactionTooLarge,
@@ -25,6 +26,7 @@ from olympia_cli.errors import (
 )
 from olympia_cli.format.action_types import READS
 from olympia_cli.format.actions import Action, commit_info
+from olympia_cli.format.node_rows import LOST
 from olympia_cli.format.paths import MAX_VERSION, OLDEST, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef, VersionRange
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel
@@ -90,9 +92,8 @@ def commit(
     clock, store = transaction.clock, transaction.base.store
     transaction.check_open()
     check_writable(transaction.base)
-    if not transaction.has_writes or transaction.changes_nothing:
-        transaction.open = False
-        return Committed(transaction.base.version, ())
+    if not _leaves_anything(transaction):
+        return _close(transaction, Committed(transaction.base.version, ()))
     _check_size(transaction, atomic)
     files = files if files is not None else FileWriter(store, clock)
     deadline = clock.elapsed_millis() + retry_for * 1000
@@ -106,6 +107,9 @@ def commit(
             break
         if done := rebase(transaction):
             return _close(transaction, done)
+        if not _leaves_anything(transaction):
+            # another writer was first with all of it
+            return _close(transaction, Committed(transaction.base.version, ()))
         if attempt >= MIN_ATTEMPTS and clock.elapsed_millis() >= deadline:
             raise CommitConflict(
                 f"other writers were first {attempt} times in a row, the last time at version {version}",
@@ -157,7 +161,14 @@ def newer_versions(base: Snapshot) -> Iterator[Snapshot]:
                 return
             if isinstance(data, Exception):
                 raise data
-            snapshot = Snapshot(store, RootFile(number, width, data), base)
+            try:
+                snapshot = Snapshot(store, RootFile(number, width, data), base)
+            except Damaged as error:
+                if error.code != LOST:
+                    raise
+                # a gap was closed behind the version that we hold
+                reason = f"version {version - 1} is no longer the latest, and {number} is lost"
+                raise CommitConflict(reason, hint="nothing was committed; do it again on the latest version") from error
             if not snapshot.in_place:
                 # a copy of an older version: to go on from it would throw away what was committed since
                 raise snapshot.out_of_place()
@@ -239,6 +250,11 @@ def _raise_conflict(clash: Clash, version: int, actions: Sequence[Action]) -> No
     mine = f"{clash.pending.type_name} {clash.pending.name or 'the catalog'}"
     theirs = f"{clash.committed.type_name} {clash.committed.name or 'the catalog'}"
     raise CommitConflict(f"{mine} conflicts with {theirs} in version {version}{by}")
+
+
+def _leaves_anything(transaction: Transaction) -> bool:
+    """Whether a version with the transaction would differ from its base."""
+    return transaction.has_writes and not transaction.changes_nothing
 
 
 def _close(transaction: Transaction, done: Committed) -> Committed:

@@ -39,6 +39,8 @@ class Head:
         self._clock = clock
         self._lock = threading.Lock()
         self._known: Known | None = None
+        self.made: Snapshot | None = None
+        """The last version that was committed here, unless it is remembered anyway."""
 
     def look(self, names: Sequence[ObjectName] = ()) -> Snapshot:
         """The latest version, with what is on the way to the objects of these names."""
@@ -93,6 +95,8 @@ class Head:
 
     def advance(self, done: Committed) -> None:
         """What was committed just now, on the version before it."""
+        if not self.remembers:
+            self.made = done.made or self.made
         known = self._known
         if known is not None and done.made is not None:
             self._keep(done.made, known.looked_at)

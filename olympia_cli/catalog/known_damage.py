@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from olympia_cli.catalog.protection import kept_aside_before
 from olympia_cli.catalog.snapshot import ACKNOWLEDGED
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.format.strict_json import read_json
@@ -26,8 +27,10 @@ def read_acknowledged(definition: CatalogDef) -> KnownDamage:
 
 
 def damaged_versions(definition: CatalogDef, first: int, last: int) -> frozenset[int]:
-    """Those from one version to another of which it is known that they cannot be read whole."""
-    spans = (
+    """Those from one version to another of which it is known that they cannot be read whole, or that it may be so: all
+    of a catalog whose place a copy took."""
+    spans = [
         span for (code, _), hit in read_acknowledged(definition).items() if code.startswith(_IN_THE_WAY) for span in hit
-    )
+    ]
+    spans.append((0, kept_aside_before(definition) - 1))
     return frozenset(version for start, end in spans for version in range(max(start, first), min(end, last) + 1))

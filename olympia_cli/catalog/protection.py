@@ -1,12 +1,17 @@
-"""What in the catalog's definition protects files, or says that they are gone: exports, what expire decided, and the
-damage that is known."""
+"""What in the catalog's definition protects files, or says that they are gone: exports, what expire decided, the
+damage that is known, and the last promotion."""
 
 from __future__ import annotations
 
-from olympia_cli.catalog.snapshot import ACKNOWLEDGED, EXPORT_PREFIX
-from olympia_cli.format.pb.objects_pb2 import CatalogDef
+import json
+from dataclasses import asdict, dataclass
 
-PROTECTING = (EXPORT_PREFIX, "olympia.expire.", ACKNOWLEDGED)
+from olympia_cli.catalog.snapshot import ACKNOWLEDGED, EXPORT_PREFIX, PROMOTED
+from olympia_cli.format.paths import MAX_VERSION
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.format.strict_json import read_json
+
+PROTECTING = (EXPORT_PREFIX, "olympia.expire.", ACKNOWLEDGED, PROMOTED)
 """How the names of such properties begin. They are about one catalog's versions, and no copy takes them along."""
 
 
@@ -26,3 +31,44 @@ def without_protection(definition: CatalogDef) -> CatalogDef:
     for key in [key for key in copy.properties if key.startswith(PROTECTING)]:
         del copy.properties[key]
     return copy
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """A copy took the catalog's place as `version`. The versions below are those of the former catalog, kept aside.
+
+    A root that is lost may have had any number up to `through`, so versions go on at least that far.
+    """
+
+    version: int
+    through: int
+
+
+def read_promotion(definition: CatalogDef) -> Promotion | None:
+    """The last promotion; None if there was none, or if its record cannot be read."""
+    try:
+        record = read_json(definition.properties.get(PROMOTED, ""))
+        version, through = record["version"], record["through"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    is_known = all(type(number) is int and 0 <= number <= MAX_VERSION for number in (version, through))
+    return Promotion(version, through) if is_known else None
+
+
+def write_promotion(definition: CatalogDef, promotion: Promotion) -> None:
+    definition.properties[PROMOTED] = json.dumps(asdict(promotion), separators=(",", ":"))
+
+
+def names_lost(hint: int | None, latest: int, definition: CatalogDef | None) -> bool:
+    """Whether vn/latest tells of commits whose roots are lost. A promotion that did not finish knows of those before
+    it, and passes their numbers when it is run again."""
+    if hint is None or hint <= latest:
+        return False
+    promotion = None if definition is None else read_promotion(definition)
+    return promotion is None or hint > promotion.through
+
+
+def kept_aside_before(definition: CatalogDef) -> int:
+    """Return the version below which all are those of a former catalog; 0 if no promotion is known."""
+    promotion = read_promotion(definition)
+    return 0 if promotion is None else promotion.version

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
 from olympia_cli.catalog.versions import RootFile, first_version, read_below, read_hints, read_latest, read_root
 from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PathMissing, VersionNotFound, quoted
-from olympia_cli.format.paths import MAX_VERSION, check_pointer, root_path
-from olympia_cli.names import AtExport, AtVersion, Latest, ObjectName, Oldest, Reference, settle, time_text
+from olympia_cli.format.paths import LAST_FSCK, LATEST, MAX_VERSION, check_pointer, root_path
+from olympia_cli.names import AtExport, AtVersion, Latest, ObjectName, Oldest, Reference, settle, span_text, time_text
 from olympia_cli.storage.protocol import Store
 
 
@@ -18,10 +19,26 @@ def open_head(
     store: Store, now_millis: int, names: Sequence[ObjectName] = (), near: Snapshot | None = None
 ) -> Snapshot:
     """The latest version, to commit on; Damaged where the next one would close the gap to a root that is no part of
-    history, which readers would take for the latest from then on. That it is not there is seen on the way."""
+    history, which readers would take for the latest from then on. That it is not there is seen on the way, and so is
+    what fsck found last. Damaged, too, where the next one would take the name of a version that is lost, and
+    overwrite vn/latest, all that tells of it."""
     latest = open_snapshot(store, Latest(), now_millis, names, near, beyond=2)
     check_no_gap(latest)
+    check_not_lost(latest)
     return latest
+
+
+def check_not_lost(latest: Snapshot) -> None:
+    """Raise Damaged where vn/latest, which is written after the root, names a version that is not there."""
+    # hardly any commit finds the hint ahead
+    from olympia_cli.catalog.protection import names_lost
+
+    hint, file = latest.file.hint, latest.file
+    if hint is None or hint <= file.version or not names_lost(hint, file.version, latest.definition):
+        return
+    # a store that caches answers may not show what was committed just now
+    if not latest.store.exists(root_path(hint, file.width)):
+        raise Damaged("F114", LATEST, f"it says {hint}, and the last root is that of version {file.version}")
 
 
 def check_no_gap(latest: Snapshot) -> None:
@@ -58,8 +75,8 @@ def open_snapshot(
     beyond: int | None = None,
 ) -> Snapshot:
     """The version of a catalog that a reference means now. `names` are the objects that will be asked for first; `near`
-    is another version, whose files need not be read again. `beyond` asks for the root of so many versions after the
-    latest, too, which is none of them."""
+    is another version, whose files need not be read again. `beyond` is for a commit: it asks for the root of so many
+    versions after the latest, too, which is none of them, and for the note of the last fsck."""
 
     guessed: list[Snapshot] = []
 
@@ -75,7 +92,7 @@ def open_snapshot(
             # a root that is damaged, or a name that no object can have: told when the version is really looked at
             return ()
         if beyond is not None and file.version + beyond <= MAX_VERSION:
-            paths.append(root_path(file.version + beyond, file.width))
+            paths += root_path(file.version + beyond, file.width), LAST_FSCK
         return [*paths, root_path(version, file.width)] if 0 <= version < file.version else paths
 
     file = read_latest(store, wanted)
@@ -213,6 +230,49 @@ def _at_time(millis: int, latest: Snapshot) -> Snapshot:
         else:
             high = middle.version
     return found
+
+
+class DatedAhead(NamedTuple):
+    """Where versions begin that a clock dated too late, and what to say of them."""
+
+    version: int
+    until_millis: int
+    """When the latest version is dated. All that are committed before are dated so too."""
+    ahead_millis: int
+    text: str
+    """The version, who committed it, its date."""
+
+
+def dated_ahead(latest: Snapshot, now_millis: int) -> DatedAhead | None:
+    """The first of the versions up to this one that are dated ahead of a time, by more than clocks may disagree."""
+    # hardly any command needs these
+    from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
+    from olympia_cli.format.actions import commit_info
+
+    limit, until = now_millis + HALF_AN_HOUR_MILLIS, latest.created_at_millis
+    if until <= limit:
+        return None
+    first = latest
+    with suppress(OlympiaError):
+        first = at_version(oldest_version(latest), latest)
+        if first.created_at_millis <= limit:
+            first = at_version(_at_time(limit, latest).version + 1, latest)
+    info = None
+    with suppress(OlympiaError):
+        info = commit_info(first.actions())
+    by = f" by {info.by}" if info is not None and info.by else ""
+    text = f"v{first.version}{by} is dated {time_text(first.created_at_millis)[:16].replace('T', ' ')}Z"
+    return DatedAhead(first.version, until, until - now_millis, text)
+
+
+def way_out(latest: Snapshot, ahead: DatedAhead) -> tuple[str, tuple[str, ...]]:
+    """What it means that versions are dated ahead, and the words of the command that helps: a day is waited for, and a
+    catalog that is further ahead goes into a new one, whose versions are dated as they are committed there."""
+    text = f"{ahead.text}, {span_text(ahead.ahead_millis)} ahead, and so is each version from then on: set that clock"
+    if ahead.ahead_millis <= 86_400_000:
+        return f"{text}, and wait", ("log", "--until", f"v{ahead.version}", "-n", "1")
+    text += "; to be rid of the date, make a new catalog (init NEW), and bring this one in"
+    return text, ("-c", "NEW", "import", "olympia", latest.store.uri, "--history")
 
 
 def _near(version: int, low: int, end: int, latest: Snapshot) -> Snapshot | None:

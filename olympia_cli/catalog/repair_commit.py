@@ -1,14 +1,16 @@
-"""Committing a repair. The latest version may be unreadable, so nothing of it is looked at but its number."""
+"""Committing a repair, or a copy in the catalog's place. The latest version may be unreadable, so nothing of it is
+looked at but its number."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import Author
 from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS, create_root
-from olympia_cli.catalog.versions import write_latest
+from olympia_cli.catalog.versions import last_version, write_latest
 from olympia_cli.errors import (
     CommitConflict,
     OutcomeUnknown,
@@ -21,7 +23,7 @@ from olympia_cli.format.actions import Action, encode_action
 from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node, Root, Sizes
-from olympia_cli.format.node_file import encode_node, encode_root
+from olympia_cli.format.node_file import decode_root, encode_lost, encode_node, encode_root
 from olympia_cli.format.paths import MAX_VERSION, new_definition_path, new_node_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
@@ -37,7 +39,23 @@ FILL = 0.9
 """How full the nodes of a tree are made that is built anew; room is left for what comes."""
 
 MAX_LOST_KEYS = 1000
-"""So many lost keys are kept in the log; a root must not grow with the damage."""
+"""So many lost keys, and files that a repair answers, are kept in the log; a root must not grow with the damage."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewDefinition:
+    """A definition that is to be written, and the name of its object."""
+
+    name: ObjectName
+    content: bytes
+
+
+class Entries(Protocol):
+    """The entries of a tree to be built."""
+
+    def items(self) -> Iterable[tuple[str, str | NewDefinition]]:
+        """Each key, in order, with the path of its definition or with one to be written."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +69,35 @@ class Built:
     names: Mapping[str, ObjectName]
     """Of the keys whose definitions are to be written."""
 
+    def items(self) -> Iterable[tuple[str, str | NewDefinition]]:
+        for key, value in self.entries.items():
+            yield key, value if isinstance(value, str) else NewDefinition(self.names[key], value)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The catalog that the content of a repair comes from, which version of it, and the SHA-256 of that root."""
+
+    uri: str
+    version: int | None
+    root: str = ""
+
 
 @dataclass(frozen=True, slots=True)
 class Repair:
     """A version that mends the one before it. `tree` is an older version's top node, or a tree to be built."""
 
     head: int
-    tree: Node | Built
+    tree: Node | Entries
     catalog: CatalogDef
     not_before_millis: int
     description: str
     lost_keys: Sequence[str] = ()
+    source: Source | None = None
+    named_latest: int | None = None
+    """What vn/latest said where that was beyond the last root: this version's own number is written over it."""
+    answers: Sequence[str] = ()
+    """The files that are not whole, and because of which it is made."""
 
     @property
     def sizes(self) -> Sizes:
@@ -77,10 +113,7 @@ def commit_repair(store: Store, clock: Clock, repair: Repair, author: Author) ->
 
     When the root is taken, others committed since the repair was planned: CommitConflict, and what it planned is void.
     """
-    version = repair.head + 1
-    if version > MAX_VERSION:
-        raise Unsupported(f"{store.uri} is at the last version that the format can name")
-    check_head(store, repair.head)
+    version = _next_version(store, repair)
     while True:
         began = clock.elapsed_millis()
         root = write_files(store, clock, repair, previous_root=root_path(repair.head))
@@ -91,6 +124,64 @@ def commit_repair(store: Store, clock: Clock, repair: Repair, author: Author) ->
     return version
 
 
+def commit_promoted(store: Store, clock: Clock, repair: Repair, author: Author, lost: Sequence[int]) -> int:
+    """Put a copy in the catalog's place, and return its version. Files are written in this order:
+
+    1 definitions and nodes, each under a fresh name: nobody sees them yet
+    2 a file at the name of each `lost` version that readers stop before: see `keep_lost_names`
+    3 root head+1, created exclusively: THE SWITCH. Writers who hold the former catalog lose this name
+
+    An expire commits before it deletes, so it cannot take the files of step 1 and leave the name of step 3 free. They
+    may be of any age, as those of a large copy are.
+    """
+    version = _next_version(store, repair)
+    previous_root = root_path(repair.head) if repair.head >= 0 else None
+    root = write_files(store, clock, repair, previous_root)
+    keep_lost_names(store, lost)
+    created = [] if version else [Action(ActionType.CATALOG_CREATE, None, definitions.body(repair.catalog))]
+    _create_root(store, version, root, [*created, *_actions(repair, author)], repair.sizes, hint=False)
+    return version
+
+
+def keep_lost_names(store: Store, lost: Sequence[int]) -> None:
+    """Create a file at the names of versions whose roots are lost, so that no writer finds such a name free.
+
+    The first name of each gap comes last, and the last gap first. Until then readers stop before the gap; from then on
+    they see all that is behind it. CommitConflict if a root stands at one of the names by now.
+    """
+    first = [version for before, version in zip([-2, *lost], lost, strict=False) if before != version - 1]
+    rest = sorted(set(lost).difference(first), reverse=True)
+    batches = [rest[at : at + AT_ONCE] for at in range(0, len(rest), AT_ONCE)]
+    for batch in [*batches, *([version] for version in reversed(first))]:
+        try:
+            store.create_many({root_path(version): encode_lost(version) for version in batch})
+        except PathTaken as error:
+            raise CommitConflict(
+                f"a version was committed into a gap since this was planned: {error.message}", hint="plan it anew"
+            ) from None
+        except OutcomeUnknown as error:
+            raise StorageFailed(f"{error.message}; a gap is not closed yet", hint="run it again") from error
+
+
+def pad_versions(store: Store, clock: Clock, latest: int, through: int, author: Author) -> int:
+    """Commit versions without a change up to the number `through`, which a lost root may have had.
+
+    A writer who holds such a root finds the next name taken, by a repair, with which no write goes together: what the
+    writer has read is not what stands at that number now. Return the latest version.
+    """
+    note = RepairDef(description="nothing changes: a root that is lost may have had this number")
+    passed = Action(ActionType.CATALOG_REPAIR, None, b"", note.SerializeToString())
+    while (latest := last_version(store, latest)) < through:
+        path = root_path(latest)
+        before = decode_root(store.read(path), path)
+        assert before.sizes is not None, "this program wrote it"
+        now = max(clock.now_millis(), before.created_at_millis)
+        root = Root(before.node, before.catalog_def, now, path, sizes=before.sizes)
+        # whoever is first, the number is taken
+        _write_root(store, latest + 1, root, [passed, author.sign(new_uuid(), latest)], before.sizes)
+    return latest
+
+
 def create_repaired(store: Store, clock: Clock, repair: Repair, author: Author) -> None:
     """Write a catalog of its own, whose version 0 holds everything. In this order:
 
@@ -99,6 +190,13 @@ def create_repaired(store: Store, clock: Clock, repair: Repair, author: Author) 
     root = write_files(store, clock, repair, previous_root=None)
     created = Action(ActionType.CATALOG_CREATE, None, definitions.body(repair.catalog))
     _create_root(store, 0, root, [created, *_actions(repair, author)], repair.sizes)
+
+
+def _next_version(store: Store, repair: Repair) -> int:
+    if repair.head >= MAX_VERSION:
+        raise Unsupported(f"{store.uri} is at the last version that the format can name")
+    check_head(store, repair.head)
+    return repair.head + 1
 
 
 def check_head(store: Store, head: int) -> None:
@@ -112,9 +210,8 @@ def write_files(store: Store, clock: Clock, repair: Repair, previous_root: str |
     writer = _Writer(store)
     now = max(clock.now_millis(), repair.not_before_millis)
     node = repair.tree
-    if isinstance(node, Built):
-        built = node
-        items = ((key, writer.value(key, value, built)) for key, value in built.entries.items())
+    if not isinstance(node, Node):
+        items = ((key, writer.value(value)) for key, value in node.items())
         node = bulk_load(items, repair.sizes.order, lambda one: writer.node(one, now), FILL)
     content = definitions.body(repair.catalog)
     catalog_def = new_definition_path(Kind.CATALOG, None)
@@ -130,12 +227,11 @@ class _Writer:
         self._store = store
         self._waiting: dict[str, bytes] = {}
 
-    def value(self, key: str, value: str | bytes, built: Built) -> str:
+    def value(self, value: str | NewDefinition) -> str:
         if isinstance(value, str):
             return value
-        name = built.names[key]
-        path = new_definition_path(name.kind, name)
-        self.add(path, definitions.encode(value, path))
+        path = new_definition_path(value.name.kind, value.name)
+        self.add(path, definitions.encode(value.content, path))
         return path
 
     def node(self, node: Node, now: int) -> str:
@@ -159,17 +255,33 @@ class _Writer:
 
 def _actions(repair: Repair, author: Author) -> list[Action]:
     lost = list(repair.lost_keys[:MAX_LOST_KEYS])
-    payload = RepairDef(description=repair.description, lost_keys=lost)
+    payload = RepairDef(
+        description=repair.description,
+        lost_keys=lost,
+        named_latest=repair.named_latest or 0,
+        answers=repair.answers[:MAX_LOST_KEYS],
+    )
+    if repair.source is not None:
+        payload.source, payload.source_root = repair.source.uri, repair.source.root
+        if repair.source.version is not None:
+            payload.source_version = repair.source.version
     mended = Action(ActionType.CATALOG_REPAIR, None, b"", payload.SerializeToString())
     return [mended, author.sign(new_uuid(), max(repair.head, 0))]
 
 
-def _create_root(store: Store, version: int, root: Root, actions: Sequence[Action], sizes: Sizes) -> None:
+def _create_root(
+    store: Store, version: int, root: Root, actions: Sequence[Action], sizes: Sizes, hint: bool = True
+) -> None:
+    if not _write_root(store, version, root, actions, sizes):
+        raise _moved(version - 1)
+    if hint:
+        write_latest(store, version)
+
+
+def _write_root(store: Store, version: int, root: Root, actions: Sequence[Action], sizes: Sizes) -> bool:
     keys = KeyCodec.of(sizes)
     data = encode_root(root, [encode_action(action, keys) for action in actions])
-    if not create_root(store, root_path(version), data, "repairing again"):
-        raise _moved(version - 1)
-    write_latest(store, version)
+    return create_root(store, root_path(version), data, "repairing again")
 
 
 def _moved(head: int) -> CommitConflict:

@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
 
-from olympia_cli.catalog.protection import keep_protection
+from olympia_cli.catalog.protection import keep_protection, kept_aside_before
 from olympia_cli.catalog.quarantine import (
     QuarantineMark,
     purged_before,
@@ -220,6 +221,12 @@ def _expired(catalog: CatalogDef, action: Action, version: int) -> CatalogDef:
             raise InvalidOption(
                 f"the oldest version is {oldest} by now", hint="see what was done", command=("log", "--oneline")
             )
+        if oldest < change.oldest < kept_aside_before(catalog):
+            raise InvalidOption(
+                f"a copy took the catalog's place, and all versions below {kept_aside_before(catalog)} are kept aside",
+                hint="let all of them go",
+                command=("promote", "--forget"),
+            )
         catalog.properties[EXPIRE_OLDEST] = str(change.oldest)
         if change.manifest:
             marks = [*marks, QuarantineMark(version, change.oldest, oldest, change.manifest)]
@@ -229,9 +236,16 @@ def _expired(catalog: CatalogDef, action: Action, version: int) -> CatalogDef:
                 f"versions below {purged} are purged already", hint="see what was done", command=("log", "--oneline")
             )
         catalog.properties[EXPIRE_OLDEST] = str(change.oldest)
-        marks = [mark for mark in marks if mark.former_oldest < change.oldest]
+        marks = [_narrowed(mark, change) for mark in marks if mark.former_oldest < change.oldest]
     write_quarantine(catalog, marks)
     return catalog
+
+
+def _narrowed(mark: QuarantineMark, change: ExpireDef) -> QuarantineMark:
+    """A mark after an undo that brings back some of its versions: it keeps out those before them."""
+    if mark.oldest <= change.oldest:
+        return mark
+    return replace(mark, oldest=change.oldest, manifest=change.manifest or mark.manifest)
 
 
 def oldest_before(catalog: CatalogDef, change: ExpireDef) -> int:

@@ -25,7 +25,7 @@ from olympia_cli.format.definitions import CLASSES, decode, sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Root, Sizes
 from olympia_cli.format.node_file import decode_action_rows, decode_root
-from olympia_cli.format.paths import check_pointer, parse_root_path, root_path
+from olympia_cli.format.paths import LAST_FSCK, check_pointer, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef, TableDef, ViewDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, as_found
 from olympia_cli.storage.protocol import Store
@@ -41,6 +41,7 @@ EXPIRE_OLDEST = "olympia.expire.oldest"
 EXPIRE_PURGED = "olympia.expire.purged"
 EXPORT_PREFIX = "olympia.export."
 ACKNOWLEDGED = "olympia.fsck.acknowledged"
+PROMOTED = "olympia.promoted"
 KNOWN_FEATURES: frozenset[str] = frozenset()
 
 ObjectDefinition = NamespaceDef | TableDef | ViewDef
@@ -89,7 +90,7 @@ class Snapshot:
         self._keys: KeyCodec | None = None
         self._namespaces: dict[NamespaceName, str | None] = {}
         for path, data in file.beside.items():
-            if isinstance(data, bytes):
+            if isinstance(data, bytes) and path != LAST_FSCK:
                 self.keep(path, data)
 
     @property
@@ -390,3 +391,13 @@ def not_found(name: ObjectName, version: int) -> NotThere:
     )
     error.version, error.missing = version, (name.namespace, name.name)
     return error
+
+
+@contextlib.contextmanager
+def namespace_for_new() -> Iterator[None]:
+    """Advise to create the namespace if the one for a new table or view is missing."""
+    try:
+        yield
+    except NamespaceNotFound as error:
+        error.for_new, error.advice = True, "create it first"
+        raise

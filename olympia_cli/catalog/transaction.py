@@ -14,6 +14,7 @@ from olympia_cli.catalog.checks import (
     Properties,
     check_catalog_settings,
     check_changes,
+    check_no_secret,
     check_object_properties,
     check_text,
 )
@@ -44,6 +45,7 @@ from olympia_cli.format.pb.actions_pb2 import (
     VersionRange,
 )
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, IsolationLevel, NamespaceDef, TableDef, ViewDef
+from olympia_cli.masking import carries_secret
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
 from olympia_cli.uuids import new_uuid
 
@@ -115,6 +117,7 @@ class Transaction(TransactionState):
         """Register an Iceberg table by the location of its metadata, which is stored unread."""
         check_object_properties(properties or {})
         check_text(metadata_location, "metadata location")
+        check_no_secret(metadata_location, "metadata location")
         definition = TableDef(id=new_uuid(), properties=properties, iceberg_metadata_location=metadata_location)
         self.do(_action(_TABLE_CREATE, name, definition))
 
@@ -143,6 +146,9 @@ class Transaction(TransactionState):
         check_text(expected_metadata_location or "", "expected metadata location")
         definition = cast(TableDef, self._need(name))
         present = definition.iceberg_metadata_location
+        if metadata_location is not None and not carries_secret(present):
+            # a table with a secret in its location can still be changed
+            check_no_secret(metadata_location, "metadata location")
         change = _apply_properties(definition, set_properties, unset_properties)
         if expected_metadata_location is not None:
             change.expected_metadata_location = expected_metadata_location
@@ -175,13 +181,16 @@ class Transaction(TransactionState):
     def create_view(self, name: ViewName, definition: ViewDef) -> None:
         """Create a view; the definition's id is given here."""
         check_object_properties(definition.properties)
+        check_no_secret(definition.iceberg_metadata_location, "metadata location")
         self.do(_action(T.VIEW_CREATE, name, _with_id(definition, new_uuid())))
 
     def replace_view(self, name: ViewName, definition: ViewDef) -> None:
         """Put another definition in place of a view's; the id stays, and what an import noted. What is as it was is
         nobody's change."""
-        former = self._need(name)
+        former = cast(ViewDef, self._need(name))
         check_object_properties(dict(definition.properties.items() - former.properties.items()))
+        if not carries_secret(former.iceberg_metadata_location):
+            check_no_secret(definition.iceberg_metadata_location, "metadata location")
         new = _with_id(definition, former.id)
         new.properties.update({key: value for key, value in former.properties.items() if key.startswith(IMPORTED)})
         self.do(_action(T.VIEW_REPLACE, name, new), is_merged=True)

@@ -68,6 +68,7 @@ COMMANDS = {
     "import parquet": "Register Parquet files as Iceberg tables, where they are.",
     "import iceberg": "Register the tables of another Iceberg catalog, or below a prefix.",
     "rebuild": "Make a catalog from definitions and metadata files alone.",
+    "promote": "Put a copy of the catalog in the catalog's place.",
     "fsck": "Check that the catalog is whole.",
     "dump-node": "Show one node file, even a damaged one.",
     "tree": "Draw the tree of node files.",

@@ -12,9 +12,9 @@ from typing import Any
 
 import typer
 
-from olympia_cli.cli.escape import dumps
-from olympia_cli.cli.talk import about, begin, is_json, tell, tell_end
+from olympia_cli.cli.talk import about, begin, is_json, tell, tell_document, tell_end
 from olympia_cli.errors import OlympiaError, OutOfMemory, RevertConflict
+from olympia_cli.masking import masked
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _LOOK_AT_LOG = "make room; a change may have been committed: look at the log before running it again"
@@ -46,7 +46,7 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
         return 0
     except OlympiaError as error:
         if debug:
-            raise
+            _tell_traceback()
         more: dict[str, Any] = {"command": [*error.program, *error.command]} if error.command else {}
         if isinstance(error, RevertConflict):
             more["conflicts"] = error.conflicts
@@ -57,7 +57,9 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
             tell(error.format_message())
         else:
             about(command=_command_of(error))
-            report("Usage", error.format_message().rstrip("."), _usage_hint(error), 2, as_json)
+            # the library lists the choices of a missing argument on lines of their own
+            message = error.format_message().replace("\n\t", " ").rstrip(".")
+            report("Usage", message, _usage_hint(error), 2, as_json)
         return 2
     except (KeyboardInterrupt, typer.Abort):
         tell("interrupted", level="error", exit_code=INTERRUPTED)
@@ -70,7 +72,7 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
         return 0
     except Exception as error:
         if debug:
-            raise
+            _tell_traceback()
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             _discard_output()
             report("StorageFailed", f"the output cannot be written: {error.strerror}", _LOOK_AT_LOG, 30, as_json)
@@ -79,8 +81,8 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
             small = OutOfMemory("this machine has not enough memory for that")
             report(small.name, small.message, small.hint, small.exit_code, as_json)
             return small.exit_code
-        path = _write_traceback(arguments)
-        report("Bug", f"a bug: {type(error).__name__}: {error}", f"please send {path}", 1, as_json)
+        traceback = "this traceback" if debug else _write_traceback(arguments)
+        report("Bug", f"a bug: {type(error).__name__}: {error}", f"please send {traceback}", 1, as_json)
         return 1
 
 
@@ -94,7 +96,7 @@ def report(
         whole: dict[str, Any] = {"error": error} if as_json else {}
         tell(message, level="error", exit_code=exit_code, code=code, hint=hint, **whole)
     elif as_json:
-        tell(dumps({"error": error}, sys.stderr))
+        tell_document({"error": error})
     else:
         tell(one_line(f"error: {message}: {hint}" if hint else f"error: {message}"))
 
@@ -168,15 +170,24 @@ def _escape_what_the_terminal_cannot_show() -> None:
             reconfigure(errors="backslashreplace")
 
 
+def _tell_traceback() -> None:
+    """Say the traceback of the current error, masked. Python itself prints it with all secrets."""
+    from traceback import format_exc
+
+    text = format_exc().rstrip()
+    tell(text if is_json() else "\n".join(map(one_line, text.splitlines())))
+
+
 def _write_traceback(arguments: Sequence[str]) -> str:
     import tempfile
-    import traceback
+    from traceback import format_exc
 
     from olympia_cli import __version__
 
     with tempfile.NamedTemporaryFile("w", prefix="olympia-bug-", suffix=".txt", delete=False) as file:
-        # arguments may hold secrets, so only their names are kept
-        flags = [argument.partition("=")[0] for argument in arguments if argument.startswith("-")]
+        # arguments may hold secrets, so only the names of options are kept: `-c` of `-cURI`
+        options = [argument for argument in arguments if argument.startswith("-")]
+        flags = [option.partition("=")[0] if option.startswith("--") else option[:2] for option in options]
         print(f"olympia {__version__}, Python {sys.version}, {sys.platform}, {flags}", file=file)
-        traceback.print_exc(file=file)
+        print(masked(format_exc()), end="", file=file)
     return file.name

@@ -10,11 +10,11 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from olympia_cli.cli.escape import size
 from olympia_cli.cli.settings import Setting, settings
-from olympia_cli.errors import OlympiaError
+from olympia_cli.errors import OlympiaError, StorageFull
 
 if TYPE_CHECKING:
     from olympia_cli.cli.context import Session
@@ -28,15 +28,25 @@ CLOCK_SKEW_MILLIS = 60_000
 LITTLE_ROOM = 2**30
 
 
+class Remedy(NamedTuple):
+    """What to do, and the words of the command that comes next; with `shell` it is one of the machine's."""
+
+    advice: str
+    words: tuple[str, ...]
+    shell: bool = False
+
+
+LOOK_AT_SETTINGS = Remedy("", ("config", "show"))
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at. In the state `attention`, `advice` is the remedy and `words` the next command."""
+    """One thing that was looked at, and what to do about it unless it is well."""
 
     check: str
     state: State
     text: str
-    advice: str = ""
-    words: tuple[str, ...] = ("doctor",)
+    remedy: Remedy | None = None
 
 
 @dataclass(slots=True)
@@ -51,11 +61,14 @@ class Checkup:
     due: Reason | None = None
     left_behind: str | None = None
 
-    def add(self, check: str, state: State, text: str, advice: str = "", words: tuple[str, ...] = ("doctor",)) -> None:
-        self.checks.append(Check(check, state, text, advice, words))
+    def add(self, check: str, state: State, text: str, remedy: Remedy | None = None) -> None:
+        self.checks.append(Check(check, state, text, remedy))
 
-    def failed(self, check: str, error: OlympiaError) -> None:
-        self.add(check, "failed", error.message)
+    def failed(self, check: str, error: OlympiaError, remedy: Remedy | None = None) -> None:
+        if remedy is None:
+            words = error.command or {10: ("init",), 40: ("fsck",)}.get(error.exit_code, LOOK_AT_SETTINGS.words)
+            remedy = Remedy(error.advice, words)
+        self.add(check, "failed", error.message, remedy)
         self.error = self.error or error
 
     @property
@@ -63,18 +76,14 @@ class Checkup:
         return [check.text for check in self.checks if check.state in ("attention", "failed")]
 
     @property
-    def next(self) -> tuple[tuple[str, ...], str]:
-        """The next command and the reason for it: first the reason for the exit code, then work that is due."""
-        if self.error is not None:
-            words = {10: ("init",), 40: ("fsck",)}.get(self.error.exit_code, ("config", "show"))
-            return words, f"{self.error.message}: {self.error.hint}" if self.error.hint else self.error.message
-        if self.status is not None:
-            for reason in (*self.status.damage, *self.status.attention):
-                return reason.words, reason.text
-        for check in self.checks:
-            if check.state == "attention":
-                return check.words, f"{check.text}: {check.advice}" if check.advice else check.text
-        return (self.due.words, self.due.text) if self.due is not None else (("status",), "all is well")
+    def next(self) -> tuple[Remedy, str]:
+        """What to do next and the reason for it: first the reason for the exit code, then work that is due."""
+        for state in ("failed", "attention"):
+            for check in self.checks:
+                if check.state == state and (remedy := check.remedy) is not None:
+                    return remedy, f"{check.text}: {remedy.advice}" if remedy.advice else check.text
+        due = self.due
+        return (Remedy("", due.words), due.text) if due is not None else (Remedy("", ("status",)), "all is well")
 
     @property
     def exit_code(self) -> int:
@@ -113,7 +122,7 @@ def _open(session: Session, checkup: Checkup) -> Store | None:
     if problem is None:
         checkup.add("settings", "ok", "they make sense")
     else:
-        checkup.add("settings", "attention", problem.message, problem.hint)
+        checkup.add("settings", "attention", problem.message, Remedy(problem.hint, LOOK_AT_SETTINGS.words))
     return store
 
 
@@ -179,21 +188,52 @@ def _store(session: Session, checkup: Checkup, store: Store, write: bool) -> Non
             checkup.add(what, "note", "not tried" if not write else "cannot be tried")
         elif (error := probes.tried[what]) is None:
             checkup.add(what, "ok", "it works")
-        elif what in READS or error.exit_code != 31:
+        elif isinstance(error, StorageFull):
+            checkup.failed(what, error, _more_room(checkup, store))
+        elif error.exit_code != 31:
             checkup.failed(what, error)
+        elif what in READS:
+            checkup.failed(what, error, _permission(store, error.advice))
         else:
             # readers need no more
             text = f"{error.message}: {'an expire' if what == 'delete' else 'commits'} will fail here"
             advice = "make it writable, or check it for reading alone with --read-only"
-            checkup.add(what, "attention", text, advice, ("doctor", "--read-only"))
+            checkup.add(what, "attention", text, _permission(store, advice, os.W_OK | os.X_OK))
     if probes.left_behind is not None:
         checkup.left_behind = probes.left_behind
-        checkup.add("left behind", "attention", f"{probes.left_behind} could not be deleted: an expire takes it later")
+        text = f"{probes.left_behind} could not be deleted: an expire takes it later"
+        checkup.add("left behind", "attention", text, Remedy("", ("expire", "--dry-run")))
     _clock(checkup, probes, before, session.catalog.clock.now_millis())
     _room(checkup, store)
 
 
+def _permission(store: Store, advice: str, mode: int = os.R_OK | os.X_OK) -> Remedy:
+    """What to do where something is not allowed: look at the folder that does not allow it, or at the credentials."""
+    if "://" in store.uri:
+        return Remedy(advice, LOOK_AT_SETTINGS.words)
+    with suppress(OSError):
+        if mode & os.W_OK and os.statvfs(store.uri).f_flag & os.ST_RDONLY:
+            return Remedy(f"the file system is mounted read-only: {advice}", ("df", store.uri), shell=True)
+    folders = [store.uri, *(os.path.join(store.uri, name) for name in ("vn", "def", "node"))]
+    denied = (folder for folder in folders if os.path.isdir(folder) and not os.access(folder, mode))
+    return Remedy(advice, ("ls", "-ld", next(denied, store.uri)), shell=True)
+
+
+def _more_room(checkup: Checkup, store: Store) -> Remedy:
+    """What frees space: first what is marked, which a purge deletes on a full disk too."""
+    values = None if checkup.status is None else checkup.status.values
+    if values is None or values["read_only"]:
+        return Remedy("free some space", *((("df", store.uri), True) if "://" not in store.uri else (("status",),)))
+    if values["quarantine"]["marks"]:
+        return Remedy("stop all writers, and delete what rests in quarantine", ("expire", "purge", "--offline"))
+    return Remedy("free some space; an expire frees more", ("expire", "--dry-run"))
+
+
 def _clock(checkup: Checkup, probes: Probes, before: int, after: int) -> None:
+    from socket import gethostname
+
+    from olympia_cli.ops.look.attention import SHOW_CLOCK
+
     stored = probes.stored_at_millis
     if stored is None:
         checkup.add("clock", "note", "not compared, as nothing was created")
@@ -204,7 +244,8 @@ def _clock(checkup: Checkup, probes: Probes, before: int, after: int) -> None:
         checkup.add("clock", "ok", "it agrees with the store's")
     else:
         way = "ahead of" if ahead > 0 else "behind"
-        checkup.add("clock", "attention", f"it is {abs(ahead) // 1000:,} seconds {way} the store's: set it")
+        text = f"it is {abs(ahead) // 1000:,} seconds {way} the store's"
+        checkup.add("clock", "attention", text, Remedy(f"set the clock of {gethostname()}", SHOW_CLOCK, shell=True))
 
 
 def _room(checkup: Checkup, store: Store) -> None:
@@ -216,8 +257,7 @@ def _room(checkup: Checkup, store: Store) -> None:
         disk = shutil.disk_usage(store.uri)
         little = disk.free < min(LITTLE_ROOM, disk.total // 20)
         text = f"{size(disk.free)} of {size(disk.total)} are free"
-        advice = "make room, or see what an expire would free"
-        checkup.add("room", "attention" if little else "ok", text, advice, ("status", "--full"))
+        checkup.add("room", "attention" if little else "ok", text, _more_room(checkup, store) if little else None)
 
 
 def _catalog(session: Session, checkup: Checkup) -> None:
@@ -227,7 +267,7 @@ def _catalog(session: Session, checkup: Checkup) -> None:
     try:
         catalog_status = status(session.catalog)
     except OlympiaError as error:
-        checkup.failed("catalog", error)
+        checkup.failed("catalog", error, _permission(session.store, error.advice) if error.exit_code == 31 else None)
         return
     checkup.status = catalog_status
     values = catalog_status.values
@@ -236,7 +276,7 @@ def _catalog(session: Session, checkup: Checkup) -> None:
     what = f"version {values['version']}{f', {catalog_status.standing}' if well else ''}"
     checkup.add("catalog", "ok", f"{what}; of the Java SDK, and never written to" if values["read_only"] else what)
     for reason in (*catalog_status.damage, *catalog_status.attention):
-        checkup.add("catalog", "attention", reason.text)
+        checkup.add("catalog", "attention", reason.text, Remedy("", reason.words, reason.shell))
     checkup.due = fsck_due(catalog_status.runs, session.catalog.clock.now_millis())
     state: State = "ok" if checkup.due is None else "note"
     checkup.add("fsck", state, "none is due" if checkup.due is None else checkup.due.text)

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 import typer
 
 from olympia_cli.cli.params import Output
-from olympia_cli.cli.profiles import Location, options_for, read_profile
-from olympia_cli.cli.talk import about, check_variable, is_json, tell
+from olympia_cli.cli.profiles import Location, how_to_name_a_catalog, options_for, read_profile
+from olympia_cli.cli.talk import about, check_variable, hear_libraries, is_json, tell
 from olympia_cli.cli.view import SnapshotView, TransactionView, View
 from olympia_cli.errors import CommitConflict, InvalidLocation, InvalidName, InvalidOption, OlympiaError
+from olympia_cli.masking import masked
 from olympia_cli.names import Kind, parse_as_found
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Session:
             return Location(catalog.value, self.options_for(catalog.value))
         profile = read_profile(self._profile)
         if not profile.uri:
-            raise InvalidLocation("no catalog is given", hint="use -c URI, or set OLYMPIA_CATALOG, or make a profile")
+            raise InvalidLocation("no catalog is given", hint=how_to_name_a_catalog(self._profile))
         return Location(profile.uri, options_for(profile.uri, profile, self.timeout))
 
     def options_for(self, uri: str, profile: str | None = None) -> dict[str, Any]:
@@ -158,11 +159,12 @@ class Session:
 
     @cached_property
     def store(self) -> Store:
-        from olympia_cli.cli.settings import mask_uri
         from olympia_cli.format.paths import size_limit
         from olympia_cli.storage.open import open_store
 
-        about(catalog=mask_uri(self.location.uri))
+        about(catalog=masked(self.location.uri))
+        if "://" in self.location.uri:
+            hear_libraries()
         store = open_store(_expanded(self.location.uri), self.location.options or None, size_limit=size_limit)
         self._ctx.call_on_close(lambda: self._warn_of_lost_hints(store))
         return store
@@ -171,7 +173,9 @@ class Session:
     def catalog(self) -> Catalog:
         from olympia_cli.catalog.catalog import Catalog
 
-        return Catalog(self.store)
+        catalog = Catalog(self.store)
+        self._ctx.call_on_close(lambda: self._warn_of_dates(catalog))
+        return catalog
 
     def snapshot(self, at: str | None = None, *names: ObjectName) -> Snapshot:
         """A version; what is on the way to the objects of these names comes along."""
@@ -226,13 +230,34 @@ class Session:
             said = f"vn/latest names version {hint}, but the last root is that of version {latest.version}"
             self.say(f"warning: {said}: see {look}")
         if not latest.in_place:
-            self.say(f"warning: the root of version {latest.version} does not name the version before it: see {look}")
+            self.say(f"warning: {latest.out_of_place().reason}: see {look}")
 
     def _warn_of_lost_hints(self, store: Store) -> None:
         """Warn of a commit without its hint: every reader needs more requests from then on."""
         for path, error in store.lost_hints.items():
             why = f"{error.message}; readers do without it: see {self.command('fsck')}"
             self.say(f"warning: the hint {path} could not be written: {why}")
+
+    def warn_of_damage(self, latest: Snapshot) -> None:
+        """Commits go on where fsck found damage. Its note comes along with the version that a commit is made on."""
+        from olympia_cli.format.paths import LAST_FSCK
+        from olympia_cli.ops.last_runs import found_damage
+
+        if (found := found_damage(latest.file.beside.get(LAST_FSCK))) is not None:
+            when = f" ({found.replace('T', ' ')}Z)" if found else ""
+            self.say(f"warning: fsck found damage in this catalog{when}: see {self.command('fsck')}")
+
+    def _warn_of_dates(self, catalog: Catalog) -> None:
+        """Warn of a commit that has the date of an earlier one, whose clock was ahead."""
+        made, now = catalog.head.made, catalog.clock.now_millis()
+        if made is None:
+            return
+        from olympia_cli.catalog.references import dated_ahead
+        from olympia_cli.names import span_text
+
+        if (ahead := dated_ahead(made, now)) is not None:
+            span = f"{span_text(ahead.ahead_millis)} ahead of this machine's clock"
+            self.say(f"warning: v{made.version} is dated {span}, since {ahead.text}: see {self.command('status')}")
 
     def resolve(self, reference: str, latest: Snapshot) -> Snapshot:
         """A version seen from a latest one that was read before: several references mean the same moment."""
@@ -291,6 +316,8 @@ class Session:
         for attempt in range(20):
             transaction = self.catalog.begin(names=names)
             self.warn_of_lost_root(transaction.base)
+            if not attempt:
+                self.warn_of_damage(transaction.base)
             do(transaction)
             try:
                 commit = self.catalog.commit(transaction, message, retry_for=seconds, atomic=atomic)
@@ -305,7 +332,7 @@ class Session:
         """What a command to suggest begins with: the program, and the location that was given to this one."""
         place = self._options.get("catalog")
         program, *options = self.program_elsewhere
-        return (program, *(("-c", place) if place else ()), *options)
+        return (program, *(("-c", masked(place)) if place else ()), *options)
 
     @property
     def program_elsewhere(self) -> tuple[str, ...]:
@@ -314,10 +341,17 @@ class Session:
         return ("olympia", *(("--profile", profile) if profile else ()))
 
     def command(self, words: str | Sequence[str]) -> str:
-        """A command to suggest: as text that is quoted already, or as words."""
+        """A command to suggest: as text that is quoted already, or as words. One for another catalog names it first."""
         import shlex
 
-        return f"{shlex.join(self.program)} {words if isinstance(words, str) else shlex.join(words)}"
+        text = words if isinstance(words, str) else shlex.join(words)
+        return f"{shlex.join(self.program_elsewhere if text.startswith('-c ') else self.program)} {text}"
+
+    def argv(self, words: Sequence[str], *, shell: bool = False) -> list[str]:
+        """The same as the words of a shell; with `shell` it is a command of the machine's."""
+        import shlex
+
+        return list(words) if shell else shlex.split(self.command(words))
 
     # Output
 

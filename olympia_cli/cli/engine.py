@@ -10,9 +10,10 @@ from typing import Annotated, NamedTuple
 import typer
 
 from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import name_in
 from olympia_cli.cli.profiles import Location
 from olympia_cli.cli.work import LocalWork, LongWork, SparkWork
-from olympia_cli.errors import InvalidOption, OlympiaError
+from olympia_cli.errors import InvalidOption, OlympiaError, quoted
 
 AUTO_OBJECTS = 3_000_000
 """Up to so many objects in the latest version, about, the work stays in this process unless Spark is asked for."""
@@ -119,7 +120,8 @@ def parse_settings(conf: Sequence[str]) -> dict[str, str]:
     for text in conf:
         name, separator, value = text.partition("=")
         if not (separator and name.startswith("spark.") and name.isascii() and not name.endswith(".")):
-            raise InvalidOption(f"--conf {name[:60]!a} is not a setting", hint="write spark.executor.memory=4g, say")
+            shown = quoted(name if separator else name_in(name))
+            raise InvalidOption(f"--conf {shown} is not a setting", hint="write spark.executor.memory=4g, say")
         if name == "spark.master":
             raise InvalidOption("--conf spark.master is an option of its own", hint="use --master")
         settings[name] = value

@@ -8,8 +8,8 @@ from typing import Any
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.escape import plural
-from olympia_cli.cli.params import Output
 from olympia_cli.cli.render import Column
+from olympia_cli.masking import masked
 
 SHOWN_PROBLEMS = 20
 MAX_PROBLEMS = 1000
@@ -23,7 +23,7 @@ FILES = [
     Column("records", "RECORDS", right=True),
     Column("bytes", "BYTES", right=True),
     Column("partition", "PARTITION"),
-    Column("location", "LOCATION"),
+    Column("location", "LOCATION", place=True),
     Column("spec_id", "SPEC", wide=True, right=True),
     Column("sort_order_id", "ORDER", wide=True, right=True),
     Column("equality_ids", "EQUALITY IDS", wide=True),
@@ -36,11 +36,14 @@ TABLES = [
     Column("name", "TABLE"),
     Column("format_version", "FORMAT", right=True),
     Column("snapshot_id", "SNAPSHOT"),
-    Column("metadata_location", "METADATA"),
+    Column("metadata_location", "METADATA", place=True),
     Column("id", "ID", wide=True),
     Column("schema", "SCHEMA", wide=True),
     Column("partition_spec", "PARTITIONING", wide=True),
 ]
+
+
+PLACES = ("location", "referenced")
 
 
 class Problems:
@@ -111,10 +114,8 @@ def print_rows(
 
 def print_written(session: Session, version: int, kind: str, count: int, where: str, problems: Problems) -> None:
     """That rows were written, and where."""
-    if session.output in (Output.JSON, Output.JSONL):
-        render.document(session, {"version": version, "location": where, "rows": count, **problems.describe()})
-    elif not session.quiet:
-        render.line(session, f"v{version}  {plural(count, kind)} written to {where}")
+    value = {"version": version, "location": where, "rows": count, **problems.describe()}
+    render.outcome(session, value, f"v{version}  {plural(count, kind)} written to {where}")
 
 
 def _describe(row: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -124,13 +125,18 @@ def _describe(row: Mapping[str, Any], kind: str) -> dict[str, Any]:
     plain: tuple[str, ...] = ("namespace", "name", "id", "metadata_location", "format_version", "snapshot_id")
     if kind == "table":
         parsed = {key: None if row.get(key) is None else json.loads(row[key]) for key in ("schema", "partition_spec")}
-        return {**{key: row.get(key) for key in plain}, **parsed}
+        values = {key: row.get(key) for key in plain}
+        return {**values, "metadata_location": _masked(row.get("metadata_location")), **parsed}
     plain = tuple(column.key for column in FILES)
     columns = row.get("columns")
     return {
-        **{key: row.get(key) for key in plain},
+        **{key: _masked(row.get(key)) if key in PLACES else row.get(key) for key in plain},
         "columns": None if columns is None else [_column(column) for column in columns],
     }
+
+
+def _masked(location: str | None) -> str | None:
+    return None if location is None else masked(location)
 
 
 def _column(column: Mapping[str, Any]) -> dict[str, Any]:

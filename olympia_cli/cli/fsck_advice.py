@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from olympia_cli.errors import OlympiaError
 if TYPE_CHECKING:
     from olympia_cli.ops.fsck.fsck import Report
     from olympia_cli.ops.fsck.last_fsck import FsckRun
+    from olympia_cli.ops.repair.advice import Places
 
 PLACES = 9
 """So many names are tried for an empty place beside the catalog."""
@@ -26,6 +28,7 @@ class NextCommand:
     argv: tuple[str, ...]
     loses: int | None
     why: str
+    leaves_versions: int = 0
 
     @property
     def line(self) -> str:
@@ -35,19 +38,38 @@ class NextCommand:
     def loss(self) -> str:
         if self.loses is None:
             return "what it loses is not known"
+        if self.leaves_versions:
+            objects = plural(self.loses, "object") if self.loses else "no object"
+            return f"loses {objects}, and leaves {plural(self.leaves_versions, 'older version')} behind"
         return "loses nothing" if not self.loses else f"loses {plural(self.loses, 'object')}"
 
     def describe(self) -> dict[str, Any]:
-        return {"command": list(self.argv), "loses": self.loses, "why": self.why}
+        described = {"command": list(self.argv), "loses": self.loses, "why": self.why}
+        return {**described, "leaves_versions": self.leaves_versions}
 
 
 def next_commands(session: Session, report: Report, looked: Sequence[str]) -> list[NextCommand]:
     """The one that loses least first. `looked` are the options that fsck looked with."""
+    from olympia_cli.ops.fsck.fsck import Level
     from olympia_cli.ops.repair.advice import advise
 
+    data = data_checks(session) if report.level is Level.DATA else None
     with session.progress() as progress:
-        advice = advise(session.store, report, looked, lambda: _empty_place(session), progress)
-    return [NextCommand((*session.program, *each.words), each.loses, each.why) for each in advice]
+        advice = advise(session.store, report, looked, lambda: _places(session), progress, data)
+    here, elsewhere = session.program, session.program_elsewhere
+    programs = (here if each.catalog is None else (*elsewhere, "-c", each.catalog) for each in advice)
+    return [
+        NextCommand((*program, *each.words), each.loses, each.why, each.leaves_versions)
+        for program, each in zip(programs, advice, strict=True)
+    ]
+
+
+def data_checks(session: Session) -> Any:
+    """Who looks at the data of tables, with the storage options of the catalog."""
+    from olympia_cli.iceberg.data_checks import IcebergDataChecks
+
+    scheme, separator, _ = session.location.uri.partition("://")
+    return IcebergDataChecks(session.location.options or None, scheme if separator else "")
 
 
 def with_commands(session: Session, report: Report, commands: Sequence[NextCommand] | None) -> Report:
@@ -55,7 +77,8 @@ def with_commands(session: Session, report: Report, commands: Sequence[NextComma
     best of the commands, so that no finding says another; where nobody asked for commands it is what it is."""
     from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE
 
-    best = next((each.line for each in commands or () if {"--repair", "--salvage"} & set(each.argv)), "")
+    mending = {"--repair", "--salvage", "promote", "resume"}
+    best = next((each.line for each in commands or () if mending & set(each.argv)), "")
 
     def whole(hint: str) -> str:
         return best if commands is not None and hint in (REPAIR, SALVAGE) else session.command(hint)
@@ -77,20 +100,47 @@ def say_standing(session: Session, runs: Sequence[FsckRun]) -> None:
         session.say(f"damage that an earlier fsck found stands in status until it is looked at again: {again}")
 
 
+def _places(session: Session) -> Places:
+    """An empty place for a new catalog, and the salvages that are finished where another one would go."""
+    from olympia_cli.ops.repair.advice import Places
+    from olympia_cli.ops.repair.salvage import salvage_source
+    from olympia_cli.storage.open import open_store
+
+    empty, salvages = _empty_place(session), {}
+    for place in _names(session):
+        if place == empty:
+            break
+        with suppress(OlympiaError):
+            store = open_store(place, session.options_for(place))
+            source = salvage_source(store)
+            store.close()
+            if source is not None:
+                salvages[place] = source
+    return Places(empty, salvages)
+
+
 def _empty_place(session: Session) -> str:
     """A place for a new catalog beside this one, or here where there is none beside it: a whole bucket."""
     from olympia_cli.ops.repair.salvage import check_free
-    from olympia_cli.storage.open import BUCKET_SCHEMES, open_store, scheme_of
+    from olympia_cli.storage.open import open_store
 
-    uri = session.location.uri.rstrip("/")
-    bucket = scheme_of(uri) in BUCKET_SCHEMES and "/" not in uri.partition("://")[2]
-    base = "salvaged" if bucket else f"{uri}-salvaged"
-    for place in (base, *(f"{base}-{number}" for number in range(2, PLACES))):
+    base, *others = _names(session)
+    for place in (base, *others):
         try:
             store = open_store(place, session.options_for(place))
-            check_free(store)
+            check_free(store, session.store.uri)
             store.close()
             return place
         except OlympiaError:
             continue
     return base
+
+
+def _names(session: Session) -> list[str]:
+    """The places that a new catalog may go to."""
+    from olympia_cli.storage.open import BUCKET_SCHEMES, scheme_of
+
+    uri = session.location.uri.rstrip("/")
+    bucket = scheme_of(uri) in BUCKET_SCHEMES and "/" not in uri.partition("://")[2]
+    base = "salvaged" if bucket else f"{uri}-salvaged"
+    return [base, *(f"{base}-{number}" for number in range(2, PLACES))]

@@ -31,7 +31,7 @@ def print_report(
 ) -> None:
     """Print it. `commands` are what to do next; `to_repair` says that a plan to mend something follows, and `more`
     goes into the JSON document beside what is always there."""
-    from olympia_cli.ops.fsck.findings import describe_finding
+    from olympia_cli.ops.fsck.findings import describe_finding, shown
     from olympia_cli.ops.fsck.fsck import describe_report
 
     if session.output is Output.JSON:
@@ -45,17 +45,28 @@ def print_report(
         elif session.output is Output.CSV:
             render.csv_rows(session, out, _CSV, map(describe_finding, report.findings))
         elif session.output is Output.NAME:
-            for path in dict.fromkeys(finding.path for finding in report.findings if finding.path):
+            for path in dict.fromkeys(shown(finding).path for finding in report.findings if finding.path):
                 out.write(visible(path) + "\n")
         else:
-            for finding in report.findings:
+            news = [finding for finding in report.findings if not session.quiet or is_news(finding)]
+            for finding in news:
                 write_finding(session, out, finding)
-            out.write(_verdict(session, report, to_repair) + "\n")
+            if news or not session.quiet or report.damaged or not report.complete:
+                out.write(_verdict(session, report, to_repair) + "\n")
+
+
+def is_news(finding: Finding) -> bool:
+    """Whether it is told with --quiet, too."""
+    from olympia_cli.ops.fsck.findings import Severity
+
+    return finding.severity is not Severity.INFO and not finding.acknowledged
 
 
 def write_finding(session: Session, out: TextIO, finding: Finding) -> None:
     """A block for people, a line for pipes."""
-    (_write_block if session.is_tty else _write_line)(session, out, finding)
+    from olympia_cli.ops.fsck.findings import shown
+
+    (_write_block if session.is_tty else _write_line)(session, out, shown(finding))
 
 
 def versions_text(ranges: Sequence[tuple[int, int]], dash: str = "-") -> str:

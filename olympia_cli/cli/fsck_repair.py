@@ -221,6 +221,7 @@ def _show_salvage(session: Session, report: SalvageReport, dry_run: bool) -> Non
     session.say(f"{plural(report.objects, 'object')} of {origin} {did} in {report.destination}; {lost} lost")
     if not dry_run:
         session.say(f"to look at it: {shlex.join(('olympia', '-c', report.destination, 'status'))}")
+        session.say(f"to put it in the catalog's place: {session.command(['promote', report.destination])}")
 
 
 def acknowledge(session: Session, report: Report, *, dry_run: bool, message: str) -> Report:
@@ -232,7 +233,7 @@ def acknowledge(session: Session, report: Report, *, dry_run: bool, message: str
     past_findings = [
         finding
         for finding in report.findings
-        if finding.is_damage and of_the_past(finding, report.latest, report.oldest)
+        if not finding.acknowledged and of_the_past(finding, report.latest, report.oldest)
     ]
     if not past_findings:
         session.say("there is nothing to acknowledge: only damage that the latest version does not reach can be")

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from olympia_cli.cli.context import Changed, Session
+from olympia_cli.cli.talk import hear_libraries
 from olympia_cli.errors import IcebergMissing, InvalidOption, OlympiaError, TableNotFound, command_words
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def need_pyiceberg(minor: int = 0) -> None:
 
     if find_spec("pyiceberg") is None:
         raise IcebergMissing("this needs PyIceberg, which is not installed")
+    hear_libraries()
     if minor:
         from importlib.metadata import version
 

@@ -10,6 +10,7 @@ from olympia_cli.cli.context import Session
 from olympia_cli.cli.params import Output
 from olympia_cli.cli.render import Column
 from olympia_cli.cli.view import View
+from olympia_cli.masking import masked
 from olympia_cli.names import Kind, NamespaceName, ObjectName, full_name
 
 
@@ -69,5 +70,5 @@ def _wide_rows(session: Session, view: View, kind: Kind, namespace: str | None) 
         if entry is not None and entry.created_at_millis is not None:
             row |= {"age": age(entry.created_at_millis, now), "last_version": f"v{entry.version}"}
         if isinstance(item.definition, TableDef):
-            row["location"] = item.definition.iceberg_metadata_location
+            row["location"] = masked(item.definition.iceberg_metadata_location)
         yield row

@@ -39,6 +39,7 @@ ul.actions { margin: .2rem 0; padding-left: 1.2rem; } summary { cursor: pointer;
 
 def write_timeline(session: Session, path: str, entries: Iterable[LogEntry], now_millis: int) -> None:
     """Write the page, and say how many versions are on it."""
+    render.check_output(session, path)
     count = 0
 
     def counted() -> Iterator[LogEntry]:

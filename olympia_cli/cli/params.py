@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from copy import copy
 from enum import StrEnum
 from functools import cache
@@ -45,7 +46,10 @@ def _shared(
         Output | None, typer.Option("--output", "-o", help="How to print: table, wide, name, json, jsonl, csv.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Short for --output json.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but data and errors.")] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="Print data and errors alone; no verdict when all is well."),
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Say more.")] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="No colours. [NO_COLOR]")] = False,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bars.")] = False,
@@ -161,11 +165,16 @@ def parse_properties(pairs: list[str] | None) -> dict[str, str]:
     for pair in pairs or []:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise InvalidOption(f"{quoted(pair)} is not KEY=VALUE", hint="write owner=ann, say")
+            raise InvalidOption(f"{quoted(name_in(pair))} is not KEY=VALUE", hint="write owner=ann, say")
         if key in properties:
             raise InvalidOption(f"the property {quoted(key)} is given twice", hint="give each property once")
         properties[key] = value
     return properties
+
+
+def name_in(pair: str) -> str:
+    """The name that a pair without an equal sign begins with; a secret may follow it."""
+    return re.sub(r"^([\w.-]*+).+", r"\1…", pair, flags=re.DOTALL)
 
 
 def parse_seconds(duration: str) -> float:

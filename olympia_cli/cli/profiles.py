@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,12 +37,14 @@ def read_profile(name: str | None) -> Location:
     path, config = config_path(), read_config(name)
     profile = config.get(name or "default")
     if profile is None and name is None:
+        check_keys(config)
         return Location("", {})
     if not isinstance(profile, dict):
         names = ", ".join(key for key, value in config.items() if isinstance(value, dict)) or "none"
         raise InvalidOption(
             f"the config file {path} has no profile {quoted(name or 'default', 200)}", hint=f"there are: {names}"
         )
+    check_keys(config, name or "default")
     options = profile.get("storage", {})
     uri = profile.get("catalog", "")
     if not isinstance(options, dict) or not isinstance(uri, str):
@@ -50,6 +53,39 @@ def read_profile(name: str | None) -> Location:
             hint='write catalog = "URI" and a table [NAME.storage]',
         )
     return Location(uri, options)
+
+
+_KEYS = ("catalog", "storage")
+
+
+def check_keys(config: Mapping[str, Any], *names: str) -> None:
+    """Raise InvalidOption where the config file says something outside of its profiles, or one of these profiles
+    something that means nothing: a typing error must not lead to other settings."""
+    from olympia_cli.names import nearest
+
+    path = config_path()
+    for key, value in config.items():
+        if not isinstance(value, dict) and key not in names:
+            text = f"the config file {path} has {quoted(key)} outside of a profile"
+            raise InvalidOption(text, hint="write it in [default]")
+    for name in names:
+        for key in config[name] if isinstance(config.get(name), dict) else ():
+            if key not in _KEYS:
+                meant = nearest(key, _KEYS)
+                known = f"a profile has catalog and storage; write it in [{name}.storage]"
+                hint = f"did you mean {meant}?" if meant else known
+                raise InvalidOption(f"the profile {name} in {path} has {quoted(key)}", hint=hint)
+
+
+def how_to_name_a_catalog(name: str | None) -> str:
+    """What to do where no catalog is given, by what the config file has: without a default, one of its profiles."""
+    config = read_config(name)
+    if isinstance(config.get(name or "default"), dict):
+        return f"use -c URI, or set OLYMPIA_CATALOG: the profile {name or 'default'} in {config_path()} has none"
+    named = [key for key, value in config.items() if isinstance(value, dict) and value.get("catalog")]
+    if named:
+        return f"the config file has no default: use --profile {' or '.join(named[:5])}, or -c URI"
+    return "use -c URI, or set OLYMPIA_CATALOG, or make a profile"
 
 
 def config_path() -> Path:

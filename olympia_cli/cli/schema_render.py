@@ -16,7 +16,7 @@ from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.ops.verify_metadata import parse_metadata
 
 
-def read_description(session: Session, location: str | None, name: str) -> dict[str, Any]:
+def read_description(session: Session, location: str, name: str) -> dict[str, Any]:
     """The table's metadata file, read and described."""
     if not location:
         raise InvalidOption(f"the table {name} has no metadata location, so nothing says its schema", hint="")

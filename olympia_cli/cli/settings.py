@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from olympia_cli.cli.profiles import config_path, read_config
+from olympia_cli.cli.profiles import check_keys, config_path, read_config
 from olympia_cli.errors import OlympiaError
+from olympia_cli.masking import MASK, masked
 
 if TYPE_CHECKING:
     from olympia_cli.cli.context import Session
 
 Source = Literal["flag", "environment", "profile", "default"]
-MASK = "***"
 HARMLESS = frozenset(
     {"access", "anon", "bucket", "default_location", "endpoint_url", "project", "region", "requester_pays", "timeout"}
     | {"use_ssl"}
@@ -56,7 +55,7 @@ def _of_location(session: Session) -> Iterator[Setting]:
         catalog = catalog._replace(value=None, source="default", origin="")
     if catalog.value is None and isinstance(section, dict) and isinstance(section.get("catalog"), str):
         catalog = Setting("catalog", section["catalog"], "profile", origin)
-    yield catalog._replace(value=None if catalog.value is None else mask_uri(catalog.value))
+    yield catalog._replace(value=None if catalog.value is None else masked(catalog.value))
     storage = section.get("storage", {}) if isinstance(section, dict) else {}
     storage = storage if isinstance(storage, dict) else {}
     timeout = session.said("timeout")
@@ -66,7 +65,7 @@ def _of_location(session: Session) -> Iterator[Setting]:
     with suppress(OlympiaError):
         # those of the profile that are for this kind of store
         storage = session.location.options
-    for name, value in masked(storage).items():
+    for name, value in masked_options(storage).items():
         if name != "timeout":
             yield Setting(f"storage.{name}", value, "profile", origin)
 
@@ -95,24 +94,20 @@ def _said(variable: str) -> Setting | None:
 
 def profiles() -> list[dict[str, Any]]:
     """Every profile of the config file, with its secrets masked."""
-    rows = []
-    for name, section in read_config(None).items():
+    rows, config = [], read_config(None)
+    check_keys(config, *(name for name, section in config.items() if isinstance(section, dict)))
+    for name, section in config.items():
         if isinstance(section, dict):
             catalog, storage = section.get("catalog"), section.get("storage")
-            shown = mask_uri(catalog) if isinstance(catalog, str) else None
-            options = masked(storage) if isinstance(storage, dict) else {}
+            shown = masked(catalog) if isinstance(catalog, str) else None
+            options = masked_options(storage) if isinstance(storage, dict) else {}
             rows.append({"name": name, "catalog": shown, "storage": options})
     return rows
 
 
-def masked(options: Mapping[str, Any]) -> dict[str, str]:
+def masked_options(options: Mapping[str, Any]) -> dict[str, str]:
     """The options with everything hidden that is not known to be harmless."""
-    return {name: mask_uri(_text(value)) if name in HARMLESS else MASK for name, value in options.items()}
-
-
-def mask_uri(uri: str) -> str:
-    """Without what stands before an @: it may be a password."""
-    return re.sub(r"://[^/@]*@", f"://{MASK}@", uri)
+    return {name: masked(_text(value)) if name in HARMLESS else MASK for name, value in options.items()}
 
 
 def _text(value: Any) -> str:

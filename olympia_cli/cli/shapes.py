@@ -67,6 +67,7 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "import parquet": ("import",),
     "import iceberg": ("import",),
     "rebuild": ("import",),
+    "promote": ("promote", "promote-forget"),
     "fsck": ("fsck",),
     "dump-node": ("dump-node", "dump-node-follow"),
     "tree": ("tree",),

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from olympia_cli.cli.escape import dumps
+from olympia_cli.masking import masked
 
 Level = Literal["info", "warning", "error"]
 FORMATS = ("text", "json")
@@ -26,9 +27,12 @@ class _Run:
     catalog: str | None = None
     quiet: bool = False
     ended: bool = False
+    color: bool = False
 
 
 _run = _Run()
+_COLORS = {"error": "1;31", "warning": "1;33"}
+"""On a terminal, of the word that a line begins with."""
 
 
 def begin(arguments: Sequence[str]) -> None:
@@ -38,7 +42,8 @@ def begin(arguments: Sequence[str]) -> None:
         arguments = arguments[: list(arguments).index("--")]
     said = [word.partition("=")[2] for word in arguments if word.startswith("--log-format=")]
     said += [value for flag, value in pairwise(arguments) if flag == "--log-format"]
-    _run = _Run(as_json=(said[-1] if said else os.environ.get(VARIABLE)) == "json")
+    color = "--no-color" not in arguments and not os.environ.get("NO_COLOR")
+    _run = _Run(as_json=(said[-1] if said else os.environ.get(VARIABLE)) == "json", color=color)
 
 
 def about(*, command: str | None = None, catalog: str | None = None, quiet: bool | None = None) -> None:
@@ -63,12 +68,46 @@ def is_json() -> bool:
 
 
 def tell(text: str, end: str = "\n", *, level: Level = "info", exit_code: int | None = None, **more: Any) -> None:
-    """Say it. That nobody listens must not stop what is under way, nor change how it ends."""
+    """Say it, with the secrets of URIs masked. A closed stderr must not stop the run, nor change its exit code."""
     _run.ended = _run.ended or exit_code is not None
+    text = masked(text)
     if _run.as_json:
         text, end = _line(text, level, exit_code, more), "\n"
+    elif _run.color and sys.stderr.isatty():
+        word, colon, rest = text.partition(":")
+        text = f"\x1b[{_COLORS[word]}m{word}:\x1b[0m{rest}" if colon and word in _COLORS else text
+    _print(text, end)
+
+
+def tell_document(value: Any) -> None:
+    """Say a value as one line of JSON, with the secrets of URIs masked."""
+    _print(dumps(_masked_leaves(value), sys.stderr), "\n")
+
+
+def hear_libraries() -> None:
+    """Tell the warnings of libraries like our own. Python itself prints them with all secrets."""
+    import logging
+
+    class Told(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            tell(f"warning: {record.getMessage()}")
+
+    # it handles the records of loggers without handlers
+    logging.lastResort = Told(logging.WARNING)
+
+
+def _print(text: str, end: str) -> None:
     with suppress(OSError):
         print(text, end=end, file=sys.stderr, flush=True)
+
+
+def _masked_leaves(value: Any) -> Any:
+    """Mask each text in the value. Masking the encoded document could swallow a quote of JSON's."""
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, dict):
+        return {key: _masked_leaves(item) for key, item in value.items()}
+    return [_masked_leaves(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def tell_end(exit_code: int) -> None:
@@ -95,4 +134,4 @@ def _line(text: str, level: Level, exit_code: int | None, more: dict[str, Any]) 
         "catalog": _run.catalog,
         "exit_code": exit_code,
     }
-    return dumps({**line, **more}, sys.stderr)
+    return dumps({**line, **_masked_leaves(more)}, sys.stderr)

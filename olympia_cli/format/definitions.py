@@ -1,9 +1,10 @@
-"""Definition files: bare protobuf messages, closed by a digest of themselves."""
+"""Definition files: bare protobuf messages that begin with a digest of themselves."""
 
 from __future__ import annotations
 
 from copy import deepcopy
 from enum import Enum
+from functools import lru_cache
 from hashlib import sha256
 from typing import TypeVar, cast
 
@@ -31,8 +32,13 @@ CLASSES: dict[Kind, type[Definition]] = {
     Kind.VIEW: ViewDef,
 }
 
-_INTEGRITY_TAG = b"\xc2\x3e"
-"""Field 1000, length-delimited."""
+_TAG = b"\xc2\x3e"
+"""Field 1000, length-delimited. Only this program begins a file with it: a protobuf library that does not know the
+field writes it behind all others."""
+_SEAL = 37
+"""Bytes of the digest and the size with its tag, which end the field at the head of a file."""
+_OLD_SEAL = 32
+"""Bytes of the digest alone, which end the file of an older program."""
 
 
 class Digest(Enum):
@@ -76,7 +82,7 @@ def sizes_of(catalog: CatalogDef) -> Sizes:
 
 def encode(content: bytes, path: str) -> bytes:
     """The bytes of the file `path` for a definition's body; InvalidOption when no reader would take them."""
-    data = content + _tail(content, path)
+    data = _start(path, _SEAL) + _seal(content) + content
     if len(data) > LEAST_LIMIT and len(data) > (limit := size_limit(path)):
         raise InvalidOption(f"the definition has {len(data):,} bytes, and may have {limit:,}", hint="make it shorter")
     return data
@@ -94,26 +100,41 @@ def examine(cls: type[D], data: bytes, path: str) -> tuple[D, bool]:
         raise Damaged(_code(cls, "F302"), path, "it is empty")
     try:
         definition = cast(D, cls.FromString(data))
-        digest = check_digest(data, path)
     except (DecodeError, ValueError, RecursionError, MemoryError):
-        raise Damaged(_code(cls, "F303"), path, f"it is not a {cls.__name__}") from None
-    if digest is Digest.MISMATCH:
-        raise Damaged(_code(cls, "F304"), path, "its content is not what its digest says")
-    if digest is Digest.ABSENT and says_digest(path):
-        # a file that is cut between two fields can be parsed
-        raise Damaged(_code(cls, "F304"), path, "its digest is missing, and its name says that it was written with one")
+        raise Damaged(_code(cls, "F303"), path, _truncation(data, path) or f"it is not a {cls.__name__}") from None
+    digest = check_digest(data, path)
+    verified = digest is Digest.VERIFIED
+    if not verified:
+        if digest is Digest.MISMATCH:
+            raise Damaged(_code(cls, "F304"), path, _truncation(data, path) or _mismatch(cls, data))
+        if says_digest(path):
+            # a file that is cut between two fields can be parsed
+            reason = "its digest is missing, and its name says that it was written with one"
+            raise Damaged(_code(cls, "F304"), path, reason)
     if not definition.id:
         raise Damaged(_code(cls, "F302"), path, "it has no id")
-    return definition, digest is Digest.VERIFIED
+    return definition, verified
 
 
 def remains(cls: type[D], data: bytes, path: str) -> D | None:
-    """What a definition that lost its digest still says; None when it says nothing, or what was never written."""
+    """The fields that are left of a definition that lost its end or its digest; None if there is no id among them, or
+    if bytes have changed."""
     try:
         definition = cast(D, cls.FromString(data))
     except (DecodeError, ValueError, RecursionError, MemoryError):
         return None
-    return definition if definition.id and check_digest(data, path) is Digest.ABSENT else None
+    if not definition.id:
+        return None
+    return definition if _truncation(data, path) or check_digest(data, path) is Digest.ABSENT else None
+
+
+def written_as(cls: type[D], data: bytes) -> str:
+    """The name of the file that these bytes were written to; empty if they have no digest, or have changed."""
+    try:
+        name: str = cls.FromString(data).integrity.file
+    except (DecodeError, ValueError, RecursionError, MemoryError):
+        return ""
+    return name if check_digest(data, name) is Digest.VERIFIED else ""
 
 
 def _code(cls: type[D], code: str) -> str:
@@ -124,29 +145,70 @@ def _code(cls: type[D], code: str) -> str:
 def check_digest(data: bytes, path: str) -> Digest:
     """Compare a definition file with the digest it carries.
 
-    A digest made for a file of another name, or that is no longer the last field, is another program's rewrite: absent.
+    In a file of an older program the digest is the last field. One that names another file there, or that is not the
+    last field, is in a file that another program wrote: absent. At the head of a file it is never another program's.
     """
-    head = _head(path)
-    length = len(head) + 32
+    if data.startswith(_TAG):
+        start = _start(path, _SEAL)
+        expected = start + _seal(data[len(start) + _SEAL :])
+        return Digest.VERIFIED if data.startswith(expected) else Digest.MISMATCH
+    start = _start(path, _OLD_SEAL)
+    length = len(start) + _OLD_SEAL
     found = data[-length:]
-    if found == head + sha256(data[:-length]).digest():
+    if found == start + sha256(data[:-length]).digest():
         return Digest.VERIFIED
-    # a flipped bit may hide the field from the parser, so what stands in its place counts too
-    if len(found) == length and sum(a != b for a, b in zip(found[:-32], head, strict=True)) <= 2:
+    # a flipped bit may hide the field from the parser
+    if len(found) == length and _is_like(found, start, 2):
         return Digest.MISMATCH
-    return Digest.ABSENT
+    start = _start(path, _SEAL)
+    return Digest.MISMATCH if _is_like(data, start, len(start) // 2) else Digest.ABSENT
 
 
-def _tail(content: bytes, path: str) -> bytes:
-    """Field 1000 for the body of the file `path`: {file=1: string, sha256=2: bytes}."""
-    return _head(path) + sha256(content).digest()
+def _truncation(data: bytes, path: str) -> str:
+    """How much of the file is left, if it is shorter than the size at its head; empty if it is whole."""
+    start = _start(path, _SEAL)
+    seal, content = data[len(start) : len(start) + _SEAL], data[len(start) + _SEAL :]
+    expected = _seal(content)
+    size = int.from_bytes(seal[-4:], "little")
+    # where the digest is right, the size is not
+    whole = len(seal) < _SEAL or size <= len(content) or seal[:_OLD_SEAL] == expected[:_OLD_SEAL]
+    if whole or not data.startswith(start):
+        return ""
+    return f"truncated: {len(data):,} of {len(data) + size - len(content):,} bytes"
 
 
-def _head(path: str) -> bytes:
-    """What of that field comes before the digest."""
-    name = path.rpartition("/")[2].encode()
-    file = b"\x0a" + _varint(len(name)) + name + b"\x12\x20"
-    return _INTEGRITY_TAG + _varint(len(file) + 32) + file
+def _mismatch(cls: type[D], data: bytes) -> str:
+    """Why the digest of a file is not that of its content."""
+    name = written_as(cls, data)
+    return f"it is a copy of {name[:300]!a}" if name else "its content is not what its digest says"
+
+
+def _start(path: str, seal: int) -> bytes:
+    """Field 1000 of the file up to the digest: {file=1: string, sha256=2: bytes, …}; `seal` bytes follow."""
+    name = path.rpartition("/")[2].encode("utf-8", "surrogatepass")
+    return _tags(len(name), seal) + name + b"\x12\x20"
+
+
+@lru_cache(maxsize=1024)
+def _tags(length: int, seal: int) -> bytes:
+    """The tags and lengths before a name of so many bytes."""
+    file = b"\x0a" + _varint(length)
+    return _TAG + _varint(len(file) + length + 2 + seal) + file
+
+
+def _seal(content: bytes) -> bytes:
+    """The rest of the field: the digest of the bytes that follow, and size=3: fixed32, how many these are."""
+    return sha256(content).digest() + b"\x1d" + len(content).to_bytes(4, "little")
+
+
+def _is_like(data: bytes, start: bytes, most: int) -> bool:
+    """Whether the data begins with these bytes, of which at most so many are changed."""
+    changed = 0
+    for a, b in zip(data, start, strict=False):
+        changed += a != b
+        if changed > most:
+            return False
+    return len(data) >= len(start)
 
 
 def _varint(number: int) -> bytes:

@@ -26,6 +26,7 @@ from olympia_cli.format.node import EMPTY, Node, Root, Sizes
 from olympia_cli.format.node_rows import (
     ACTIONS_DIGEST_KEY,
     DIGEST_KEY,
+    LOST_KEY,
     SCHEMA,
     SIZES_KEY,
     NodeRows,
@@ -84,6 +85,14 @@ def encode_root(root: Root, actions: Iterable[tuple[str, str]]) -> bytes:
     except TooMuch as error:
         raise TransactionTooLarge(f"the root would be too large: {error}", hint="commit in steps") from None
     return data
+
+
+def encode_lost(version: int) -> bytes:
+    """What keeps the name of a version whose root is lost: no rows, so that no program takes it for a root."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, SCHEMA.with_metadata({LOST_KEY: str(version).encode()})):
+        pass
+    return bytes(sink.getvalue())
 
 
 def encode_java(node: Node, created_at_millis: int, root: Root | None = None) -> bytes:

@@ -25,6 +25,9 @@ SCHEMA = pa.schema([pa.field(name, pa.string()) for name in COLUMNS])
 DIGEST_KEY = b"olympia.sha256"
 ACTIONS_DIGEST_KEY = b"olympia.actions-sha256"
 SIZES_KEY = b"olympia.sizes"
+LOST_KEY = b"olympia.lost"
+LOST = "F106"
+"""fsck's code for a file that only keeps the name of a root that is lost."""
 READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
 _MAGIC = b"ARROW1"
@@ -53,6 +56,8 @@ class NodeRows:
         if not usual:
             _check_columns(schema, names, path)
         metadata: dict[bytes, bytes] = schema.metadata or {}
+        if LOST_KEY in metadata:
+            raise Damaged(LOST, path, "the root is lost, and this file keeps its name")
         self.digest = metadata_text(metadata.get(DIGEST_KEY))
         self.actions_digest = metadata_text(metadata.get(ACTIONS_DIGEST_KEY))
         self.sizes = decode_sizes(metadata.get(SIZES_KEY), path)

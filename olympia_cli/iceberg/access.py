@@ -17,14 +17,14 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable, Table, TableProperties
 from pyiceberg.table.locations import load_location_provider
-from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from olympia_cli.catalog.catalog import Catalog, who
 from olympia_cli.catalog.checks import TABLE_LOCATION
 from olympia_cli.catalog.commit import Author, Committed
-from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.snapshot import Snapshot, namespace_for_new
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import CommitConflict, InvalidName
 from olympia_cli.format.actions import Action
@@ -32,18 +32,17 @@ from olympia_cli.format.paths import DATA
 from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.format_v3 import with_defaults, with_row_ids
 from olympia_cli.iceberg.identifiers import dotted, identifier_of, table_name
-from olympia_cli.iceberg.locations import ANYWHERE, Reach
+from olympia_cli.iceberg.locations import Reach, barred_folders
 from olympia_cli.iceberg.metadata_files import MetadataFiles, PyIcebergFiles
-from olympia_cli.iceberg.settings import ONE_SDK, same_sdk
+from olympia_cli.iceberg.settings import ONE_SDK, same_sdk, trusted
 from olympia_cli.iceberg.table_changes import TableChanges, TableState, check_properties, read_metadata
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
-from olympia_cli.storage.open import scheme_of
+from olympia_cli.storage.open import check_opens, scheme_of
 
 if TYPE_CHECKING:
     import pyarrow
 
 ATTEMPTS = 20
-_MAX_IOS = 64
 R = TypeVar("R")
 
 
@@ -60,7 +59,7 @@ class CatalogAccess(MetastoreCatalog):
     last_actions: tuple[Action, ...]
     """The actions of the last change."""
     _fixed: Snapshot | None
-    _ios: dict[tuple[object, ...], FileIO]
+    _ios: dict[str, FileIO]
 
     def _begin(self, catalog: Catalog, name: str, properties: Properties) -> None:
         MetastoreCatalog.__init__(self, name, **properties)
@@ -98,16 +97,17 @@ class CatalogAccess(MetastoreCatalog):
                 location = self._view(name).table(name).definition.iceberg_metadata_location
         except ValueError as invalid:
             raise NoSuchTableError(f"Table does not exist: {dotted(name)}") from invalid
-        return TableState(read_metadata(self.metadata_files, location), location)
+        place = self._reach(name.namespace).existing(location)
+        return TableState(read_metadata(self.metadata_files, location, place), location)
 
     @property
     def metadata_files(self) -> MetadataFiles:
         """How metadata files are read and created."""
-        return PyIcebergFiles(self._open_io)
+        return PyIcebergFiles(self.open_files)
 
     def _reach(self, namespace: str) -> Reach:
         """Where tables and views of the namespace may be."""
-        return ANYWHERE
+        return Reach(barred=barred_folders(self.store_catalog.store.uri))
 
     def _staged_file(self, location: str) -> bytes | None:
         """What will be at a location, where that is not written yet."""
@@ -144,24 +144,22 @@ class CatalogAccess(MetastoreCatalog):
             raise ValueError(f"This catalog is as of version {self._fixed.version}, and nothing is changed through it")
 
     def _table(self, name: TableName, state: TableState) -> Table:
-        io = self._open_io(state.metadata.properties, state.location)
-        return Table(identifier_of(name), state.metadata, state.location, io, self)
+        io = self.open_files(state.location)
+        return Table(identifier_of(name), self._trusted(state.metadata), state.location, io, self)
 
-    def _open_io(self, properties: Properties, location: str) -> FileIO:
-        """PyIceberg's files; those with the same settings are shared, and with them their connections."""
-        if ONE_SDK in self.properties:
-            properties = {**same_sdk(location), **properties}
-        key = (location.partition("://")[0], *sorted(properties.items()))
-        io = self._ios.get(key)
-        if io is None:
-            if len(self._ios) >= _MAX_IOS:
-                self._ios.clear()
-            io = self._ios[key] = self._load_file_io(properties, location)
-        return io
+    def _trusted(self, metadata: TableMetadata) -> TableMetadata:
+        return trusted(metadata, self.properties, barred_folders(self.store_catalog.store.uri))
 
     def open_files(self, location: str) -> FileIO:
-        """PyIceberg's files of tables that are made beside it."""
-        return self._open_io({}, location)
+        """PyIceberg's files, with the settings of the catalog alone. Those on the same kind of store share their
+        connections."""
+        check_opens(location)
+        scheme = scheme_of(location)
+        io = self._ios.get(scheme)
+        if io is None:
+            properties = same_sdk(location) if ONE_SDK in self.properties else {}
+            io = self._ios[scheme] = self._load_file_io(properties, location)
+        return io
 
     # Where new tables are
 
@@ -188,7 +186,7 @@ class CatalogAccess(MetastoreCatalog):
             identifier=identifier_of(name),
             metadata=staged.metadata,
             metadata_location=staged.location,
-            io=self._open_io(metadata.properties, staged.location),
+            io=self.open_files(staged.location),
             catalog=self,
         )
 
@@ -209,7 +207,7 @@ class CatalogAccess(MetastoreCatalog):
         of another, which was dropped or renamed, beside them."""
         name = NamespaceName(database_name)
         view = self._view(name)
-        with translated(name):
+        with translated(name), namespace_for_new():
             own = view.namespace(name).properties.get("location")
         folder = f"{folder_of(table_name)}-{uuid4().hex[:12]}"
         if own:

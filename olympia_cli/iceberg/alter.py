@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType
 
+from olympia_cli.catalog.checks import check_places
 from olympia_cli.errors import InvalidOption, quoted
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.catalog_transaction import DistributedCatalog
@@ -66,6 +67,7 @@ def alter(catalog: OlympiaCatalog, name: TableName, change: Alteration) -> None:
 
 
 def _alter(catalog: OlympiaCatalog, name: TableName, change: Alteration) -> None:
+    check_places(change.set)
     table = catalog.load_table(identifier_of(name))
     if absent := [key for key in change.unset if key not in table.properties]:
         raise InvalidOption(

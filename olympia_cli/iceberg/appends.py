@@ -29,6 +29,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import _dataframe_to_data_files, schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
@@ -89,6 +90,8 @@ def folder_store(folder: str, properties: tuple[tuple[str, str], ...]) -> Store:
 def destination(table: Table, name: TableName, run: str | None, properties: Mapping[str, str]) -> Destination:
     """Step 1. Nothing is written yet."""
     metadata = table.metadata
+    # refused here, and not in every task
+    load_location_provider(metadata.location, metadata.properties)
     data = metadata.properties.get(_DATA_PATH) or f"{metadata.location.rstrip('/')}/data"
     folder = f"{plain_folder(data)}/{run or 'append'}-{uuid4().hex[:12]}"
     spec = metadata.default_spec_id
@@ -283,7 +286,7 @@ def _check_table(metadata: TableMetadata, destination: Destination) -> None:
 
 def _check_there(catalog: OlympiaCatalog, destination: Destination, files: Sequence[DataFile]) -> None:
     """What processes say that they wrote, this one sees."""
-    io = catalog._open_io({}, destination.folder)
+    io = catalog.open_files(destination.folder)
 
     def problem(file: DataFile) -> str | None:
         try:

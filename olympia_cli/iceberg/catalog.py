@@ -24,6 +24,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.types import transform_dict_value_to_str
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.checks import check_places
 from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.identifiers import dotted, identifier_of, namespace_name, table_name
 from olympia_cli.iceberg.settings import store_options
@@ -147,6 +148,7 @@ class OlympiaCatalog(IcebergViews):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Properties = EMPTY_DICT,
     ) -> Table:
+        check_places(properties)
         staged = self._create_staged_table(identifier, schema, location, partition_spec, sort_order, properties)
         name = table_name(staged.name())
 
@@ -239,7 +241,8 @@ class OlympiaCatalog(IcebergViews):
             NamespaceName(name.namespace),
             name,
         )
-        return CommitTableResponse.model_validate({"metadata": state.metadata, "metadata-location": state.location})
+        response = {"metadata": self._trusted(state.metadata), "metadata-location": state.location}
+        return CommitTableResponse.model_validate(response)
 
     def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
         name = namespace_name(namespace, NoSuchNamespaceError)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 from olympia_cli.errors import OlympiaError, PathMissing
 from olympia_cli.iceberg.files import TableFiles
+from olympia_cli.iceberg.locations import ANYWHERE, Reach, parse_location
 from olympia_cli.iceberg.manifests import DataFile, Manifest, decode_manifest, decode_manifest_list
 from olympia_cli.iceberg.metadata import current_snapshot
 from olympia_cli.ops.verify_metadata import parse_metadata
+from olympia_cli.storage.open import scheme_of
 
 
 def data_files(files: TableFiles, location: str, *, statistics: bool = True) -> Iterator[DataFile]:
@@ -23,25 +26,34 @@ def read_metadata(files: TableFiles, location: str) -> dict[str, Any]:
     return parse_metadata(_read(files, location, "metadata"), location)
 
 
+def verify_metadata(location: str, options: Mapping[str, object] | None) -> None:
+    """Raise unless the location holds the metadata of an Iceberg table. `options` are those of its storage."""
+    with closing(TableFiles(options, scheme_of(parse_location(location).store))) as files:
+        try:
+            read_metadata(files, location)
+        except PathMissing as error:
+            raise PathMissing(error.message, hint="check the location") from None
+
+
 def files_of(
-    files: TableFiles, metadata: Mapping[str, Any], location: str, *, statistics: bool = True
+    files: TableFiles, metadata: Mapping[str, Any], location: str, *, statistics: bool = True, reach: Reach = ANYWHERE
 ) -> Iterator[DataFile]:
-    """As `data_files`, for metadata that was read before."""
+    """As `data_files`, for metadata that was read before. Raise Refused for a manifest that is out of reach."""
     snapshot = current_snapshot(metadata, location)
     if snapshot is None:
         return
     if snapshot.manifest_list:
-        data = _read(files, snapshot.manifest_list, "manifest list")
+        data = _read(files, snapshot.manifest_list, "manifest list", reach)
         manifests = {one.location: one for one in decode_manifest_list(data, snapshot.manifest_list)}
     else:
         manifests = {one: Manifest(one) for one in snapshot.manifests}
-    for where, found in files.read(manifests):
+    for where, found in files.read(manifests, reach):
         content = whole(found, where, "manifest")
         yield from decode_manifest(content, where, spec_id=manifests[where].spec_id, statistics=statistics)
 
 
-def _read(files: TableFiles, location: str, what: str) -> bytes:
-    for _, found in files.read([location]):
+def _read(files: TableFiles, location: str, what: str, reach: Reach = ANYWHERE) -> bytes:
+    for _, found in files.read([location], reach):
         return whole(found, location, what)
     raise AssertionError("unreachable")
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
-from olympia_cli.errors import InvalidLocation, OlympiaError, PathMissing, StorageFailed, Unsupported
-from olympia_cli.iceberg.locations import LOCAL, Location, parse_location
+from olympia_cli.errors import InvalidLocation, OlympiaError, PathMissing, Refused, StorageFailed, Unsupported
+from olympia_cli.iceberg.locations import ANYWHERE, LOCAL, Location, Reach, parse_location
 from olympia_cli.storage.open import open_store
 from olympia_cli.storage.protocol import Store
 
@@ -42,9 +42,12 @@ class TableFiles:
     """Files by their locations. `options` are the storage options for the stores of `scheme`; other stores are opened
     with what the SDKs find by themselves."""
 
-    def __init__(self, options: Mapping[str, object] | None = None, scheme: str = "") -> None:
+    def __init__(self, options: Mapping[str, object] | None = None, scheme: str = "", *, gives_up: bool = True) -> None:
+        """`gives_up` is for commands: a store that only fails is not asked again. A server asks it again, since it may
+        be back, and since one client's failures must not end the work of the others."""
         self._options = dict(options or {})
         self._scheme = scheme
+        self._gives_up = gives_up
         self._lock = threading.Lock()
         self._opened: dict[str, _Opened] = {}
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="tables")
@@ -56,9 +59,18 @@ class TableFiles:
                 opened.store.close()
         self._opened.clear()
 
-    def read(self, locations: Iterable[str]) -> Iterator[tuple[str, bytes | OlympiaError]]:
-        """The files in the order asked for; a bounded number of them is in memory at once."""
-        return self._each(self._read, locations)
+    def read(self, locations: Iterable[str], reach: Reach = ANYWHERE) -> Iterator[tuple[str, bytes | OlympiaError]]:
+        """The files in the order asked for, or Refused for those out of reach. A bounded number of them is in memory at
+        once."""
+
+        def read(location: str) -> bytes | OlympiaError:
+            try:
+                reach.check_existing(location, "a file that the table names")
+                return self.fetch(reach.existing(location), location)
+            except (InvalidLocation, Refused) as error:
+                return error
+
+        return self._each(read, locations)
 
     def fetch(self, location: Location, text: str = "") -> bytes | OlympiaError:
         """Return the content of one file, whose location an error spells as the text does."""
@@ -105,12 +117,6 @@ class TableFiles:
         finally:
             for _, future in under_way:
                 future.cancel()
-
-    def _read(self, location: str) -> bytes | OlympiaError:
-        try:
-            return self.fetch(parse_location(location), location)
-        except InvalidLocation as error:
-            return error
 
     def _size(self, location: str) -> int | OlympiaError:
         try:
@@ -182,7 +188,7 @@ class TableFiles:
             return
         opened = self._opened[uri]
         opened.failures += 1
-        if opened.failures >= _FAILURES:
+        if self._gives_up and opened.failures >= _FAILURES:
             opened.error = opened.error or StorageFailed(
                 f"given up after {_FAILURES} failures in a row: {error.message}", hint=error.hint
             )

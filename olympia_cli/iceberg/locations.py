@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
 from olympia_cli.errors import InvalidLocation, Refused
+from olympia_cli.format.paths import OWN_FOLDERS
 
 LOCAL = "/"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -181,11 +183,26 @@ class Reach:
     """None stands for every place."""
     known: tuple[str, ...] = ()
     """Folders that the catalog, its operator or the table itself named. They are taken literally."""
+    barred: tuple[str, ...] = ()
+    """Folders with the catalog's own files. No table may be there."""
 
     def also(self, folders: Iterable[str]) -> Reach:
-        """The same reach, and folders that are known already."""
+        """The same reach, and those of the folders that lie in it are taken literally."""
+        return self._with(folder for folder in folders if self.folders is None or self.holds(folder))
+
+    def of_object(self, metadata: str, folders: Iterable[str]) -> Reach:
+        """The reach for an existing table or view, whose metadata file names these folders. A file in the caller's own
+        folders may be of the caller's making, so it opens no folder outside of them."""
+        is_own = self.folders is not None and self.holds(metadata)
+        return self.also(folders) if is_own else self._with(folders)
+
+    def _with(self, folders: Iterable[str]) -> Reach:
         known = (*self.known, *(folder for folder in folders if folder))
-        return Reach(self.folders, tuple(dict.fromkeys(known)))
+        return replace(self, known=tuple(dict.fromkeys(known)))
+
+    def holds(self, text: str) -> bool:
+        """Whether an existing file or folder lies in one of the folders."""
+        return any(location.is_below(root) for _, location in _parsed((text,)) for _, root in self._roots)
 
     def named(self, text: str, what: str) -> Location:
         """Return the location that a client names. Raise InvalidLocation if programs could read it differently, and
@@ -201,12 +218,19 @@ class Reach:
         # a folder may end in one slash
         bare = text[:-1] if text.endswith("/") else text
         location = self._below_known(bare) or parse_plain_location(bare)
+        if is_barred(location, self.barred):
+            raise Refused(f"{what} is among the catalog's own files", hint="")
         for _, root in self._roots:
             if location.is_below(root):
                 return Location(location.store, location.path, root.path)
         if self.folders is None:
             return location
         raise Refused(f"{what} is outside of what you may use here", hint="")
+
+    def check_existing(self, text: str, what: str) -> None:
+        """Raise Refused if an existing file is out of reach."""
+        if self.folders is not None and not self.holds(text):
+            raise Refused(f"{what} is outside of what you may use here", hint="")
 
     def existing(self, text: str) -> Location:
         """Return the location of a file that is there already, below one of the folders if it lies there."""
@@ -216,7 +240,8 @@ class Reach:
 
     def _below_known(self, text: str) -> Location | None:
         """Parse a location whose text begins with a known folder: only the rest of it is the client's."""
-        for folder, root in self._roots:
+        # the longest first: the folder of a table may have a name that programs read differently
+        for folder, root in sorted(self._roots, key=lambda known: len(known[0]), reverse=True):
             if text == folder:
                 return root
             if text.startswith(f"{folder}/"):
@@ -233,6 +258,36 @@ class Reach:
 
 
 ANYWHERE = Reach()
+
+
+FOLDER_PROPERTIES = (
+    "write.data.path",
+    "write.metadata.path",
+    "write.object-storage.path",
+    "write.folder-storage.path",
+)
+
+
+def folders_of(location: str, properties: Mapping[str, Any]) -> list[str]:
+    """The folders that a table's or a view's metadata gives to its files."""
+    return [location, *(str(properties[key]) for key in FOLDER_PROPERTIES if properties.get(key))]
+
+
+def is_barred(location: Location, barred: Sequence[str]) -> bool:
+    """Whether a location is in one of the barred folders."""
+    return any(location.is_below(folder) for _, folder in _parsed(tuple(barred)))
+
+
+def names_barred(folders: Sequence[str], barred: Sequence[str]) -> bool:
+    """Whether one of the folders that metadata names is in a barred folder."""
+    return any(is_barred(location, barred) for _, location in _parsed(tuple(folders)))
+
+
+@lru_cache(maxsize=100)
+def barred_folders(catalog: str) -> tuple[str, ...]:
+    """Return the folders of a catalog's own files, given the URI of its store. A local catalog may be below a link."""
+    places = (catalog,) if "://" in catalog else dict.fromkeys((catalog, os.path.realpath(catalog)))
+    return tuple(f"{place.rstrip('/')}/{name}" for place in places for name in OWN_FOLDERS)
 
 
 @lru_cache(maxsize=1_000)

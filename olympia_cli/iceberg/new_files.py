@@ -10,10 +10,8 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import IO
-
-from pyiceberg.typedef import Properties
 
 from olympia_cli.errors import StorageFailed
 from olympia_cli.iceberg.locations import Location
@@ -23,11 +21,10 @@ _IN_MEMORY = 2**20
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file's place and content, and the properties of its table, which say how it is written."""
+    """A file's place and content."""
 
     location: Location
     content: bytes
-    properties: Properties
 
 
 class NewFiles:
@@ -40,7 +37,7 @@ class NewFiles:
         weakref.finalize(self, _close, self._kept)
 
     def put(self, location: str, file: NewFile) -> None:
-        data = pickle.dumps(replace(file, properties=dict(file.properties)))
+        data = pickle.dumps(file)
         with self._using() as kept:
             at = kept.seek(0, os.SEEK_END)
             kept.write(data)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from olympia_cli.errors import Refused
+from olympia_cli.iceberg.locations import folders_of, names_barred
 from olympia_cli.storage.open import BUCKET_SCHEMES, scheme_of
 
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
 PY_IO_IMPL = "py-io-impl"
+LOCATION_PROVIDER = "write.py-location-provider.impl"
+LOADS_CODE = (PY_IO_IMPL, "py-catalog-impl", LOCATION_PROVIDER)
+"""Properties that have PyIceberg load code by its name. Whoever can write a table's metadata can set them there."""
 
 _OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "s3": {
@@ -28,6 +37,43 @@ TIMEOUT = "olympia.timeout"
 ONE_SDK = "olympia.one-sdk"
 """Tables in buckets are opened with the SDKs that the catalog is opened with. PyIceberg prefers others, which look
 elsewhere for what they are not told: an endpoint in the environment, for one."""
+
+
+def without_code(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a table but for those that name code to load."""
+    return {key: value for key, value in properties.items() if key not in LOADS_CODE}
+
+
+def trusted(metadata: TableMetadata, settings: Mapping[str, str], barred: Sequence[str] = ()) -> TableMetadata:
+    """The metadata as PyIceberg gets it. Before PyIceberg writes a file, it loads the location provider that the table
+    names. It gets one that refuses, if the user's own settings do not name the same, or if the table's folders are
+    barred."""
+    named = metadata.properties.get(LOCATION_PROVIDER)
+    if names_barred(folders_of(metadata.location, metadata.properties), barred):
+        refusing: type[object] = BarredPlace
+    elif named is None or named == settings.get(LOCATION_PROVIDER):
+        return metadata
+    else:
+        refusing = UnknownProvider
+    name = f"{refusing.__module__}.{refusing.__qualname__}"
+    return metadata.model_copy(update={"properties": {**metadata.properties, LOCATION_PROVIDER: name}})
+
+
+class UnknownProvider:
+    """Stands in for a location provider that a table names and its user does not."""
+
+    def __init__(self, location: str, properties: Mapping[str, str]) -> None:
+        raise Refused(
+            f"the table's property {LOCATION_PROVIDER} names code to load, which the settings of the catalog do not",
+            hint="unset it in the table's metadata, or set the same in the properties of the catalog",
+        )
+
+
+class BarredPlace:
+    """Stands in for the location provider of a table among the catalog's own files."""
+
+    def __init__(self, location: str, properties: Mapping[str, str]) -> None:
+        raise Refused("the table's location, or a path in its properties, is among the catalog's own files", hint="")
 
 
 def store_options(uri: str, properties: Mapping[str, str]) -> dict[str, object]:

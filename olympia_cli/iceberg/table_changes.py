@@ -17,10 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
+from gzip import BadGzipFile
 from io import BytesIO
 from itertools import islice
 from typing import Any, TypeVar
@@ -36,7 +39,7 @@ from pyiceberg.serializers import Compressor, FromByteStream
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertCreate, TableRequirement, TableUpdate, update_table_metadata
-from pyiceberg.typedef import EMPTY_DICT, Properties
+from pyiceberg.typedef import Properties
 
 from olympia_cli.catalog.commit import Author, Committed, commit
 from olympia_cli.catalog.distributed import DistributedTransaction
@@ -51,12 +54,20 @@ from olympia_cli.errors import (
 )
 from olympia_cli.iceberg.format_v3 import V3, check_known, to_json, upgraded, with_row_ids
 from olympia_cli.iceberg.identifiers import dotted
-from olympia_cli.iceberg.locations import ANYWHERE, Location, Reach, parse_location
+from olympia_cli.iceberg.locations import (
+    ANYWHERE,
+    FOLDER_PROPERTIES,
+    Location,
+    Reach,
+    barred_folders,
+    folders_of,
+)
 from olympia_cli.iceberg.metadata_files import Delete, MetadataFiles
 from olympia_cli.iceberg.new_files import NewFile, NewFiles
+from olympia_cli.iceberg.settings import without_code
 from olympia_cli.iceberg.table_actions import actions_of
 from olympia_cli.names import TableName, ViewName
-from olympia_cli.ops.verify_metadata import parse_metadata
+from olympia_cli.ops.verify_metadata import parse_metadata, unpacked
 
 Fit = Callable[[TableMetadata | None, Sequence[TableUpdate]], Sequence[TableUpdate]]
 """Updates as they are meant on a table; None is one that is to be made."""
@@ -86,19 +97,23 @@ class TableChanges:
         self._created: dict[str, Delete] = {}
         self._doubtful: list[str] = []
         """Files that may have been written although the store reported a failure."""
+        self.left_behind: list[str] = []
+        """Files of a failed commit that may still be there. Its error names them."""
         self.unwritten = False
         """Whether a commit ended before it began, because a metadata file could not be written."""
 
-    def state(self, name: TableName) -> TableState | None:
-        """The table as this transaction sees it; None when there is none."""
+    def state(self, name: TableName, reach: Reach = ANYWHERE) -> TableState | None:
+        """The table as this transaction sees it; None when there is none. No link leads out of the reach."""
         if not self.transaction.exists(name):
             return None
         location = self.transaction.table(name).definition.iceberg_metadata_location
-        return TableState(self._staged.get(location) or self._read(location), location)
+        return TableState(self._staged.get(location) or self._read(location, reach), location)
 
-    def _read(self, location: str) -> TableMetadata:
+    def _read(self, location: str, reach: Reach) -> TableMetadata:
         content = self.staged_file(location)
-        return read_metadata(self._store, location) if content is None else decode_metadata(content, location)
+        if content is None:
+            return read_metadata(self._store, location, reach.existing(location))
+        return decode_metadata(content, location)
 
     def create(self, name: TableName, metadata: TableMetadata, location: str, reach: Reach = ANYWHERE) -> TableState:
         """Stage a new table whose metadata is to be written."""
@@ -116,13 +131,14 @@ class TableChanges:
         """Make updates of a table, or the table, where the requirements are met: CommitFailedException where not. `fit`
         has the last word on the updates, on what the table is then. The updates may name locations in `reach`, and
         those where the table is already."""
-        current = self.state(name)
+        current = self.state(name, reach)
         if current is None:
             if not any(isinstance(one, AssertCreate) for one in requirements):
                 raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
             check_no_view(self.transaction, name)
         else:
-            reach = reach.also(folders_of(current.metadata.location, current.metadata.properties))
+            folders = folders_of(current.metadata.location, current.metadata.properties)
+            reach = reach.of_object(current.location, folders)
         for requirement in requirements:
             requirement.validate(None if current is None else current.metadata)
         if fit is not None:
@@ -133,14 +149,15 @@ class TableChanges:
         if current is not None and metadata == current.metadata:
             return current
         if current is not None and metadata.format_version == V3 and current.location not in self._files.places:
-            document = parse_metadata(self._store.read(parse_location(current.location), EMPTY_DICT), current.location)
+            data = self._store.read(reach.existing(current.location))
+            document = parse_metadata(data, current.location)
             check_known(document, current.metadata, metadata, current.location)
         number = -1 if current is None else MetastoreCatalog._parse_metadata_version(current.location)
-        provider = load_location_provider(metadata.location, metadata.properties)
+        provider = load_location_provider(metadata.location, without_code(metadata.properties))
         location = provider.new_table_metadata_file_location(number + 1)
 
         def read(manifest: str) -> bytes:
-            return self._store.read(reach.named(manifest, "a manifest"), metadata.properties)
+            return self._store.read(reach.named(manifest, "a manifest"))
 
         actions = actions_of(None if current is None else current.metadata, metadata, updates, read)
         if current is None:
@@ -158,9 +175,10 @@ class TableChanges:
             expected = None
         return self.stage(metadata, location, reach)
 
-    def add_file(self, location: str, content: bytes, properties: Properties, reach: Reach = ANYWHERE) -> None:
+    def add_file(self, location: str, content: bytes, reach: Reach = ANYWHERE) -> None:
         """Stage a file that is created before the commit, and deleted again when that fails."""
-        self._files.put(location, NewFile(reach.named(location, "the metadata's location"), content, properties))
+        reach = replace(reach, barred=barred_folders(self.transaction.base.store.uri))
+        self._files.put(location, NewFile(reach.named(location, "the metadata's location"), content))
 
     @property
     def places(self) -> list[str]:
@@ -230,18 +248,26 @@ class TableChanges:
         return left
 
     def _discard_after(self, error: BaseException) -> None:
-        if left := self.discard():
-            shown = f"left behind: {', '.join(left)}"
-            if isinstance(error, OlympiaError):
-                error.message += f"; {shown}"
-            else:
-                error.add_note(shown)
+        self.left_behind = self.discard()
+        if self.left_behind and isinstance(error, OlympiaError):
+            error.message += _left(self.left_behind)
+        elif self.left_behind:
+            error.add_note(_left(self.left_behind)[2:])
+
+    def error_of(self, error: Exception, files: Sequence[str]) -> Exception:
+        """The error of a failed commit for the caller who wanted these files alone: it names no others."""
+        if not isinstance(error, OlympiaError) or not self.left_behind:
+            return error
+        own = copy(error)
+        own.message = own.message.removesuffix(_left(self.left_behind))
+        own.message += _left([location for location in self.left_behind if location in files])
+        return own
 
     def _write(self) -> None:
         def write(location: str) -> None:
             file = self._files.get(location)
             try:
-                self._created[location] = self._store.create(file.location, file.content, file.properties)
+                self._created[location] = self._store.create(file.location, file.content)
             except BaseException as error:
                 ours = isinstance(error, OlympiaError) and not isinstance(error, OutcomeUnknown)
                 if not ours and not isinstance(error, FileExistsError):
@@ -264,13 +290,17 @@ class TableChanges:
             self._staged.pop(next(iter(self._staged)))
         self._staged[location] = metadata
         known = reach.also(folders_of(metadata.location, metadata.properties))
-        self.add_file(location, encode_metadata(metadata, location), metadata.properties, known)
+        self.add_file(location, encode_metadata(metadata, location), known)
         return TableState(metadata, location)
 
 
 def unknown(error: BaseException | None, written: Iterable[str]) -> CommitStateUnknownException:
     """That nobody knows whether it was committed, and which files were written for it."""
     return CommitStateUnknownException(f"{error}{_kept(written)}")
+
+
+def _left(locations: Sequence[str]) -> str:
+    return f"; left behind: {', '.join(locations)}" if locations else ""
 
 
 def _kept(written: Iterable[str]) -> str:
@@ -303,29 +333,21 @@ def encode_metadata(metadata: TableMetadata, location: str) -> bytes:
 
 
 def decode_metadata(data: bytes, location: str) -> TableMetadata:
-    """The metadata that these bytes of a file are."""
-    return FromByteStream.table_metadata(BytesIO(data), compression=Compressor.get_compressor(location))
+    """The metadata that these bytes of a file are. What unpacks to more than any metadata is Unsupported."""
+    return FromByteStream.table_metadata(BytesIO(unpacked(data, location)))
 
 
-def read_metadata(files: MetadataFiles, text: str, location: Location | None = None) -> TableMetadata:
+def read_metadata(files: MetadataFiles, text: str, location: Location) -> TableMetadata:
     """Return the metadata at a location that the catalog has; `location` is its text, parsed."""
     try:
-        return decode_metadata(files.read(location or parse_location(text), EMPTY_DICT), text)
-    except (ValidationError, ValueError):
+        return decode_metadata(files.read(location), text)
+    except (ValidationError, ValueError, EOFError, zlib.error, BadGzipFile):
         raise Damaged("F602", text, "it is not the metadata of an Iceberg table", hint="check the location") from None
-
-
-_FOLDERS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
-
-
-def folders_of(location: str, properties: Mapping[str, Any]) -> list[str]:
-    """The folders that a table's or a view's metadata gives to its files."""
-    return [location, *(str(properties[key]) for key in _FOLDERS if properties.get(key))]
 
 
 def check_properties(properties: Properties, reach: Reach) -> None:
     """Refuse properties of a table, view or namespace that name a location outside of `reach`."""
-    for key in (*_FOLDERS, "location"):
+    for key in (*FOLDER_PROPERTIES, "location"):
         if properties.get(key):
             reach.named(properties[key], f"the property {key}")
 

@@ -18,7 +18,6 @@ from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
 from olympia_cli.iceberg.access import CatalogAccess
 from olympia_cli.iceberg.failures import translated
 from olympia_cli.iceberg.identifiers import dotted, identifier_of, namespace_name, view_name
-from olympia_cli.iceberg.locations import parse_location
 from olympia_cli.iceberg.table_changes import TableChanges
 from olympia_cli.names import Kind, NamespaceName, TableName, ViewName
 
@@ -64,7 +63,7 @@ class IcebergViews(CatalogAccess):
 
         def create(changes: TableChanges) -> None:
             check_no_table(changes, name)
-            changes.add_file(where, content, properties, self._reach(name.namespace).also([place]))
+            changes.add_file(where, content, self._reach(name.namespace).also([place]))
             changes.transaction.create_view(name, view_definition(where))
 
         self.change(name, create, NamespaceName(name.namespace), name)
@@ -73,7 +72,7 @@ class IcebergViews(CatalogAccess):
     def register_view(self, identifier: str | Identifier, metadata_location: str) -> View:
         """The metadata is read first: what cannot be loaded is not registered."""
         name = view_name(identifier)
-        metadata = self._read_view(metadata_location)
+        metadata = self._read_view(name, metadata_location)
 
         def register(changes: TableChanges) -> None:
             check_no_table(changes, name)
@@ -88,7 +87,7 @@ class IcebergViews(CatalogAccess):
             definition = self._view(name).view(name).definition
         if definition.view_format != ViewFormat.ICEBERG_VIEW:
             raise NoSuchViewError(f"View {dotted(name)} is a Substrait plan, and no view of Iceberg")
-        return self._view_of(name, self._read_view(definition.iceberg_metadata_location))
+        return self._view_of(name, self._read_view(name, definition.iceberg_metadata_location))
 
     def list_views(self, namespace: str | Identifier) -> list[Identifier]:
         name = namespace_name(namespace, NoSuchNamespaceError)
@@ -117,12 +116,12 @@ class IcebergViews(CatalogAccess):
 
         self.change(new, rename, old, NamespaceName(new.namespace), new)
 
-    def _read_view(self, location: str) -> ViewMetadata:
+    def _read_view(self, name: ViewName, location: str) -> ViewMetadata:
         from pyiceberg.view.metadata import ViewMetadata
 
         staged = self._staged_file(location)
         if staged is None:
-            staged = self.metadata_files.read(parse_location(location), EMPTY_DICT)
+            staged = self.metadata_files.read(self._reach(name.namespace).existing(location))
         return ViewMetadata.model_validate_json(staged)
 
     def _view_of(self, name: ViewName, metadata: ViewMetadata) -> View:

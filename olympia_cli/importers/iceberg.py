@@ -15,17 +15,21 @@ from typing import TYPE_CHECKING, Any
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import InvalidLocation, InvalidName, InvalidOption, OlympiaError, PathMissing, command_words
 from olympia_cli.iceberg.files import TableFiles
-from olympia_cli.iceberg.locations import Location, parse_location
+from olympia_cli.iceberg.locations import Location, Reach, parse_location
+from olympia_cli.iceberg.settings import LOADS_CODE, without_code
 from olympia_cli.names import NamespaceName, TableName
 from olympia_cli.ops.verify_metadata import parse_metadata
 from olympia_cli.storage.open import open_store, scheme_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
 
 _METADATA = re.compile(
     r"(?P<table>.+)/metadata/(?:v(?P<v>\d+)|(?P<n>\d+)(?:-[^/]*)?)(?:\.gz)?\.metadata\.json(?:\.gz)?"
 )
+
+_NONE: Mapping[str, str] = {}
 
 # of a table that nothing was ever written to
 _EMPTY = {"total-data-files": "0", "total-records": "0"}
@@ -51,7 +55,8 @@ class LeftOut:
 @dataclass(frozen=True, slots=True)
 class FoundTable:
     """A table at the source. `past` are the metadata files that it had before; `files` and `rows` are what its current
-    snapshot says, where it says so; `skipped` is what of it is left out."""
+    snapshot says, where it says so; `skipped` is what of it is left out. `size` is the bytes of the files, and
+    `columns` are the names and types, where the import knows them."""
 
     name: TableName
     source: str
@@ -60,6 +65,8 @@ class FoundTable:
     files: int | None = None
     rows: int | None = None
     skipped: tuple[LeftOut, ...] = ()
+    size: int | None = None
+    columns: tuple[tuple[str, str], ...] | None = None
 
 
 @dataclass(slots=True)
@@ -103,10 +110,13 @@ def _load_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
     from pyiceberg.catalog import load_catalog
     from pyiceberg.utils.config import Config
 
+    configured = Config().get_catalog_config(name)
     try:
-        return load_catalog(name, **properties)
+        catalog = load_catalog(name, **properties)
+        _load_no_code(catalog, {**(configured or {}), **properties})
+        return catalog
     except ValueError as error:
-        if properties or Config().get_catalog_config(name):
+        if properties or configured:
             # what follows is advice about options that this program does not have
             text = " ".join(str(error).split()).partition(", please ")[0]
             raise InvalidOption(
@@ -118,6 +128,19 @@ def _load_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
             raise InvalidOption(reason, hint="a folder is written with a slash", command=command) from error
         hint = "name it in .pyiceberg.yaml, or give its properties with --property; a folder is written with a slash"
         raise InvalidOption(reason, hint=hint) from error
+
+
+def _load_no_code(catalog: Catalog, settings: Mapping[str, object]) -> None:
+    """Have a catalog load no code that its server or its tables name, and the user's settings do not."""
+    load = catalog._load_file_io
+
+    def load_file_io(properties: Mapping[str, str] = _NONE, location: str | None = None) -> FileIO:
+        return load(without_code(properties), location)
+
+    catalog._load_file_io = load_file_io  # type: ignore[method-assign]
+    for key in LOADS_CODE:
+        if key not in settings:
+            catalog.properties.pop(key, None)
 
 
 def below(
@@ -151,7 +174,9 @@ def below(
             yield LeftOut(folder, f"{len(paths)} metadata files have the number {number}: register the right one")
         else:
             named.append(FoundTable(name_here, folder, f"{base}/{paths[0]}"))
-    for table, (location, data) in zip(named, files.read([one.location for one in named]), strict=True):
+    # a link in the source may lead anywhere
+    read = files.read([one.location for one in named], Reach((base,)))
+    for table, (location, data) in zip(named, read, strict=True):
         try:
             if isinstance(data, OlympiaError):
                 raise data
@@ -169,7 +194,7 @@ def bring(found: Iterable[FoundTable | LeftOut], transaction: Transaction) -> Im
             continue
         try:
             _bring(table, transaction, done)
-        except InvalidName as error:
+        except (InvalidName, InvalidOption) as error:
             done.left_out.append(LeftOut(str(table.name), error.message))
     return done
 

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 
+from olympia_cli.iceberg.locations import parse_location
 from olympia_cli.iceberg.settings import same_sdk
 from olympia_cli.importers.footer_check import check_footer
 from olympia_cli.importers.parquet import Footer, ParquetFile
@@ -54,7 +55,7 @@ class LocalFooters:
 def read_footer(files: FileIO, base: str, file: ParquetFile) -> Footer | str:
     """What a file says of itself, or why that cannot be read: one that is no good does not stop the others."""
     try:
-        with files.new_input(f"{base}/{file.path}").open() as stream:
+        with files.new_input(parse_location(f"{base}/{file.path}").plain_text()).open() as stream:
             end = _read_end(stream, file.size)
         if isinstance(end, str):
             return end

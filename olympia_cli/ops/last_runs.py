@@ -16,7 +16,6 @@ from olympia_cli.format.strict_json import read_json
 from olympia_cli.names import time_text
 from olympia_cli.storage.protocol import Store
 
-LAST_FSCK = "ops/last-fsck.json"
 LAST_EXPIRE = "ops/last-expire.json"
 LAST_EXPORT = "ops/last-export.json"
 MAX_DEPTH = 8
@@ -55,3 +54,14 @@ def _is_flat(value: object, levels: int) -> bool:
     """Whether it is nested no deeper than a note is: who goes through it is not to come to the end of the stack."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return levels > 0 and all(_is_flat(item, levels - 1) for item in inside)
+
+
+def found_damage(note: bytes | StoreError | None) -> str | None:
+    """Return when a run of fsck found damage that no later run has cleared, by the note of the last one; None if no run
+    did. Every commit asks this, so no more than the note is needed."""
+    record = _decoded(note) if isinstance(note, bytes) else None
+    runs = (record or {}).get("runs")
+    for run in runs if isinstance(runs, list) else [record]:
+        if isinstance(run, dict) and run.get("damaged") is True and run.get("latest") is not False:
+            return str(run.get("finished_at", ""))[:16]
+    return None

@@ -5,30 +5,16 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Mapping
 from typing import Any
 
-from olympia_cli.errors import Damaged, InvalidOption, PathMissing, Unsupported
+from olympia_cli.errors import Damaged, Unsupported
 from olympia_cli.format.strict_json import read_json
-from olympia_cli.storage.open import open_store
 
 FORMAT_VERSIONS = (1, 2, 3)
 VIEW_FORMAT_VERSIONS = (1,)
 # a few kilobytes that unpack to more than memory holds are not metadata
 MAX_BYTES = 256 * 1024 * 1024
 _HINT = "check the location"
-
-
-def verify_metadata(location: str, options: Mapping[str, object] | None) -> None:
-    """Raise unless the location holds the metadata of an Iceberg table. `options` are those of its storage."""
-    folder, _, name = location.rpartition("/")
-    if not folder or not name:
-        raise InvalidOption(f"{location[:200]!a} is not the location of a file", hint="give the metadata file itself")
-    try:
-        data = open_store(folder, options).read(name)
-    except PathMissing:
-        raise PathMissing(f"there is no metadata at {location}", hint=_HINT) from None
-    parse_metadata(data, location)
 
 
 def parse_metadata(data: bytes, location: str) -> dict[str, Any]:
@@ -55,7 +41,7 @@ def _parsed(
     data: bytes, location: str, what: str, format_versions: tuple[int, ...], keys: tuple[str, ...]
 ) -> dict[str, Any]:
     try:
-        metadata = read_json(_unpacked(data, location))
+        metadata = read_json(unpacked(data, location))
     except (ValueError, OSError, EOFError, zlib.error):
         raise Damaged("F602", location, "it is empty" if not data else "it is not JSON", hint=_HINT) from None
     version = metadata.get("format-version") if isinstance(metadata, dict) else None
@@ -70,7 +56,8 @@ def _parsed(
     return dict(metadata)
 
 
-def _unpacked(data: bytes, location: str) -> bytes:
+def unpacked(data: bytes, location: str) -> bytes:
+    """Return the text of a metadata file. Raise Unsupported if it unpacks to more than any metadata has."""
     # such files may be compressed, and say so in their names only by convention
     if not data.startswith(b"\x1f\x8b"):
         return data

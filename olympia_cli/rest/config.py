@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.references import resolve
+from olympia_cli.errors import quoted
 from olympia_cli.names import parse_reference
 from olympia_cli.rest.call import Call, answer
 from olympia_cli.rest.failures import bad_request
@@ -55,7 +56,7 @@ def _prefix(call: Call) -> Prefix:
         if warehouse.rstrip("/") in ("", NAME, catalog.store.uri.rstrip("/"), call.latest.definition.id):
             return Prefix()
         raise bad_request(
-            f"there is no warehouse {warehouse[:200]!a}: leave it out, or name {NAME}, at/REFERENCE or txn/ID"
+            f"there is no warehouse {quoted(warehouse, 200)}: leave it out, or name {NAME}, at/REFERENCE or txn/ID"
         )
     if found.at is not None:
         now = call.service.catalog.clock.now_millis()

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from olympia_cli import errors
 from olympia_cli.errors import OlympiaError
+from olympia_cli.masking import masked
 
 R = TypeVar("R")
 
@@ -22,10 +23,10 @@ class Failure(Exception):
     """An answer that is an error."""
 
     def __init__(self, status: int, type: str, message: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(message)
+        self.message = masked(message)
+        super().__init__(self.message)
         self.status = status
         self.type = type
-        self.message = message
         self.headers = dict(headers or {})
 
     def response(self) -> Response:

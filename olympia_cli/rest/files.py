@@ -1,11 +1,6 @@
-"""Metadata files and manifests as the server reads and creates them: with its own settings, each read once.
-
-The properties of a table never decide how the server opens files: they could name an endpoint, or a class to load.
-"""
+"""Metadata files and manifests as the server reads and creates them: with its own settings, each read once."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from olympia_cli.errors import OlympiaError, PathMissing, PathOutside, Refused, StorageFailed
 from olympia_cli.iceberg.files import TableFiles
@@ -21,28 +16,30 @@ class KeptFiles:
         self._files = files
         self._kept = ByteCache(cache_bytes)
 
-    def read(self, location: Location, properties: Mapping[str, str]) -> bytes:
-        content = self._kept.get(location)
+    def read(self, location: Location) -> bytes:
+        # the same file within another folder may not be read, as a link leads there
+        key = (location, location.root)
+        content = self._kept.get(key)
         if content is None:
             found = self._files.fetch(location)
             if isinstance(found, PathOutside):
-                raise _outside(location)
+                raise outside(location.text)
             if isinstance(found, PathMissing) or (isinstance(found, StorageFailed) and found.is_no_file):
                 # a pipe is no file: a reader would wait for its other end
                 raise FileNotFoundError(f"{location.text} is no file")
             if isinstance(found, OlympiaError):
                 raise found
             content = found
-            self._kept.put(location, content)
+            self._kept.put(key, content)
         return content
 
-    def create(self, location: Location, content: bytes, properties: Mapping[str, str]) -> Delete:
+    def create(self, location: Location, content: bytes) -> Delete:
         try:
             return create_in(*self._files.opened(location), content)
         except PathOutside:
-            raise _outside(location) from None
+            raise outside(location.text) from None
 
 
-def _outside(location: Location) -> Refused:
-    # where a link leads is not told
-    return Refused(f"{location.text} leads outside of what you may use here", hint="")
+def outside(location: str) -> Refused:
+    """The error for a link that leads out of a caller's folders. It does not tell where to."""
+    return Refused(f"{location} leads outside of what you may use here", hint="")

@@ -133,7 +133,7 @@ class GroupCommit:
                     if isinstance(error, OSError):
                         error = StorageFailed(f"the metadata of a table cannot be written: {error}")
                 for job in staged:
-                    job.end(error)
+                    job.end(changes.error_of(error, job.files))
                 break
             self._warn_of_lost_hints()
             self.groups += 1
@@ -150,7 +150,8 @@ class GroupCommit:
 
     def _warn_of_lost_hints(self) -> None:
         """Log once that commits have no hint: other readers need more requests."""
-        lost = {path: error.message for path, error in self._catalog.store.lost_hints.items()}
+        # a copy: other threads write hints meanwhile
+        lost = {path: error.message for path, error in self._catalog.store.lost_hints.copy().items()}
         if lost != self._lost_hints:
             for path, message in lost.items():
                 _log.warning("the hint %s could not be written, and readers do without it: %s", path, message)

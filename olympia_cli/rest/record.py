@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TextIO
 
+from olympia_cli.masking import masked
 from olympia_cli.names import time_text
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -44,6 +45,7 @@ class Record:
         self._write({**line, "status": status, "millis": round(seconds * 1000, 2), **known})
 
     def _write(self, line: dict[str, object]) -> None:
+        line = {key: masked(value) if isinstance(value, str) else value for key, value in line.items()}
         # ASCII: what a path holds must not reach a terminal as it is
         stream = sys.stderr if self._stream is None else self._stream
         try:

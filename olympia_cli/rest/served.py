@@ -9,26 +9,25 @@ from typing import Any, NoReturn, TypeVar
 
 from pyiceberg.exceptions import NoSuchNamespaceError
 from pyiceberg.io import FileIO
-from pyiceberg.table import TableProperties
 from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableUpdate
 from pyiceberg.typedef import Properties
 
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.errors import InvalidLocation
 from olympia_cli.iceberg import table_changes
 from olympia_cli.iceberg.access import folder_of
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.failures import translated
-from olympia_cli.iceberg.locations import Reach
+from olympia_cli.iceberg.locations import Reach, barred_folders, parse_location
 from olympia_cli.iceberg.metadata_files import MetadataFiles
+from olympia_cli.iceberg.settings import LOADS_CODE
 from olympia_cli.iceberg.table_changes import TableChanges, TableState
 from olympia_cli.names import ObjectName, TableName
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.failures import Failure, bad_request, forbidden, parsed
+from olympia_cli.rest.service import Located
 from olympia_cli.rest.table_updates import check_added, fitted
-
-LOADS_CODE = ("py-io-impl", "py-catalog-impl", TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL)
-"""Properties that name a class of Python's. A client must not choose what the server loads."""
 
 R = TypeVar("R")
 
@@ -66,7 +65,7 @@ class ServedCatalog(OlympiaCatalog):
     def metadata_files(self) -> MetadataFiles:
         return self._call.service.kept
 
-    def _open_io(self, properties: Properties, location: str) -> FileIO:
+    def open_files(self, location: str) -> FileIO:
         """PyIceberg wants one for a table; the server opens no file with it."""
         return _NO_FILES
 
@@ -80,13 +79,14 @@ class ServedCatalog(OlympiaCatalog):
         updates: Sequence[TableUpdate],
     ) -> TableState:
         """Make updates of a table inside a change, if this caller may make them."""
-        current = changes.state(name)
+        reach = self.reach(name.namespace)
+        current = changes.state(name, reach)
         if current is not None:
             check_code(current.metadata.properties)
         for update in updates:
             if isinstance(update, SetPropertiesUpdate):
                 check_code(update.updates)
-        state = changes.update(name, requirements, updates, fitted, self.reach(name.namespace))
+        state = changes.update(name, requirements, updates, fitted, reach)
         check_added(state.metadata, updates)
         return state
 
@@ -96,11 +96,12 @@ class ServedCatalog(OlympiaCatalog):
     def reach(self, namespace: str | None = None) -> Reach:
         """Where this caller's tables may be, those of a namespace also at the namespace's own place."""
         caller, settings = self._call.caller, self._call.service.settings
+        barred = barred_folders(self.store_catalog.store.uri)
         own = ""
         with contextlib.suppress(NoSuchNamespaceError):
             own = self.load_namespace_properties((namespace,)).get("location", "") if namespace else ""
-        if caller.locations is None and settings.tokens is None and not settings.locations:
-            return Reach().also([self._tables_location(), own])
+        if self._is_anywhere:
+            return Reach(barred=barred).also([self._tables_location(), own])
         if caller.locations is not None:
             folders = list(caller.locations)
         else:
@@ -110,7 +111,21 @@ class ServedCatalog(OlympiaCatalog):
                 folders = [
                     f"{folder.rstrip('/')}/{folder_of(name)}" for folder in folders for name in caller.namespaces
                 ]
-        return Reach(tuple([*folders, own] if own else folders))
+        return Reach(tuple([*folders, own] if own else folders), barred=barred)
+
+    @property
+    def _is_anywhere(self) -> bool:
+        caller, settings = self._call.caller, self._call.service.settings
+        return caller.locations is None and settings.tokens is None and not settings.locations
+
+    def located(self, namespace: str, location: str) -> Located:
+        """Return where existing metadata is. No link from there leads out of this caller's reach."""
+        try:
+            place = parse_location(location) if self._is_anywhere else self.reach(namespace).existing(location)
+        except InvalidLocation as error:
+            # it is in the catalog, so it is no mistake of this request
+            raise Failure(500, "InternalServerError", f"the metadata file cannot be read: {error.message}") from None
+        return Located(location, place)
 
 
 def check_code(properties: Properties) -> None:
@@ -133,6 +148,23 @@ def check_registered(metadata: Mapping[str, Any], reach: Reach, what: str) -> No
     if not isinstance(properties, dict) or not all(isinstance(value, str) for value in properties.values()):
         raise bad_request("the properties of the metadata are not texts")
     check_properties(properties, reach)
+    for key, field, what in _NAMED_FILES:
+        entries = metadata.get(key)
+        for entry in entries if isinstance(entries, list) else ():
+            value = entry.get(field) if isinstance(entry, dict) else None
+            for location in value if isinstance(value, list) else [value]:
+                if location:
+                    reach.check_existing(str(location), what)
+
+
+_NAMED_FILES = (
+    ("snapshots", "manifest-list", "a manifest list"),
+    # in old tables
+    ("snapshots", "manifests", "a manifest"),
+    ("statistics", "statistics-path", "the statistics"),
+    ("partition-statistics", "statistics-path", "the partition statistics"),
+)
+"""The files that the server or an engine reads because table metadata names them: the list, the field, and the word."""
 
 
 class _NoFiles(FileIO):

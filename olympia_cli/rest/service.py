@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -14,24 +15,38 @@ from pyiceberg.table.metadata import TableMetadata
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.errors import Damaged, OlympiaError, PathMissing, StorageFailed, Unsupported
+from olympia_cli.errors import Damaged, OlympiaError, PathMissing, PathOutside, StorageFailed, Unsupported
 from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.iceberg.format_v3 import to_json
-from olympia_cli.iceberg.locations import LOCAL, Location, parse_location
+from olympia_cli.iceberg.locations import LOCAL, Location
 from olympia_cli.iceberg.settings import io_properties
 from olympia_cli.names import TableName
 from olympia_cli.ops.verify_metadata import parse_metadata, parse_view_metadata
 from olympia_cli.rest.cache import ByteCache
 from olympia_cli.rest.failures import Failure, bad_request
-from olympia_cli.rest.files import KeptFiles
+from olympia_cli.rest.files import KeptFiles, outside
 from olympia_cli.rest.group_commit import GroupCommit
 from olympia_cli.rest.latest import Latest
 from olympia_cli.rest.settings import Settings
+from olympia_cli.rest.tokens import Caller
 from olympia_cli.storage.open import open_store
 
 NAMES_KEPT = 10_000
 GC_ENABLED = "gc.enabled"
 Parse = Callable[[bytes, str], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A metadata file: its location as the catalog has it, and the same for a caller, whom no link leads farther."""
+
+    text: str
+    place: Location
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What is cached of the file is for those alone who read it within the same folder."""
+        return self.text, self.place.root
 
 
 class Service:
@@ -46,14 +61,14 @@ class Service:
         # a table's load may wait for a commit that waits for it in turn: the latter must find a thread
         self.executor = ThreadPoolExecutor(2 * settings.max_requests, thread_name_prefix="serve")
         self.latest = Latest(catalog, self.executor)
-        self.files = TableFiles(options, scheme)
+        self.files = TableFiles(options, scheme, gives_up=False)
         self.io_properties = {"warehouse": catalog.store.uri, **io_properties(catalog.store.uri, options or {})}
         self.kept = KeptFiles(self.files, settings.cache_bytes)
         self.commits = GroupCommit(catalog, self.kept, retry_for=settings.request_timeout / 2)
         self.bodies = ByteCache(settings.cache_bytes)
         self._on_disk = open_store(LOCAL)
         self._lock = threading.Lock()
-        self._located: tuple[Snapshot | None, dict[TableName, str]] = (None, {})
+        self._located: tuple[Snapshot | None, dict[tuple[TableName, Caller], Located]] = (None, {})
 
     def close(self, seconds: float) -> bool:
         """Let what is under way finish, for so long; whether it has."""
@@ -68,46 +83,43 @@ class Service:
 
     # Metadata files never change, so what was made of one is good for ever.
 
-    def located(self, snapshot: Snapshot, name: TableName) -> str | None:
-        """Where the table's metadata is, if that was looked up in this very version before."""
+    def located(self, snapshot: Snapshot, name: TableName, caller: Caller) -> Located | None:
+        """Where the table's metadata is for a caller, if that was looked up in this very version before."""
         version, names = self._located
-        return names.get(name) if version is snapshot else None
+        return names.get((name, caller)) if version is snapshot else None
 
-    def locate(self, snapshot: Snapshot, name: TableName) -> str:
-        """Where the table's metadata is in a version."""
-        location = snapshot.table(name).definition.iceberg_metadata_location
+    def note_located(self, snapshot: Snapshot, name: TableName, caller: Caller, found: Located) -> None:
+        """Note where the table's metadata is in a version."""
         with self._lock:
             version, names = self._located
             if version is not snapshot or len(names) >= NAMES_KEPT:
                 names = {}
-            names[name] = location
+            names[name, caller] = found
             self._located = (snapshot, names)
-        return location
 
-    def is_there(self, location: str) -> bool:
+    def is_there(self, found: Located) -> bool:
         """Whether the metadata file is still there, where that costs nothing to know. What was read of a file that is
         gone would hide that nobody can write to the table any more."""
-        if not location.startswith(("/", "file:")):
-            return True
-        return self._on_disk.exists(parse_location(location).path)
+        place = found.place
+        return place.store != LOCAL or self._on_disk.exists(place.path)
 
-    def known_body(self, location: str, only_refs: bool) -> bytes | None:
-        return self.bodies.get((location, only_refs))
+    def known_body(self, found: Located, only_refs: bool) -> bytes | None:
+        return self.bodies.get((*found.key, only_refs))
 
-    def table_body(self, location: str, only_refs: bool = False) -> bytes:
+    def table_body(self, found: Located, only_refs: bool = False) -> bytes:
         """The answer to a load of the table whose metadata is there."""
-        body = self.known_body(location, only_refs) if self.is_there(location) else None
+        body = self.known_body(found, only_refs) if self.is_there(found) else None
         if body is None:
-            metadata = self.read_metadata(location)
+            metadata = self.read_metadata(found)
             shown = _with_snapshots_of_refs(metadata) if only_refs else metadata
-            body = table_answer(location, json.dumps(self._kept(shown), separators=(",", ":")))
-            self.bodies.put((location, only_refs), body)
+            body = table_answer(found.text, json.dumps(self._kept(shown), separators=(",", ":")))
+            self.bodies.put((*found.key, only_refs), body)
         return body
 
-    def keep_body(self, location: str, metadata: TableMetadata) -> bytes:
+    def keep_body(self, found: Located, metadata: TableMetadata) -> bytes:
         """The same for metadata that was just written."""
-        body = table_answer(location, self.shown(metadata))
-        self.bodies.put((location, False), body)
+        body = table_answer(found.text, self.shown(metadata))
+        self.bodies.put((*found.key, False), body)
         return body
 
     def shown(self, metadata: TableMetadata) -> str:
@@ -121,13 +133,15 @@ class Service:
             return metadata
         return {**metadata, "properties": {GC_ENABLED: "false", **(metadata.get("properties") or {})}}
 
-    def read_metadata(self, location: str, parse: Parse = parse_metadata) -> dict[str, Any]:
+    def read_metadata(self, found: Located, parse: Parse = parse_metadata) -> dict[str, Any]:
         """What a metadata file says. One that is missing or damaged is nobody's mistake who asks for the table."""
-        return self._parsed(location, next(self.files.read([location]))[1], parse)
+        return self._parsed(found.text, self.files.fetch(found.place, found.text), parse)
 
     def _parsed(self, location: str, data: bytes | OlympiaError, parse: Parse) -> dict[str, Any]:
         if isinstance(data, StorageFailed) and not data.is_no_file:
             raise data
+        if isinstance(data, PathOutside):
+            raise outside(location)
         if isinstance(data, PathMissing):
             # so the library in Java says it, and tells it from a table that is not there
             raise Failure(404, "NotFoundException", f"Failed to open input stream for file: {location}")
@@ -142,13 +156,13 @@ class Service:
         except (Failure, Damaged, Unsupported) as error:
             raise bad_request(error.message) from None
 
-    def read_view(self, location: str) -> dict[str, Any]:
+    def read_view(self, found: Located) -> dict[str, Any]:
         """As `read_metadata`, for a view; what was read lately is kept."""
-        kept = self.bodies.get((location, None))
+        kept = self.bodies.get((*found.key, None))
         if kept is not None:
             return dict(json.loads(kept))
-        metadata = self.read_metadata(location, parse_view_metadata)
-        self.bodies.put((location, None), json.dumps(metadata).encode())
+        metadata = self.read_metadata(found, parse_view_metadata)
+        self.bodies.put((*found.key, None), json.dumps(metadata).encode())
         return metadata
 
 

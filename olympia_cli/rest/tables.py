@@ -76,7 +76,7 @@ def create(call: Call) -> Response:
     check_columns(request.table_schema, request.properties.get("format-version", "2") in ("1", "2"))
     if not request.stage_create:
         table = parsed(served.create_table, *given)
-        return _table(call, TableState(table.metadata, table.metadata_location))
+        return _table(call, served, name, TableState(table.metadata, table.metadata_location))
     served.load_namespace_properties((name.namespace,))
     if served.table_exists(identifier):
         raise TableExists(f"the table {name} exists already", hint="")
@@ -91,29 +91,26 @@ def load_known(call: Call) -> Response | None:
     only_refs = _only_refs(call)
     if call.prefix.at is not None or call.prefix.txn is not None:
         return None
-    location = call.service.located(call.latest, call.table)
-    if location is None:
+    found = call.service.located(call.latest, call.table, call.caller)
+    if found is None:
         return None
-    if _is_known(call, etag_of(location, only_refs)):
-        return Response(None, 304, {"ETag": etag_of(location, only_refs)})
-    body = call.service.known_body(location, only_refs)
-    if not call.service.is_there(location):
+    if _is_known(call, etag_of(found.text, only_refs)):
+        return Response(None, 304, {"ETag": etag_of(found.text, only_refs)})
+    body = call.service.known_body(found, only_refs)
+    if not call.service.is_there(found):
         return None
-    return None if body is None else _loaded(location, only_refs, body)
+    return None if body is None else _loaded(found.text, only_refs, body)
 
 
 def load(call: Call) -> Response:
     only_refs, name = _only_refs(call), call.table
-
-    def locate(view: View) -> str:
-        if isinstance(view, Snapshot):
-            return call.service.locate(view, name)
-        return view.table(name).definition.iceberg_metadata_location
-
-    location = call.read(locate)
+    location = call.read(lambda view: view.table(name).definition.iceberg_metadata_location)
+    found = ServedCatalog.of_call(call, "").located(name.namespace, location)
+    if call.prefix.at is None and call.prefix.txn is None:
+        call.service.note_located(call.latest, name, call.caller, found)
     if _is_known(call, etag_of(location, only_refs)):
         return Response(None, 304, {"ETag": etag_of(location, only_refs)})
-    return _loaded(location, only_refs, call.service.table_body(location, only_refs))
+    return _loaded(location, only_refs, call.service.table_body(found, only_refs))
 
 
 def _only_refs(call: Call) -> bool:
@@ -140,7 +137,8 @@ def commit(call: Call) -> Response:
     name, requirements, updates = change = _commit(call.document(), call.table)
     served = ServedCatalog.of_call(call, _said([change]))
 
-    return _table(call, served.change(None, lambda changes: served.update(changes, name, requirements, updates)))
+    state = served.change(None, lambda changes: served.update(changes, name, requirements, updates))
+    return _table(call, served, name, state)
 
 
 def commit_all(call: Call) -> Response:
@@ -226,7 +224,7 @@ def register(call: Call) -> Response:
     check_registered(metadata, reach, "the table's location")
     served.register_table((name.namespace, name.name), location, overwrite or False)
     # as the file has it: PyIceberg leaves out what it does not know
-    return _loaded(location, False, call.service.table_body(location))
+    return _loaded(location, False, call.service.table_body(served.located(name.namespace, location)))
 
 
 def credentials(call: Call) -> Response:
@@ -241,8 +239,9 @@ def report_metrics(call: Call) -> Response:
     return exists(call)
 
 
-def _table(call: Call, state: TableState) -> Response:
-    return _loaded(state.location, False, call.service.keep_body(state.location, state.metadata))
+def _table(call: Call, served: ServedCatalog, name: TableName, state: TableState) -> Response:
+    found = served.located(name.namespace, state.location)
+    return _loaded(state.location, False, call.service.keep_body(found, state.metadata))
 
 
 def _loaded(location: str, only_refs: bool, body: bytes) -> Response:

@@ -14,7 +14,8 @@ from starlette.responses import Response
 
 from olympia_cli.errors import ViewNotFound
 from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
-from olympia_cli.iceberg.table_changes import TableChanges, folders_of
+from olympia_cli.iceberg.locations import folders_of
+from olympia_cli.iceberg.table_changes import TableChanges
 from olympia_cli.iceberg.views import check_no_table, view_definition
 from olympia_cli.names import Kind, ViewName
 from olympia_cli.ops.verify_metadata import parse_view_metadata
@@ -69,7 +70,7 @@ def create(call: Call) -> Response:
 
     def change(changes: TableChanges) -> None:
         check_no_table(changes, name)
-        changes.add_file(location, content, {}, reach)
+        changes.add_file(location, content, reach)
         changes.transaction.create_view(name, view_definition(location))
 
     served.change(None, change)
@@ -78,7 +79,8 @@ def create(call: Call) -> Response:
 
 def load(call: Call) -> Response:
     location = _definition(call, call.view).iceberg_metadata_location
-    return _view(location, call.service.read_view(location))
+    found = ServedCatalog.of_call(call, "").located(call.namespace, location)
+    return _view(location, call.service.read_view(found))
 
 
 def exists(call: Call) -> Response:
@@ -132,18 +134,20 @@ def replace(call: Call) -> Response:
         definition = _iceberg(changes.transaction.view(name).definition, name)
         former = definition.iceberg_metadata_location
         staged = changes.staged_file(former)
-        current = json.loads(staged) if staged is not None else call.service.read_view(former)
+        found = served.located(name.namespace, former)
+        current = json.loads(staged) if staged is not None else call.service.read_view(found)
         check_requirements(current, requirements)
         metadata = update_view(current, updates, call.service.catalog.clock.now_millis())
         # what the view has already is not up to this caller
-        here = reach.also(folders_of(str(current.get("location") or ""), current.get("properties") or {}))
+        folders = folders_of(str(current.get("location") or ""), current.get("properties") or {})
+        here = reach.of_object(former, folders)
         check_properties(metadata["properties"], here)
         here.named(metadata["location"], "the view's location")
         location = _metadata_location(metadata)
         new = view_definition(location)
         new.iceberg_previous_metadata_location = former
         new.properties.update(definition.properties)
-        changes.add_file(location, _written(metadata), {}, here)
+        changes.add_file(location, _written(metadata), here)
         changes.transaction.replace_view(name, new)
         return location, metadata
 

@@ -6,7 +6,8 @@ import re
 import socket
 from urllib.parse import urlsplit
 
-from olympia_cli.errors import InvalidOption, SparkUnreachable
+from olympia_cli.errors import InvalidOption, SparkUnreachable, quoted
+from olympia_cli.masking import masked
 
 CONNECT_PORT = 15002
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -17,13 +18,13 @@ _REMOTE = re.compile(r"local(\[(\*|[1-9][0-9]*)(, *[1-9][0-9]*)?\])?|sc://[^/\s]
 
 def check_master(master: str) -> None:
     if not _MASTER.fullmatch(master):
-        raise InvalidOption(f"{master[:60]!a} is not a Spark master", hint=f"use {MASTERS}")
+        raise InvalidOption(f"{quoted(master)} is not a Spark master", hint=f"use {MASTERS}")
 
 
 def check_remote(remote: str) -> None:
-    # what follows an address may be a token, so no more than the beginning is repeated
+    # a garbled address may hold a token, so only its beginning is repeated
     if not _REMOTE.fullmatch(remote):
-        raise InvalidOption(f"{remote[:20]!a}… is not a Spark Connect server", hint="use sc://host:port")
+        raise InvalidOption(f"{quoted(remote, 23)} is not a Spark Connect server", hint="use sc://host:port")
 
 
 def probe(url: str, wait: float) -> None:
@@ -48,7 +49,7 @@ def is_here(master: str) -> bool:
 
 
 def place(remote: str) -> str:
-    """A server as it may be shown: what follows the address may hold a token."""
+    """A server as an error names it: its address, without parameters such as a token."""
     return remote.partition("/;")[0].partition(";")[0]
 
 
@@ -65,5 +66,6 @@ def _host_and_port(url: str, port: int) -> tuple[str, int]:
         parts = urlsplit(url)
         return parts.hostname or "", parts.port or port
     except ValueError:
-        shown = url.lstrip("/").rpartition("@")[2]
-        raise InvalidOption(f"{shown[:60]!a} is not a host and a port", hint=f"use {MASTERS}") from None
+        raise InvalidOption(
+            f"{quoted(masked(url).lstrip('/'))} is not a host and a port", hint=f"use {MASTERS}"
+        ) from None

@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from olympia_cli import errors
 from olympia_cli.errors import ExecutorUnprepared, OlympiaError, SparkFailed, SparkUnreachable, StorageDenied
+from olympia_cli.masking import masked
 from olympia_cli.ops.walk.files import StoreFailure
 
 _CARRIED = re.compile(r"^(?:.*\s)?olympia: (\{\"name\": .+\})$", re.MULTILINE)
@@ -77,7 +78,9 @@ def failures() -> Iterator[None]:
 
 
 def _noted(error: OlympiaError) -> OlympiaError:
-    values = {name: value for name, value in vars(error).items() if name != "__notes__"}
+    # Spark writes the note into its logs
+    values = {name: masked(value) if isinstance(value, str) else value for name, value in vars(error).items()}
+    values.pop("__notes__", None)
     if not getattr(error, "__notes__", ()):
         error.add_note(f"olympia: {json.dumps({'name': error.name, **values})}")
     return error

@@ -19,8 +19,11 @@ from olympia_cli.errors import (
     StorageFailed,
     Unsupported,
 )
+from olympia_cli.iceberg.locations import parse_location
+from olympia_cli.iceberg.settings import trusted
 from olympia_cli.spark.failures import failures, told
 from olympia_cli.spark.options import ReadOptions, WriteOptions
+from olympia_cli.storage.open import check_opens
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,9 +97,10 @@ def load(table: IcebergTable) -> StaticTable:
             hint="install olympia-cli[iceberg] where Spark's Python workers run",
         ) from None
     properties = dict(table.properties)
+    check_opens(table.location)
     try:
         io = load_file_io(properties, location=table.location)
-        metadata = FromInputFile.table_metadata(io.new_input(table.location))
+        metadata = FromInputFile.table_metadata(io.new_input(parse_location(table.location).plain_text()))
     except FileNotFoundError:
         raise PathMissing(f"there is no metadata of {table.name} at {table.location}", hint="") from None
     except (IcebergInvalid, ValueError) as error:
@@ -108,8 +112,9 @@ def load(table: IcebergTable) -> StaticTable:
     return StaticTable(
         identifier=("olympia", table.name),
         metadata_location=table.location,
-        metadata=metadata,
-        io=load_file_io({**metadata.properties, **properties}, location=table.location),
+        metadata=trusted(metadata, properties),
+        # properties of the table could name an endpoint, or code to load
+        io=io,
         catalog=NoopCatalog("olympia"),
     )
 

@@ -18,6 +18,8 @@ from olympia_cli.errors import OlympiaError, SparkFailed, SparkMissing
 from olympia_cli.spark.failures import explain
 
 OLDEST_JAVA = 17
+_SECRET = re.compile(r"secret|passw|token|credential|(access|account)[.-]?key", re.IGNORECASE)
+"""Names of settings with secret values: Spark's own pattern, extended."""
 _TAIL = 65_536
 _NAMELESS = "pyspark-shell"
 """What Spark calls an application that nobody gave a name."""
@@ -78,7 +80,8 @@ def launch(settings: Mapping[str, str], master: str | None, verbose: bool) -> La
     if SparkContext._gateway is not None:
         # one for all sessions of a process
         return Launched(SparkContext._gateway, log)
-    conf = SparkConf().setAll(list(settings.items()))
+    # every user of the machine can read a command line, so a secret is set in the session alone
+    conf = SparkConf().setAll([(name, value) for name, value in settings.items() if not _SECRET.search(name)])
     if master is not None and not master.startswith(("local", "spark:")):
         # what these need is part of how Java starts; the others are a session's, and the next may have another
         conf.setMaster(master)

@@ -145,7 +145,9 @@ def read_objects(
     while batch := list(islice(entries, AT_ONCE)):
         paths = [check_pointer(path, path) for _, path in batch]
         for (name, path), data in zip(batch, definitions.read(paths), strict=True):
-            yield {**describe_object(read_object(name, path, data), part.version), **describe_object_name(name)}
+            found = read_object(name, path, data)
+            # jobs open tables at these locations
+            yield {**describe_object(found, part.version, exact=True), **describe_object_name(name)}
 
 
 def scan_part(store: Store, part: ObjectPart) -> Iterator[tuple[str, str]]:

@@ -7,14 +7,15 @@ our back.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from olympia_cli.errors import FileTooLarge, StorageFailed
+from olympia_cli.errors import FileTooLarge, InvalidOption, StorageFailed, quoted
 from olympia_cli.storage.protocol import LARGEST, Between
 from olympia_cli.storage.settle import Failure, Fate
 
@@ -32,6 +33,18 @@ class Entry:
     key: str
     size: int
     modified_at_millis: int
+
+
+def check_options(scheme: str, options: Iterable[str], takers: Iterable[Callable[..., object]], ours: set[str]) -> None:
+    """Raise InvalidOption for an option that is none of ours, and that none of these takes as an argument. The clients
+    ignore such a one, or fail with it later."""
+    from olympia_cli.names import nearest
+
+    known = ours.union(*(inspect.signature(taker).parameters for taker in takers)) - {"self", "args", "kwargs"}
+    for option in sorted(set(options) - known):
+        meant = nearest(option, known)
+        hint = f"did you mean {meant}?" if meant else ""
+        raise InvalidOption(f"not an option of {scheme}://: {quoted(option)}", hint=hint)
 
 
 class Bucket(ABC):

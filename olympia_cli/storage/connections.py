@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-from urllib.parse import urlsplit
 
 from olympia_cli.errors import StorageFailed
 from olympia_cli.storage.settle import Failure, Fate
@@ -13,9 +12,8 @@ _TLS_HINT = "check that the endpoint speaks TLS, or write http://, and check its
 
 
 def shown(endpoint: str, otherwise: str) -> str:
-    """The endpoint as it may be shown: a URL can hold a password."""
-    url = urlsplit(endpoint)
-    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}" if url.netloc else otherwise
+    """The endpoint for the text of an error, which masks the secrets in it."""
+    return endpoint if "://" in endpoint else otherwise
 
 
 def unreachable(error: BaseException, endpoint: str, where: str, hint: str) -> Failure:

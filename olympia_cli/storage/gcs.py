@@ -8,7 +8,6 @@ file exists.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import io
 import json
 import os
@@ -33,7 +32,7 @@ from olympia_cli.errors import (
     StorageFailed,
     StorageFull,
 )
-from olympia_cli.storage.bucket import Bucket, Entry, read_within, size_seconds
+from olympia_cli.storage.bucket import Bucket, Entry, check_options, read_within, size_seconds
 from olympia_cli.storage.connections import shown, silence, unreachable, why
 from olympia_cli.storage.objects import ObjectStore
 from olympia_cli.storage.protocol import LARGEST, Between
@@ -243,10 +242,7 @@ async def _ask(
 def _settings(options: Mapping[str, object], time_allowed: float) -> dict[str, Any]:
     """gcsfs's arguments: the options over ours, where ours leave a choice."""
     settings: dict[str, Any] = dict(options)
-    # gcsfs itself takes and ignores what it does not know
-    unknown = sorted(set(settings) - set(inspect.signature(gcsfs.core.GCSFileSystem.__init__).parameters))
-    if unknown:
-        raise InvalidOption(f"not an option of gs://: {', '.join(unknown)}")
+    check_options("gs", settings, [gcsfs.core.GCSFileSystem.__init__], {"timeout", "bucket"})
     endpoint = str(settings.get("endpoint_url") or os.environ.get("STORAGE_EMULATOR_HOST") or "")
     if endpoint and "googleapis.com" not in endpoint:
         settings.setdefault("token", "anon")

@@ -123,7 +123,7 @@ class LocalStore(LocalReader):
             self.lost_hints.pop(path, None)
         except OSError as error:
             self.lost_hints[path] = self._refused("write", path, self._base + path, error)
-        except (PathOutside, StorageFailed, StorageDenied) as error:
+        except (PathOutside, StorageFailed, StorageDenied, OutcomeUnknown) as error:
             self.lost_hints[path] = error
 
     def _write_in_place(self, path: str, data: bytes) -> None:
@@ -134,9 +134,13 @@ class LocalStore(LocalReader):
             os.close(self._open_folder(path))
             file = os.open(full, _WRITE_HINT, 0o666)
         try:
-            mode = os.fstat(file).st_mode
-            if not stat.S_ISREG(mode):
-                raise self._no_file(path, mode)
+            found = os.fstat(file)
+            if not stat.S_ISREG(found.st_mode):
+                raise self._no_file(path, found.st_mode)
+            if found.st_nlink > 1:
+                # the file has another name, which may be in a backup or anywhere else
+                self.overwrite(path, data)
+                return
             # cut after writing: a reader in between sees too much rather than nothing
             written = 0
             while written < len(data):

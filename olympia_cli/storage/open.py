@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from olympia_cli.errors import InvalidLocation, InvalidOption, PathOutside
+from olympia_cli.errors import InvalidLocation, InvalidOption, PathOutside, quoted
+from olympia_cli.masking import carries_secret
 from olympia_cli.names import parse_duration
 from olympia_cli.storage.protocol import SizeLimit, Store, check_path, largest
 from olympia_cli.storage.settle import TIME_ALLOWED
@@ -42,6 +43,12 @@ def _opened(uri: str, options: Mapping[str, object] | None) -> LocalStore | Memo
     if not uri.strip() or "\0" in uri:
         raise InvalidLocation("the catalog's location is empty or garbled", hint=f"use {_SUPPORTED}")
     scheme, rest = _split(uri)
+    if scheme in (*BUCKET_SCHEMES, "memory") and carries_secret(uri):
+        raise InvalidLocation(
+            f"a {scheme}:// location holds no user, no password and no query",
+            hint=f"write {scheme}://{'name' if scheme == 'memory' else 'bucket/prefix'}; credentials and endpoints are "
+            "options, not part of it",
+        )
     own = dict(options or {})
     time_allowed = _seconds(own.pop("timeout", TIME_ALLOWED))
     if scheme in ("file", "memory") and own:
@@ -67,6 +74,14 @@ def _opened(uri: str, options: Mapping[str, object] | None) -> LocalStore | Memo
             return GcsStore(bucket, prefix, _options_of(bucket, own), time_allowed=time_allowed)
         case _:
             raise InvalidLocation(f"no store is known for {scheme}://", hint=f"use {_SUPPORTED}")
+
+
+def check_opens(location: str) -> None:
+    """Refuse to open a file at a location with a user or password: SDKs repeat parts of it in what they raise."""
+    if carries_secret(re.split("[?#]", location, maxsplit=1)[0]):
+        raise InvalidLocation(
+            f"{location} holds a user or a password, and is not opened", hint="register the table at a location without"
+        )
 
 
 def scheme_of(uri: str) -> str:
@@ -98,7 +113,7 @@ def _split(uri: str) -> tuple[str, str]:
     found = _SCHEME.match(uri)
     scheme = found[1].lower() if found else ""
     if uri.startswith(("://", ":/")):
-        raise InvalidLocation(f"{uri[:60]!a} has no scheme", hint=f"use {_SUPPORTED}")
+        raise InvalidLocation(f"{quoted(uri)} has no scheme", hint=f"use {_SUPPORTED}")
     if "://" not in uri or not found or not uri[found.end() :].startswith("//"):
         if scheme in SCHEMES:
             raise InvalidLocation(
@@ -119,7 +134,6 @@ def _local_path(uri: str) -> str:
 def _bucket_and_prefix(scheme: str, rest: str) -> tuple[str, str]:
     bucket, _, prefix = rest.partition("/")
     if not _BUCKET.fullmatch(bucket):
-        # what stands there may be a password: it is not repeated
         raise InvalidLocation(
             f"a {scheme}:// location begins with the name of a bucket",
             hint=f"write {scheme}://bucket/prefix; credentials and endpoints are options, not part of it",

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
+import botocore.session  # type: ignore[import-untyped]
 import s3fs
 from aiobotocore.httpsession import AIOHTTPSession  # type: ignore[import-untyped]
 
 from olympia_cli.errors import ExclusiveCreateUnsupported
-from olympia_cli.storage.bucket import Bucket, Entry, read_within, size_seconds
+from olympia_cli.storage.bucket import Bucket, Entry, check_options, read_within, size_seconds
 from olympia_cli.storage.objects import ObjectStore
 from olympia_cli.storage.protocol import Between
 from olympia_cli.storage.s3_failures import cause, explain, explain_listed, status
@@ -23,6 +24,8 @@ from olympia_cli.storage.settle import TIME_ALLOWED, Failure, Fate
 
 PART_BYTES = 64 * 1024 * 1024
 _CONNECTIONS = 64
+_OURS = {"region", "bucket", "timeout"} | {"batch_size", "listings_expiry_time", "max_paths", "use_listings_cache"}
+"""Options besides those that s3fs names: ours, and those of fsspec."""
 
 
 class S3Store(ObjectStore):
@@ -168,6 +171,8 @@ class _S3Bucket(Bucket):
 def _settings(options: Mapping[str, object], time_allowed: float) -> dict[str, Any]:
     """s3fs's arguments: the options over ours, where ours leave a choice."""
     settings: dict[str, Any] = dict(options)
+    # what s3fs does not know itself it hands to its session
+    check_options("s3", settings, [s3fs.S3FileSystem.__init__, botocore.session.Session.__init__], _OURS)
     if isinstance(anon := settings.get("anon"), str):
         settings["anon"] = anon.lower() in ("1", "true", "yes")
     client = dict(settings.get("client_kwargs") or {})

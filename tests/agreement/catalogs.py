@@ -25,7 +25,7 @@ from olympia_cli.storage.memory import MemoryStore
 from tests.damage.case import Case
 from tests.damage.cases import ALL
 from tests.helpers.clock import DAY, HOUR, START, FakeClock
-from tests.helpers.damage import FILE_DAMAGE, spoil
+from tests.helpers.damage import FILE_DAMAGE, cut_behind_id, spoil
 from tests.helpers.damage_sample import BY, Sample, make_sample, seeded_uuids
 from tests.helpers.fsck import fsck
 from tests.helpers.lies import lie
@@ -248,7 +248,7 @@ def lying_catalogs(sample: Sample, count: int, most: int = 3) -> Iterator[Damage
 
 def resting_catalogs() -> Iterator[DamagedCatalog]:
     """What only the versions that rest in quarantine tell: what was written, and what most of them say it is."""
-    sample = make_sample(expired=True, older=True)
+    sample = make_sample(expired=True, older=4)
     path = next(path for path, _ in sample.tree().entries.values() if path.endswith("-a-t01.binpb"))
     definition = TableDef.FromString(sample.files[path])
     definition.iceberg_metadata_location = location(98)
@@ -257,6 +257,16 @@ def resting_catalogs() -> Iterator[DamagedCatalog]:
     for first in range(sample.oldest + 1, sample.latest + 1):
         files = _of_another_catalog(sample, first)
         yield DamagedCatalog(f"the id of another catalog from v{first} on", sample, files)
+
+
+def cut_catalogs() -> Iterator[DamagedCatalog]:
+    """Definitions that lost their end, as this program and older ones write them."""
+    for older in (None, 4, 8):
+        sample = make_sample(expired=True, older=older)
+        path = next(path for path, _ in sample.tree().entries.values() if path.endswith("-a-t01.binpb"))
+        cut = {path: cut_behind_id(sample.files[path])}
+        writer = "this program" if older is None else f"names of version {older}"
+        yield DamagedCatalog(f"a definition cut behind its id: {writer}", sample, {**sample.files, **cut})
 
 
 def _of_another_catalog(sample: Sample, first: int) -> Files:
@@ -285,7 +295,8 @@ def suite_catalogs() -> tuple[DamagedCatalog, ...]:
 
 @cache
 def catalogs() -> tuple[DamagedCatalog, ...]:
-    """All of them: the suite's cases, bytes that rot, faulty writers, and what only resting versions tell."""
+    """All of them: the suite's cases, bytes that rot, faulty writers, what only resting versions tell, and
+    definitions that were cut."""
     small = small_sample()
     return (
         *suite_catalogs(),
@@ -295,4 +306,5 @@ def catalogs() -> tuple[DamagedCatalog, ...]:
         *rotten_definition(small),
         *lying_catalogs(small, 150),
         *resting_catalogs(),
+        *cut_catalogs(),
     )

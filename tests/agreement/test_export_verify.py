@@ -224,10 +224,12 @@ def _differences(damaged: DamagedExport) -> Iterator[Disagreement]:
 
 
 def _told_by_fsck(damaged: DamagedExport) -> list[Finding]:
-    """Without what is about a catalog of several versions: that of all roots, which are one, none can be read. That the
-    root of the export is missing is told where it makes no gap, too."""
+    """Without what is about a catalog of several versions: that of all roots, which are one, none can be read, and that
+    later versions take the date of one from a clock that was ahead. That the root of the export is missing is told
+    where it makes no gap, too."""
     version = damaged.export.note.version
-    findings = [one for one in damaged.report.findings if one.severity is not Severity.INFO and one.code != "F103"]
+    told = [one for one in damaged.report.findings if one.severity is not Severity.INFO]
+    findings = [one for one in told if one.code not in ("F103", "F119")]
     if root_path(version) not in damaged.files and not any(hits(one, version) for one in findings):
         findings.append(finding("F201", root_path(version), "the root is missing"))
     return findings

@@ -18,8 +18,10 @@ from typer.testing import CliRunner
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.cli.app import app
 from olympia_cli.format.pb.objects_pb2 import ViewDef
+from olympia_cli.names import ViewName
 from olympia_cli.storage.local import LocalStore
 from tests.helpers import warm
 from tests.helpers.check import check_catalog
@@ -125,6 +127,11 @@ def command_line() -> list[str]:
     return [str(script)] if script.exists() else [sys.executable, "-c", MAIN]
 
 
+def program_line(env: Mapping[str, str]) -> list[str]:
+    """What starts the program fastest in such an environment."""
+    return [sys.executable, "-I", "-S", warm.__file__, warm.serving()] if warm.can_run(env) else command_line()
+
+
 @pytest.fixture
 def program(tmp_path: Path) -> Run:
     """The program as a process of its own. Bytes may be given where text cannot say it."""
@@ -132,9 +139,8 @@ def program(tmp_path: Path) -> Run:
     def start(
         *args: str | bytes | Path, input: str | bytes | None = None, env: Mapping[str, str] | None = None, **more: Any
     ) -> Ran:
-        warmed = [sys.executable, "-I", "-S", warm.__file__, warm.serving()] if warm.can_run(env or {}) else None
         done = subprocess.run(
-            [*(warmed or command_line()), *args],
+            [*program_line(env or {}), *args],
             input=input.encode() if isinstance(input, str) else input if input is not None else b"",
             capture_output=True,
             env={**os.environ, **(env or {})},
@@ -171,7 +177,16 @@ class Sample:
         return Catalog(self.store)
 
 
-def make_sample(folder: Path) -> str:
+def create_view(transaction: Transaction, name: ViewName) -> None:
+    transaction.create_view(name, ViewDef(substrait_read_rel=b"plan"))
+
+
+def make_sample(
+    folder: Path,
+    place: Callable[[int], str] = location,
+    create_table: Callable[..., None] = Transaction.create_table,
+    create_view: Callable[[Transaction, ViewName], None] = create_view,
+) -> str:
     """Write the catalog; the id of its open distributed transaction."""
     catalog = Catalog.create(LocalStore(str(folder)))
 
@@ -189,14 +204,14 @@ def make_sample(folder: Path) -> str:
     )
     commit(
         "tables",
-        lambda t: t.create_table(table("sales.orders"), location(0)),
-        lambda t: t.create_table(table("sales.lines"), location(0), {"k": "v"}),
-        lambda t: t.create_table(table('"a.b"."t.1"'), location(1)),
-        lambda t: t.create_table(table('"a.b"."say""hi"""'), location(2)),
-        lambda t: t.create_table(table(f"{EMOJI}.表"), location(3)),
+        lambda t: create_table(t, table("sales.orders"), place(0)),
+        lambda t: create_table(t, table("sales.lines"), place(0), {"k": "v"}),
+        lambda t: create_table(t, table('"a.b"."t.1"'), place(1)),
+        lambda t: create_table(t, table('"a.b"."say""hi"""'), place(2)),
+        lambda t: create_table(t, table(f"{EMOJI}.表"), place(3)),
     )
-    commit("a view", lambda t: t.create_view(view("sales.open"), ViewDef(substrait_read_rel=b"plan")), by="bob@ci")
-    commit("nightly", lambda t: t.alter_table(table("sales.orders"), {"tier": "gold"}, (), location(9)), by="bob@ci")
+    commit("a view", lambda t: create_view(t, view("sales.open")), by="bob@ci")
+    commit("nightly", lambda t: t.alter_table(table("sales.orders"), {"tier": "gold"}, (), place(9)), by="bob@ci")
     commit("tidy up", lambda t: t.drop_table(table("sales.lines")))
     commit("bad idea", lambda t: t.roll_back(4))
     commit("", lambda t: t.rename_table(table("sales.orders"), table("sales.orders_2025")))

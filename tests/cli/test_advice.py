@@ -121,6 +121,19 @@ def root_empty(store: Store) -> None:
     spoil(store, root_path(LAST), "empty")
 
 
+def root_missing(store: Store) -> None:
+    store.delete_many([root_path(LAST)])
+
+
+def two_roots_missing(store: Store) -> None:
+    store.delete_many([root_path(LAST), root_path(LAST - 1)])
+
+
+def root_replaced(store: Store) -> None:
+    """By that of an older version."""
+    store.overwrite(root_path(LAST), store.read(root_path(3)))
+
+
 def gap(store: Store) -> None:
     spoil(store, root_path(4), "missing")
 
@@ -178,6 +191,9 @@ DAMAGE = [
     inner_node_deleted,
     root_flipped,
     root_empty,
+    root_missing,
+    two_roots_missing,
+    root_replaced,
     gap,
     no_root_left,
     stray_root,
@@ -202,7 +218,7 @@ def damaged(request: pytest.FixtureRequest, whole: Files, monkeypatch: pytest.Mo
 def typed(run: Run, command: list[str]) -> tuple[Ran, Store]:
     """Run it as it stands, with --yes where it asks; how it ended, and where the catalog is then."""
     assert command[:3] == ["olympia", "-c", URI]
-    asks = "--repair" in command or "rollback" in command
+    asks = {"--repair", "rollback", "promote"} & set(command)
     done = run(*command[1:], *(["--yes"] if asks else []))
     assert done.exit_code == 0 or ("--salvage" in command and done.exit_code == 3), done.stderr
     return done, memory._shared[f"{NAME}-salvaged" if "--salvage" in command else NAME]
@@ -258,10 +274,35 @@ def test_an_empty_place_is_chosen_for_a_new_catalog(run, whole, monkeypatch, tmp
     memory.shared(f"{NAME}-salvaged").create("mine.txt", b"mine")
     [command] = run("-c", URI, "fsck", "--json").json["next"]
     assert command["command"][-2:] == ["--salvage", f"{SALVAGED}-2"]
+    assert (command["loses"], command["leaves_versions"]) == (0, LAST - 1), "v4 is missing, and v9 is what is written"
     assert run(*command["command"][1:]).exit_code == 0
     assert objects(memory.shared(f"{NAME}-salvaged-2")) == objects(MemoryStore(files=dict(whole)))
-    [hint] = {one["hint"] for one in run("-c", URI, "fsck", "--json").json["findings"]}
-    assert hint == f"olympia -c {URI} fsck --salvage {SALVAGED}-3"
+
+
+def test_a_finished_salvage_is_put_in_place_and_not_made_again(run, whole, monkeypatch):
+    gap(place(whole, monkeypatch))
+    [salvage] = run("-c", URI, "fsck", "--json").json["next"]
+    told = run("-c", URI, "fsck")
+    assert f"(loses no object, and leaves {LAST - 1} older versions behind)" in told.stderr
+    done = run(*salvage["command"][1:]).ok()
+    promote = done.stderr.splitlines()[-1].rpartition(": ")[2]
+    assert promote == f"olympia -c {URI} promote {SALVAGED}"
+    [command] = run("-c", URI, "fsck", "--json").json["next"]
+    assert shlex.join(command["command"]) == promote
+    assert (command["loses"], command["leaves_versions"]) == (0, 0)
+    assert {one["hint"] for one in run("-c", URI, "fsck", "--json").json["findings"]} == {promote}
+    typed(run, command["command"])
+    told = run("-c", URI, "fsck", "--level", "full", "--all-versions", "--json").ok().json
+    assert (told["damaged"], told["next"]) == (False, [])
+    assert objects(memory._shared[NAME]) == objects(MemoryStore(files=dict(whole)))
+
+
+def test_a_salvage_that_is_older_than_the_catalog_is_made_again(run, whole, monkeypatch):
+    gap(place(whole, monkeypatch))
+    run("-c", URI, "fsck", "--salvage", SALVAGED).ok()
+    run("-c", URI, "ns", "create", "since").ok()
+    [command] = run("-c", URI, "fsck", "--json").json["next"]
+    assert command["command"][-2:] == ["--salvage", f"{SALVAGED}-2"]
 
 
 def test_a_place_with_a_space_is_quoted(run, whole, monkeypatch, tmp_path):

@@ -76,6 +76,7 @@ SHAPES: dict[str, tuple[str, list[str]]] = {
     "import iox": ("import", ["./metrics"]),
     "import parquet": ("import", ["./files"]),
     "rebuild": ("import", ["./gone"]),
+    "promote": ("promote", ["thursday", "--yes"]),
     "table register": ("changed", ["sales.n", "--metadata-location", "s3://n"]),
     "table alter": ("changed", ["sales.orders_2025", "--set", "k=v"]),
     "table rename": ("changed", ["sales.orders_2025", '"a.b".x']),
@@ -120,7 +121,7 @@ def on_sample(olympia: Run, sample: Sample, tmp_path: Path) -> Callable[..., Any
             ).ok()
         if command == "table restore":
             olympia("table", "drop", "sales.orders_2025").ok()
-        if command.startswith("export ") and not (tmp_path / "thursday").exists():
+        if command.startswith(("export ", "promote")) and not (tmp_path / "thursday").exists():
             olympia("export", "create", "thursday", "--dest", "thursday").ok()
         return olympia(*command.split(), *words, *more)
 

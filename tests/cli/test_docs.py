@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from pathlib import Path
@@ -85,3 +86,16 @@ def test_nothing_is_raised_that_is_not_in_the_file():
     for path in folder.rglob("*.py"):
         found = re.search(rf"^class \w+\((?:\w+\.)?({parents})\b", path.read_text(), re.MULTILINE)
         assert not found or path.name == "errors.py", f"{path.name} makes an error of its own: {found}"
+
+
+DOORS = Path(__file__).parents[2] / "docs/security.md"
+
+
+@pytest.mark.parametrize("named", sorted(set(re.findall(r"`(tests/[^`]+)`", DOORS.read_text(encoding="utf-8")))))
+def test_the_tests_of_the_doors_are_there(named):
+    file, *names = named.split("::")
+    body = ast.parse((DOORS.parents[1] / file).read_text(encoding="utf-8")).body
+    for name in names:
+        found = [node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name]
+        assert len(found) == 1, named
+        body = found[0].body

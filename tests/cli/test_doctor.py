@@ -10,14 +10,18 @@ from typing import Any
 
 import pytest
 
-from olympia_cli.cli.settings import MASK, mask_uri, masked
+from olympia_cli.cli.settings import masked_options
 from olympia_cli.format.paths import root_path
+from olympia_cli.masking import MASK, masked
+from olympia_cli.storage import memory
+from olympia_cli.storage.memory import MemoryStore
 from tests.cli.conftest import Ran, Run
 from tests.cli.test_terminal import look
 from tests.helpers import java_catalog
 from tests.helpers.in_place import as_ordinary_user, read_only
 from tests.helpers.json_schema import check
 from tests.helpers.servers.s3 import StrictS3
+from tests.helpers.stores import FullStore
 
 SECRETS = ("AKIA-hush", "hush-hush", "token-hush")
 
@@ -110,11 +114,24 @@ class TestFolder:
         assert (done.exit_code, states(done)["create"]) == (51, "attention")
         why = done.json["next"]["why"]
         assert "Permission denied: commits will fail here: make it writable" in why
-        assert done.json["next"]["command"] == ["olympia", "-c", damageable.uri, "doctor", "--read-only"]
+        assert done.json["next"]["command"] == ["ls", "-ld", str(damageable.folder)]
         program, command, last = shown.lines[-1].split("\t")
         assert (program, command.split()) == ("next", done.json["next"]["command"])
         assert "commits will fail here" in last
         assert read.ok().json["next"]["why"] == "all is well"
+
+    @pytest.mark.parametrize("read_only", [[], ["--read-only"]], ids=str)
+    def test_a_folder_that_may_not_be_read(self, run, damageable, read_only):
+        versions = damageable.folder / "vn"
+        versions.chmod(0)
+        try:
+            done = as_ordinary_user(
+                damageable.folder, lambda: run("-c", damageable.uri, "doctor", *read_only, "--json")
+            )
+        finally:
+            versions.chmod(0o755)
+        assert done.exit_code == 31
+        assert done.json["next"]["command"] == ["ls", "-ld", str(versions)]
 
     def test_what_decides_the_exit_code_comes_before_what_is_due(self, run, damageable):
         assert run("-c", damageable.uri, "doctor", "--json").ok().json["next"]["command"][-1] == "fsck"
@@ -143,6 +160,40 @@ class TestFolder:
         assert f"setting\tcatalog\t{sample.uri}\tflag\t--catalog" in lines
         assert olympia("doctor", "-o", "name").ok().lines == []
         assert olympia("doctor", "-o", "csv").ok().lines[0] == "check,state,text"
+
+
+class TestFullDisk:
+    """It names what frees space, and that works when typed."""
+
+    URI = "memory://full-disk"
+
+    @pytest.fixture
+    def store(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> FullStore:
+        store = FullStore(MemoryStore("full-disk"))
+        monkeypatch.setitem(memory._shared, "full-disk", store)
+        run("-c", self.URI, "init").ok()
+        for name in "abcdefgh":
+            run("-c", self.URI, "ns", "create", name).ok()
+        return store
+
+    def test_with_versions_in_quarantine(self, run, store):
+        now = ("--older-than", "0s", "--grace", "0s")
+        run("-c", self.URI, "expire", "--offline", "--yes", "--keep-last", "1", *now).ok()
+        store.free = 0
+        done = run("-c", self.URI, "doctor", "--json")
+        assert (done.exit_code, states(done)["create"]) == (30, "failed")
+        assert done.json["next"]["command"] == ["olympia", "-c", self.URI, "expire", "purge", "--offline"]
+        assert "no space left: stop all writers" in done.json["next"]["why"]
+        type_next(run, done).failed(12, "--yes")
+        type_next(run, done, "--yes").ok()
+        assert states(run("-c", self.URI, "doctor", "--json").ok())["create"] == "ok"
+
+    def test_without(self, run, store):
+        store.free = 0
+        done = run("-c", self.URI, "doctor", "--json")
+        assert done.exit_code == 30
+        assert done.json["next"]["command"][3:] == ["expire", "--dry-run"]
+        type_next(run, done).ok()
 
 
 class TestBucket:
@@ -180,7 +231,7 @@ class TestBucket:
         done = doctor("reader")
         assert (done.exit_code, states(done)["read"], states(done)["create"]) == (51, "ok", "attention")
         assert "commits will fail here" in done.json["next"]["why"]
-        assert done.json["next"]["command"][1:] == ["doctor", "--read-only"]
+        assert done.json["next"]["command"][1:] == ["config", "show"]
         doctor("reader", "--read-only").ok()
 
     def test_a_store_that_overwrites(self, doctor, server):
@@ -291,6 +342,6 @@ project = "p"
         assert (found["exists"], found["profiles"], found["profile"]) == (False, [], None)
 
     def test_masks(self):
-        assert masked({"anything": "new"}) == {"anything": MASK}
-        assert mask_uri("s3://bucket/a@b") == "s3://bucket/a@b"
-        assert re.fullmatch(r"s3://\*\*\*@b/c", mask_uri("s3://k:s@b/c"))
+        assert masked_options({"anything": "new"}) == {"anything": MASK}
+        assert masked("s3://bucket/a@b") == "s3://bucket/a@b"
+        assert re.fullmatch(r"s3://\*\*\*@b/c", masked("s3://k:s@b/c"))

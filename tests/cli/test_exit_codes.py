@@ -104,6 +104,13 @@ class TestUsage:
         assert "Commands:" in done.stderr
         assert "error" not in done.stderr.lower().replace("show the traceback of an error", "").replace("errors", "")
 
+    def test_a_missing_choice_is_named_on_one_line(self, run):
+        done = run("completion")
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr == (
+            "error: Missing argument 'SHELL'. Choose from: bash, zsh, fish: see olympia completion --help\n"
+        )
+
     @pytest.mark.parametrize("args", [["-q"], ["--json"], ["ns", "-q"]])
     def test_options_without_a_command_are_an_error(self, run, args):
         done = run(*args)
@@ -533,8 +540,18 @@ def test_1_is_for_bugs_alone(run, sample, monkeypatch):
     assert "Traceback" in text
     assert "--at" in text
     assert "v1" not in text.splitlines()[0]
-    with pytest.raises(ZeroDivisionError):
-        run("-c", sample.uri, "ns", "ls", "--debug")
+    report.unlink()
+    run("-c", sample.uri, "ns", "ls", "--debug").failed(1, "who would have thought", "please send this traceback")
+    assert not list(Path(os.environ["TMPDIR"]).glob("olympia-bug-*.txt"))
+
+
+def test_debug_adds_a_traceback_and_changes_nothing_else(olympia):
+    plain, debug = (olympia("ns", "show", "nope", *more).failed(10, "nope") for more in ([], ["--debug"]))
+    assert plain.stderr.count("\n") == 1
+    assert debug.stderr.startswith("Traceback (most recent call last):\n")
+    assert debug.stderr.endswith(plain.stderr)
+    *_, error = olympia("ns", "show", "nope", "--debug", "--json").stderr.splitlines()
+    assert json.loads(error)["error"]["exit_code"] == 10
 
 
 def test_the_sample_is_what_its_docstring_says(sample: Sample, olympia: Run):

@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.quarantine import read_quarantine
 from olympia_cli.catalog.references import oldest_version
+from olympia_cli.errors import StorageDenied
 from olympia_cli.format.paths import parse_root_path, root_path
 from olympia_cli.names import parse_time
 from olympia_cli.storage import memory
@@ -26,7 +27,7 @@ from tests.helpers.check import check_catalog, orphans
 from tests.helpers.clock import DAY, HOUR, FakeClock
 from tests.helpers.json_schema import check
 from tests.helpers.names import location, ns, table
-from tests.helpers.stores import WrappedStore
+from tests.helpers.stores import FullStore, WrappedStore
 
 NOW = ("--older-than", "0s", "--grace", "0s", "--quarantine", "0s", "--offline")
 
@@ -207,7 +208,7 @@ class TestPlans:
 
         store = LocalStore(old)
         held = {number: store.read(root_path(number)) for number in range(5, 10)}
-        store.delete_many(root_path(number) for number in held)
+        store.delete_many([*(root_path(number) for number in held), "vn/latest"])
         distributed.begin(Catalog(store))
         for number, data in held.items():
             store.create(root_path(number), data)
@@ -423,3 +424,52 @@ class TestQuarantineIsNoDeadEnd:
         run("-c", old, "expire", "purge", "--offline", "--yes").ok()
         error = run("-c", old, "table", "ls", "--at", "v3").failed(10)
         assert "undo" not in error.stderr
+
+
+class TestFullDisk:
+    NAME = "full"
+
+    @pytest.fixture
+    def store(self, old: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> FullStore:
+        """A full disk, with versions in quarantine that have not rested yet."""
+        run("-c", old, "expire", "--yes").ok()
+        store = FullStore(MemoryStore(self.NAME))
+        store.create_many({str(path.relative_to(old)): path.read_bytes() for path in old.rglob("*") if path.is_file()})
+        store.free = 0
+        monkeypatch.setitem(memory._shared, self.NAME, store)
+        return store
+
+    def test_the_way_out(self, run: Run, store: FullStore):
+        place = ("-c", f"memory://{self.NAME}")
+        run(*place, "ns", "create", "b").failed(30, "no space left")
+        ran = run(*place, "expire", "purge", "--offline", "--yes").ok()
+        assert "purge   v0…v6 (7 versions): " in ran.stderr
+        assert "to be deleted for good" in ran.stderr
+        assert ran.lines[-1].startswith("v11  purged 7 versions: ")
+        assert store.free > 0
+        run(*place, "ns", "create", "b").ok()
+        check_catalog(store)
+
+    def test_an_expire_names_it(self, run: Run, store: FullStore):
+        place = ("-c", f"memory://{self.NAME}")
+        hint = run(*place, "expire", "--keep-last", "1", "--yes", "--json").error["hint"]
+        words = shlex.split(hint[hint.index("olympia ") :])[1:]
+        assert words == [*place, "expire", "purge", "--offline"]
+        run(*words).failed(12, "--yes")
+        run(*words, "--yes").ok()
+
+    def test_what_is_said_is_what_happened(self, run: Run, store: FullStore, monkeypatch: pytest.MonkeyPatch):
+        """A purge that could not delete anything has not said that it did."""
+
+        class Stuck(FullStore):
+            def delete_many(self, paths: Iterable[str]) -> None:
+                raise StorageDenied("no permission to delete")
+
+        before = {file.path for file in store.list()}
+        monkeypatch.setitem(memory._shared, self.NAME, Stuck(store.inner, 0))
+        ran = run("-c", f"memory://{self.NAME}", "expire", "purge", "--offline", "--yes")
+        assert ran.exit_code == 31
+        assert ran.stdout == ""
+        assert "to be deleted for good" in ran.stderr
+        assert "error: no permission to delete" in ran.stderr
+        assert {file.path for file in store.list()} == before

@@ -215,4 +215,7 @@ def test_a_salvage_past_a_gap_has_all_of_the_newest_version_and_says_where_it_is
     spoil(LocalStore(place), root_path(2), "missing")
     [following] = run_here("-c", place, "fsck", "--json").json["next"]
     done = run_here(*following["command"][1:]).ok()
-    assert "verdict\tnever checked" in run_here(*suggested(done.stderr)).ok().stdout
+    look, put_in_place = done.stderr.splitlines()[-2:]
+    assert "verdict\tnever checked" in run_here(*suggested(look)).ok().stdout
+    run_here(*suggested(put_in_place), "--yes").ok()
+    assert "verdict\tsound" in run_here("-c", place, "status").ok().stdout

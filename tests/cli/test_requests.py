@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.format.paths import LATEST, OLDEST
+from olympia_cli.format.paths import LAST_FSCK, LATEST, OLDEST
 from olympia_cli.storage import memory
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog
@@ -96,6 +96,7 @@ def test_a_changing_command_waits_for_so_many_rounds(run, store, command, rounds
     words = [leaf_table(store) if word == "T" else word for word in command.split()]
     run("-c", f"memory://{NAME}", *words).ok()
     assert store.round_trips + store.calls["write_hint"] == rounds
+    assert store.of(LAST_FSCK) == 1, "what fsck found last comes along"
     check_catalog(store.inner)
 
 

@@ -61,6 +61,7 @@ OTHERS = {
     "expire-undo": ["expire", "undo", "--dry-run"],
     "expire-purge": ["expire", "purge", "--dry-run"],
     "expire-simulate": ["expire", "--simulate"],
+    "promote-forget": ["promote", "--forget", "--dry-run"],
     "dump-node-follow": ["dump-node", "--follow", "sales.orders_2025"],
     "table-files-schemas": ["table", "files", "--schemas", "--at", "v1"],
     "table-files-written": ["table", "files", "--to", "written", "--at", "v1"],

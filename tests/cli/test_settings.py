@@ -11,6 +11,7 @@ import pytest
 
 from olympia_cli.cli.context import Session
 from olympia_cli.storage.memory import MemoryStore
+from olympia_cli.storage.s3 import S3Store
 from tests.cli.conftest import Run
 
 
@@ -243,3 +244,75 @@ def test_no_color_progress_and_verbose_are_taken_everywhere(olympia):
 def test_a_suggested_command_repeats_where_the_catalog_is(given, command):
     context: Any = SimpleNamespace(meta=given)
     assert Session(context).command("log") == command
+
+
+class TestKeysThatAreNone:
+    """A typing error in the config file is refused, and never ignored."""
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ('[default]\ncatalgo = "x"\n', ["catalgo", "did you mean catalog?"]),
+            ('[default]\ncatalog = "x"\n[default.storag]\nanon = true\n', ["storag", "did you mean storage?"]),
+            ('[default]\ncatalog = "x"\nendpoint_url = "y"\n', ["endpoint_url", "write it in [default.storage]"]),
+            ('[default]\ncatalog = "x"\nhush = "hush-hush"\n', ["hush", "catalog and storage"]),
+            ('catalog = "x"\n', ["catalog", "outside of a profile", "write it in [default]"]),
+            ('endpoint_url = "y"\n[default]\ncatalog = "x"\n', ["endpoint_url", "write it in [default]"]),
+        ],
+    )
+    def test_refused(self, run, config, text, words):
+        path = config(text)
+        for command in (["ns", "ls"], ["config", "show"]):
+            done = run(*command).failed(2, str(path), *words)
+            assert "hush-hush" not in done.stderr
+        done = run("doctor", "--json")
+        assert done.exit_code == 2
+        assert words[0] in done.json["next"]["why"]
+
+    def test_of_another_profile(self, run, config, three):
+        """It is in nobody's way who needs another profile; `config show` looks at all of them."""
+        path = config(f'[default]\ncatalog = "{three["file"]}"\n[prod]\nuri = "x"\n')
+        run("ns", "ls").ok()
+        run("--profile", "prod", "ns", "ls").failed(2, str(path), "uri")
+        run("config", "show").failed(2, str(path), "the profile prod", "uri")
+
+    def test_a_folder_needs_no_file(self, run, config, three):
+        config('[default]\ncatalgo = "x"\n')
+        run("-c", three["flag"], "ns", "ls").ok()
+
+    @pytest.mark.parametrize(
+        ("scheme", "option", "meant"),
+        [
+            ("s3", "endpont_url", "endpoint_url"),
+            ("s3", "regoin", "region"),
+            ("gs", "tokn", "token"),
+            ("gs", "timout", "timeout"),
+        ],
+    )
+    def test_storage_options(self, run, config, scheme, option, meant):
+        config(f'[default]\ncatalog = "{scheme}://lake/c"\n[default.storage]\n{option} = "hush-hush"\n')
+        done = run("ns", "ls", "--timeout", "1s").failed(2, f"{scheme}://", option, f"did you mean {meant}?")
+        assert "hush-hush" not in done.stderr
+
+    def test_every_option_of_s3fs_and_its_session_is_taken(self):
+        for option in ("anon", "profile", "use_ssl", "version_aware", "cache_regions", "listings_expiry_time"):
+            S3Store("bucket", "", {option: None}).close()
+
+
+class TestNoDefault:
+    def test_it_names_the_profiles(self, run, config, three):
+        config(f'[prod]\ncatalog = "{three["file"]}"\n')
+        error = run("ns", "ls", "--json").error
+        assert (error["exit_code"], error["message"]) == (2, "no catalog is given")
+        assert "--profile prod" in error["hint"]
+        run("--profile", "prod", "ns", "ls").ok()
+        config(f'[prod]\ncatalog = "{three["file"]}"\n[test]\ncatalog = "x"\n')
+        assert "--profile prod or test" in run("ns", "ls", "--json").error["hint"]
+
+    def test_a_default_without_a_catalog(self, run, config, three):
+        path = config('[default.storage]\nregion = "eu"\n')
+        run("ns", "ls").failed(2, "no catalog is given", f"the profile default in {path} has none")
+        run("-c", three["flag"], "ns", "ls").ok()
+
+    def test_without_a_file(self, run):
+        assert "make a profile" in run("ns", "ls", "--json").error["hint"]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from olympia_cli.format.paths import root_path
+from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import NamespaceName, TableName, ViewName
 from olympia_cli.storage.protocol import Store
 from tests.damage.case import (
@@ -21,6 +22,7 @@ from tests.damage.case import (
 )
 from tests.helpers.damage import (
     Raw,
+    cut_behind_id,
     reversed_keys,
     rewrite_definition,
     rewrite_node,
@@ -57,10 +59,21 @@ def definition_that_its_digest_denies(s: Sample, store: Store) -> Wanted:
 
 
 @case
-def definition_without_digest(s: Sample, store: Store) -> Wanted:
-    """Its name says that it was written with one."""
+def definition_copied(s: Sample, store: Store) -> Wanted:
+    """The file is a whole definition, and its first field names another file."""
+    one, other = [value for value, _ in s.tree().entries.values() if value.startswith("def/table/")][:2]
+    store.overwrite(one, store.read(other))
+    return wanted("F304", one, versions=s.hit(one), objects=s.defined_by(one))
+
+
+@case
+def definition_whose_digest_is_not_its_first_field(s: Sample, store: Store) -> Wanted:
+    """Another program wrote it: the log still says that another location was written."""
     path = definition(s, "table")
-    rewrite_definition(store, path, lambda found: None, with_digest=False)
+    rewrite_definition(store, path, lambda found: setattr(found, "iceberg_metadata_location", "s3://b/x.json"))
+    data = store.read(path)
+    head = len(data) - TableDef.FromString(data).integrity.size
+    store.overwrite(path, data[head:] + data[:head])
     return wanted("F304", path, versions=s.hit(path), objects=s.defined_by(path))
 
 
@@ -141,9 +154,9 @@ def definitions_swapped(s: Sample, store: Store) -> Wanted:
 
 @case
 def definition_cut_behind_its_id(s: Sample, store: Store) -> Wanted:
-    """What is left is a definition, only with less in it, and without a digest."""
+    """The rest can be parsed, and is a definition with less in it."""
     path = definition(s, "table")
-    store.overwrite(path, store.read(path)[:38])
+    store.overwrite(path, cut_behind_id(store.read(path)))
     return wanted("F304", path, versions=s.hit(path), objects=s.defined_by(path))
 
 

@@ -2,12 +2,24 @@
 
 import hashlib
 import itertools
+import random
 
 import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import FieldDescriptor
 
 from olympia_cli.errors import Damaged
-from olympia_cli.format.definitions import Digest, body, check_digest, decode, encode
+from olympia_cli.format.definitions import (
+    Digest,
+    bare,
+    body,
+    check_digest,
+    decode,
+    encode,
+    examine,
+    remains,
+    written_as,
+)
 from olympia_cli.format.pb import actions_pb2, objects_pb2
 from olympia_cli.format.pb.objects_pb2 import (
     CatalogDef,
@@ -17,6 +29,8 @@ from olympia_cli.format.pb.objects_pb2 import (
     TableDef,
     ViewDef,
 )
+from tests.helpers.damage import flipped
+from tests.helpers.damage_sample import digest_last
 
 PATH = "def/table/0b1e2d3c-4f5a-4678-9abc-def012345678-n-t.binpb"
 FILE = PATH.rpartition("/")[2]
@@ -49,7 +63,18 @@ def entry(number, key, value):
     return field(number, field(1, key) + field(2, value))
 
 
+def fixed32(number, value):
+    return varint(number << 3 | 5) + value.to_bytes(4, "little")
+
+
 def integrity(content, file=FILE):
+    """The first field of a file."""
+    sha256 = hashlib.sha256(content).digest()
+    return field(1000, field(1, file) + field(2, sha256) + fixed32(3, len(content)))
+
+
+def older_integrity(content, file=FILE):
+    """The last field of an older program's file."""
     return field(1000, field(1, file) + field(2, hashlib.sha256(content).digest()))
 
 
@@ -58,21 +83,22 @@ class TestDigest:
     def test_a_definition_reads_back_verified(self, cls):
         content = body(cls(id="i"))
         data = encode(content, PATH)
-        definition = decode(cls, data, PATH)
+        definition, verified = examine(cls, data, PATH)
         assert definition.id == "i"
+        assert verified
         assert check_digest(data, PATH) is Digest.VERIFIED
         assert body(definition) == content
 
     def test_the_bytes_are_those_of_the_format(self):
         content = field(1, "i") + entry(3, "a", "1") + entry(3, "b", "2") + field(4, "s3://b/m.json")
         assert body(TABLE) == content
-        assert encode(content, PATH) == content + integrity(content)
+        assert encode(content, PATH) == integrity(content) + content
 
-    @pytest.mark.parametrize("length", [1, 90, 91, 92, 93, 200, 249, 300])
+    @pytest.mark.parametrize("length", [1, 85, 86, 87, 88, 90, 127, 128, 200, 211, 212, 249, 300])
     def test_names_of_any_length_fit(self, length):
         path = "def/ns/" + "x" * length
         data = encode(field(1, "i"), path)
-        assert data == field(1, "i") + integrity(field(1, "i"), "x" * length)
+        assert data == integrity(field(1, "i"), "x" * length) + field(1, "i")
         assert check_digest(data, path) is Digest.VERIFIED
 
     def test_equal_definitions_have_equal_bodies(self):
@@ -83,27 +109,36 @@ class TestDigest:
         assert body(decode(NamespaceDef, encode(body(one), PATH), PATH)) == body(one)
 
     def test_without_one_a_definition_is_unverified(self):
-        data = body(TABLE)
-        assert check_digest(data, PATH) is Digest.ABSENT
+        assert examine(TableDef, body(TABLE), PATH) == (TABLE, False)
 
-    def test_one_made_for_another_file_says_nothing(self):
-        content = body(TABLE)
+    def test_a_copy_of_another_file_is_damage(self):
+        data = encode(body(TABLE), PATH)
         other = PATH.replace("0b1e2d3c-4f5a-4678", "77c7aace-baef-434a")
-        for data in (content + integrity(content), content + field(5, "changed") + integrity(content)):
-            assert check_digest(data, other) is Digest.ABSENT
+        assert check_digest(data, other) is Digest.MISMATCH
+        with pytest.raises(Damaged, match=f"it is a copy of '{FILE}'"):
+            decode(TableDef, data, other)
+        assert written_as(TableDef, data) == FILE
+        with pytest.raises(Damaged, match="its content is not what its digest says"):
+            decode(TableDef, data + field(5, "changed"), other)
+        assert written_as(TableDef, data + field(5, "changed")) == ""
 
-    def test_one_that_is_not_the_last_field_any_more_says_nothing(self):
-        content = body(TABLE)
-        for data in (integrity(content) + content, content + integrity(content) + field(5, "added")):
-            definition = decode(TableDef, data, PATH)
-            assert definition.iceberg_metadata_location == "s3://b/m.json"
-            assert check_digest(data, PATH) is Digest.ABSENT
+    def test_another_program_that_knows_no_field_1000_writes_it_last(self):
+        """What Google's own library does with a field that the messages of upstream do not have."""
+        upstreams = without_integrity(TableDef)
+        data = encode(body(TABLE), PATH)
+        known = upstreams.FromString(data)
+        known.iceberg_metadata_location = "s3://b/other.json"
+        again = known.SerializeToString(deterministic=True)
+        assert again.endswith(integrity(body(TABLE)))
+        for path in (PATH, PATH.replace("0b1e2d3c", "77c7aace")):
+            definition, verified = examine(TableDef, again, path)
+            assert (definition.iceberg_metadata_location, verified) == ("s3://b/other.json", False)
 
-    def test_a_file_rewritten_by_a_program_that_keeps_our_field_is_unverified(self):
-        # what a protobuf library without our field does: known fields first, unknown ones behind, ours among them
+    def test_one_that_is_not_the_first_field_says_nothing(self):
         content = body(TABLE)
-        data = field(1, "i") + field(4, "s3://b/other.json") + integrity(content) + entry(3, "a", "1")
-        assert check_digest(data, PATH) is Digest.ABSENT
+        for data in (content + integrity(content), field(1, "i") + integrity(content) + field(4, "s3://b/m.json")):
+            definition, verified = examine(TableDef, data, PATH)
+            assert (definition.iceberg_metadata_location, verified) == ("s3://b/m.json", False)
 
     @pytest.mark.parametrize(
         "content",
@@ -117,11 +152,113 @@ class TestDigest:
         ],
     )
     def test_another_content_is_damage(self, content):
-        data = content + integrity(field(1, "i") + field(4, "s3://b/m.json"))
+        data = integrity(field(1, "i") + field(4, "s3://b/m.json")) + content
         assert check_digest(data, PATH) is Digest.MISMATCH
-        with pytest.raises(Damaged, match=r"not what its digest says|it has no id") as caught:
+        with pytest.raises(Damaged, match=r"not what its digest says|truncated") as caught:
             decode(TableDef, data, PATH)
-        assert caught.value.path == PATH
+        assert (caught.value.path, caught.value.code) == (PATH, "F304")
+
+    @pytest.mark.parametrize("size", [0, 1, 2**32 - 1])
+    def test_a_size_that_is_not_that_of_the_content_is_damage(self, size):
+        content = body(TABLE)
+        data = field(1000, field(1, FILE) + field(2, hashlib.sha256(content).digest()) + fixed32(3, size)) + content
+        with pytest.raises(Damaged, match="not what its digest says"):
+            decode(TableDef, data, PATH)
+
+    @pytest.mark.parametrize("sha256", [b"", b"x", b"\0" * 31, b"\0" * 32, b"\0" * 33], ids=len)
+    def test_one_that_is_wrong_is_damage(self, sha256):
+        content = field(1, "i")
+        data = field(1000, field(1, FILE) + field(2, sha256) + fixed32(3, len(content))) + content
+        assert check_digest(data, PATH) is Digest.MISMATCH
+        with pytest.raises(Damaged, match="not what its digest says"):
+            decode(TableDef, data, PATH)
+
+    def test_a_file_whose_name_is_no_text_can_be_looked_at(self):
+        path = "def/table/\udc80.binpb"
+        assert examine(TableDef, body(TABLE), path) == (TABLE, False)
+        with pytest.raises(Damaged):
+            decode(TableDef, encode(body(TABLE), PATH), path)
+
+
+def without_integrity(cls):
+    """The message as another program has it that knows only the fields of the format."""
+    file = descriptor_pb2.FileDescriptorProto()
+    objects_pb2.DESCRIPTOR.CopyToProto(file)
+    file.name = "upstream.proto"
+    for message in file.message_type:
+        for number in reversed(range(len(message.field))):
+            if message.field[number].number >= 1000:
+                del message.field[number]
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(cls.DESCRIPTOR.full_name))
+
+
+class TestOlderDigest:
+    """The digest of an older program is the last field. Names are UUIDs of version 4, and later of version 8."""
+
+    VERSION_8 = PATH.replace("-4678-", "-8678-")
+    PATHS = pytest.mark.parametrize("path", [PATH, VERSION_8], ids=["version 4", "version 8"])
+
+    @PATHS
+    @pytest.mark.parametrize("cls", EVERY)
+    def test_a_definition_reads_verified(self, cls, path):
+        content = field(1, "i")
+        data = content + older_integrity(content, path.rpartition("/")[2])
+        assert examine(cls, data, path) == (cls.FromString(data), True)
+        assert digest_last(content, path) == data
+
+    @pytest.mark.parametrize("length", [1, 90, 91, 92, 93, 200, 249, 300])
+    def test_names_of_any_length_fit(self, length):
+        path = "def/ns/" + "x" * length
+        data = field(1, "i") + older_integrity(field(1, "i"), "x" * length)
+        assert check_digest(data, path) is Digest.VERIFIED
+
+    def test_one_made_for_another_file_says_nothing(self):
+        content = body(TABLE)
+        other = PATH.replace("0b1e2d3c-4f5a-4678", "77c7aace-baef-434a")
+        for data in (content + older_integrity(content), content + field(5, "changed") + older_integrity(content)):
+            assert check_digest(data, other) is Digest.ABSENT
+
+    def test_one_that_is_not_the_last_field_any_more_says_nothing(self):
+        content = body(TABLE)
+        data = content + older_integrity(content) + field(5, "added")
+        definition = decode(TableDef, data, PATH)
+        assert definition.iceberg_metadata_location == "s3://b/m.json"
+        assert check_digest(data, PATH) is Digest.ABSENT
+
+    def test_a_file_rewritten_by_a_program_that_keeps_our_field_is_unverified(self):
+        # what a protobuf library without our field does: known fields first, unknown ones behind, ours among them
+        content = body(TABLE)
+        data = field(1, "i") + field(4, "s3://b/other.json") + older_integrity(content) + entry(3, "a", "1")
+        assert check_digest(data, PATH) is Digest.ABSENT
+
+    @pytest.mark.parametrize("data", [body(TABLE), body(TABLE)[:3]], ids=["rewritten", "cut"])
+    def test_without_one_a_file_of_version_8_is_damage(self, data):
+        assert check_digest(data, self.VERSION_8) is Digest.ABSENT
+        with pytest.raises(Damaged, match="its digest is missing") as caught:
+            decode(TableDef, data, self.VERSION_8)
+        assert caught.value.code == "F304"
+        assert decode(TableDef, data, PATH).id == "i"
+
+    @PATHS
+    @pytest.mark.parametrize(
+        "content",
+        [
+            field(1, "j") + field(4, "s3://b/m.json"),
+            field(1, "i") + field(4, "s3://b/m.jsox"),
+            field(1, "i"),
+            b"",
+            field(1, "i") + field(4, "s3://b/m.json") + field(77, "x"),
+            field(4, "s3://b/m.json") + field(1, "i"),
+        ],
+    )
+    def test_another_content_is_damage(self, content, path):
+        # without a content the field stands at the head of the file
+        data = content + older_integrity(field(1, "i") + field(4, "s3://b/m.json"), path.rpartition("/")[2])
+        assert check_digest(data, path) is Digest.MISMATCH
+        with pytest.raises(Damaged, match="not what its digest says"):
+            decode(TableDef, data, path)
 
     def test_one_that_is_wrong_is_damage(self):
         data = field(1, "i") + field(1000, field(1, FILE) + field(2, b"\0" * 32))
@@ -132,6 +269,40 @@ class TestDigest:
     def test_one_that_is_no_digest_verifies_nothing(self, sha256):
         data = field(1, "i") + field(1000, field(1, FILE) + field(2, sha256))
         assert check_digest(data, PATH) is not Digest.VERIFIED
+
+    @pytest.mark.parametrize("definition", [TABLE, VIEW, CATALOG], ids=["table", "view", "catalog"])
+    def test_a_file_cut_short_is_damage_or_unverified_up_to_the_cut(self, definition):
+        cls = type(definition)
+        data = digest_last(body(definition), PATH)
+        for length in range(len(data)):
+            try:
+                found = decode(cls, data[:length], PATH)
+            except Damaged:
+                continue
+            assert check_digest(data[:length], PATH) is Digest.ABSENT
+            assert data.startswith(found.SerializeToString(deterministic=True))
+
+    @pytest.mark.parametrize("definition", [TABLE, VIEW, CATALOG], ids=["table", "view", "catalog"])
+    def test_a_file_of_version_8_cut_short_is_damage(self, definition):
+        data = digest_last(body(definition), self.VERSION_8)
+        for length in range(len(data)):
+            with pytest.raises(Damaged):
+                decode(type(definition), data[:length], self.VERSION_8)
+
+    @pytest.mark.parametrize("definition", [TABLE, VIEW, CATALOG], ids=["table", "view", "catalog"])
+    def test_no_flipped_byte_makes_another_definition(self, definition):
+        cls = type(definition)
+        data = digest_last(body(definition), PATH)
+        fields = [descriptor.name for descriptor in cls.DESCRIPTOR.fields if descriptor.name != "integrity"]
+        for at, flip in itertools.product(range(len(data)), range(1, 256)):
+            flipped = bytearray(data)
+            flipped[at] ^= flip
+            try:
+                found = decode(cls, bytes(flipped), PATH)
+            except Damaged:
+                continue
+            for name in fields:
+                assert getattr(found, name) == getattr(definition, name), f"byte {at} with {flip:#x}: {name}"
 
 
 class TestDamage:
@@ -163,32 +334,83 @@ class TestDamage:
         with pytest.raises(Damaged):
             decode(cls, data, PATH)
 
-    @pytest.mark.parametrize("definition", [TABLE, VIEW, CATALOG], ids=["table", "view", "catalog"])
-    def test_a_file_cut_short_is_damage_or_unverified_up_to_the_cut(self, definition):
-        cls = type(definition)
-        data = encode(body(definition), PATH)
-        for length in range(len(data)):
-            try:
-                found = decode(cls, data[:length], PATH)
-            except Damaged:
-                continue
-            assert check_digest(data[:length], PATH) is Digest.ABSENT
-            assert data.startswith(found.SerializeToString(deterministic=True))
+    @pytest.mark.parametrize("cls", EVERY)
+    def test_each_kind_of_file_has_its_codes(self, cls):
+        data = encode(field(1, "i") + field(99, "x"), PATH)
+        changed = flipped(data, len(data) - 1)
+        for broken, code in ((b"", "F302"), (data[:9], "F303"), (data[:-1], "F303"), (changed, "F304")):
+            with pytest.raises(Damaged) as caught:
+                decode(cls, broken, PATH)
+            assert caught.value.code == {CatalogDef: "F307", DistributedTransactionDef: "F501"}.get(cls, code)
 
     @pytest.mark.parametrize("definition", [TABLE, VIEW, CATALOG], ids=["table", "view", "catalog"])
-    def test_no_flipped_byte_makes_another_definition(self, definition):
-        cls = type(definition)
+    def test_a_file_cut_short_is_damage(self, definition):
+        """Wherever it is cut: what is left of the field at its head cannot be parsed, or names the size."""
         data = encode(body(definition), PATH)
-        fields = [descriptor.name for descriptor in cls.DESCRIPTOR.fields if descriptor.name != "integrity"]
+        head = len(data) - len(body(definition))
+        for length in range(len(data)):
+            with pytest.raises(Damaged) as caught:
+                decode(type(definition), data[:length], PATH)
+            told = caught.value.reason == f"truncated: {length} of {len(data)} bytes"
+            assert told is (length >= head), (length, caught.value.reason)
+
+    @pytest.mark.parametrize("definition", [TABLE, VIEW, CATALOG], ids=["table", "view", "catalog"])
+    def test_every_flipped_byte_is_damage(self, definition):
+        data = encode(body(definition), PATH)
         for at, flip in itertools.product(range(len(data)), range(1, 256)):
-            flipped = bytearray(data)
-            flipped[at] ^= flip
-            try:
-                found = decode(cls, bytes(flipped), PATH)
-            except Damaged:
-                continue
-            for name in fields:
-                assert getattr(found, name) == getattr(definition, name), f"byte {at} with {flip:#x}: {name}"
+            with pytest.raises(Damaged) as caught:
+                decode(type(definition), data[:at] + bytes([data[at] ^ flip]) + data[at + 1 :], PATH)
+            assert "truncated" not in caught.value.reason, (at, flip)
+
+    @pytest.mark.parametrize("others", [0, 1, 2, 8, 20])
+    def test_changed_bytes_at_the_head_hide_no_other_content(self, others):
+        """The tag of the field is another one, so a parser takes the field for one that it does not know."""
+        numbers = random.Random(others)
+        content = body(TABLE)
+        data = bytearray(encode(content, PATH).replace(b"m.json", b"x.json"))
+        head = len(data) - len(content)
+        data[1] ^= 1
+        for at in numbers.sample(range(5, head - 37), others):
+            data[at] = numbers.randrange(256)
+        assert TableDef.FromString(data).iceberg_metadata_location == "s3://b/x.json"
+        assert not TableDef.FromString(data).HasField("integrity")
+        with pytest.raises(Damaged, match="not what its digest says"):
+            decode(TableDef, bytes(data), PATH)
+
+    def test_a_larger_file_says_how_much_is_there_in_thousands(self):
+        data = encode(body(TableDef(id="i", properties={"a": "x" * 5000})), PATH)
+        with pytest.raises(Damaged, match=r"truncated: 4,000 of 5,\d\d\d bytes"):
+            decode(TableDef, data[:4000], PATH)
+
+
+class TestRemains:
+    """What is left of a definition that lost its end."""
+
+    def test_the_fields_before_the_cut(self):
+        data = encode(body(TABLE), PATH)
+        found = [remains(TableDef, data[:length], PATH) for length in range(len(data))]
+        left = [bare(one) for one in found if one is not None]
+        assert left == [
+            TableDef(id="i"),
+            TableDef(id="i", properties={"a": "1"}),
+            TableDef(id="i", properties={"a": "1", "b": "2"}),
+        ]
+
+    def test_the_fields_before_the_cut_of_an_older_file(self):
+        data = digest_last(body(TABLE), PATH)
+        found = [remains(TableDef, data[:length], PATH) for length in range(len(data))]
+        assert [bare(one) for one in found if one is not None][-1] == TABLE
+
+    def test_nothing_where_bytes_have_changed(self):
+        for data in (encode(body(TABLE), PATH), digest_last(body(TABLE), PATH)):
+            for at in range(len(data)):
+                assert remains(TableDef, flipped(data, at), PATH) is None, at
+
+    def test_nothing_of_another_file(self):
+        assert remains(TableDef, encode(body(TABLE), "def/table/other.binpb"), PATH) is None
+
+    def test_all_of_another_programs(self):
+        assert remains(TableDef, body(TABLE), PATH) == TABLE
 
 
 UNKNOWN = [field(99, "text"), field(100, 12345), varint(101 << 3 | 1) + b"12345678", varint(102 << 3 | 5) + b"1234"]
@@ -196,13 +418,13 @@ UNKNOWN = [field(99, "text"), field(100, 12345), varint(101 << 3 | 1) + b"123456
 
 class TestUnknownFields:
     @pytest.mark.parametrize("cls", EVERY)
-    def test_they_survive_a_rewrite_and_the_digest_stays_last(self, cls):
+    def test_they_survive_a_rewrite_and_the_digest_stays_first(self, cls):
         content = field(1, "i") + b"".join(UNKNOWN) + field(1999, b"\0\xff")
-        definition = decode(cls, content + integrity(content), PATH)
+        definition = decode(cls, integrity(content) + content, PATH)
         again = encode(body(definition), "def/x/other.binpb")
         for unknown in [*UNKNOWN, field(1999, b"\0\xff")]:
             assert again.count(unknown) == 1
-        assert again.endswith(integrity(body(definition), "other.binpb"))
+        assert again.startswith(integrity(body(definition), "other.binpb"))
         assert again.count(varint(1000 << 3 | 2)) == 1
         found = decode(cls, again, "def/x/other.binpb")
         assert check_digest(again, "def/x/other.binpb") is Digest.VERIFIED
@@ -210,7 +432,7 @@ class TestUnknownFields:
 
     def test_they_survive_a_change(self):
         content = field(1, "i") + entry(3, "a", "1") + field(99, "new")
-        definition = decode(TableDef, content + integrity(content), PATH)
+        definition = decode(TableDef, integrity(content) + content, PATH)
         definition.properties["a"] = "2"
         definition.iceberg_metadata_location = "s3://b/other.json"
         assert body(definition) == field(1, "i") + entry(3, "a", "2") + field(4, "s3://b/other.json") + field(99, "new")
@@ -288,6 +510,7 @@ OWN_ACTIONS = {
     "CATALOG_EXPIRE_PURGE": 1013,
 }
 DIGEST = {"integrity": 1000}
+INTEGRITY = "file=1:string sha256=2:bytes size=3:fixed32"
 OWN_FIELDS = {
     "ViewDef": {"iceberg_metadata_location": 1001, "iceberg_previous_metadata_location": 1002},
     "ActionDef": {"merged": 1000},
@@ -301,6 +524,7 @@ SCALARS = {
     FieldDescriptor.TYPE_BOOL: "bool",
     FieldDescriptor.TYPE_UINT32: "uint32",
     FieldDescriptor.TYPE_UINT64: "uint64",
+    FieldDescriptor.TYPE_FIXED32: "fixed32",
 }
 
 
@@ -342,7 +566,7 @@ class TestWireFacts:
         assert len(set(values.values())) == len(values)
 
     def test_the_digest_has_the_fields_of_the_format(self):
-        assert [shown(descriptor) for descriptor in MESSAGES["Integrity"].fields] == ["file=1:string", "sha256=2:bytes"]
+        assert [shown(descriptor) for descriptor in MESSAGES["Integrity"].fields] == INTEGRITY.split()
         for cls in EVERY:
             assert shown(cls.DESCRIPTOR.fields_by_name["integrity"]) == "integrity=1000:Integrity"
 

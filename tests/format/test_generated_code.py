@@ -58,5 +58,5 @@ def test_messages_can_be_pickled() -> None:
     ],
 )
 def test_integrity_is_one_field_in_all_definitions(definition: type) -> None:
-    """That it comes last in a file, whatever its number, is what `definitions.encode` sees to."""
+    """`definitions.encode` writes it first, whatever its number."""
     assert definition.DESCRIPTOR.fields_by_number[1000].name == "integrity"

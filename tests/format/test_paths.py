@@ -4,6 +4,7 @@ import ntpath
 import posixpath
 import random
 import re
+import uuid
 
 import pytest
 from hypothesis import example, given, settings
@@ -105,6 +106,7 @@ class TestDefinitionPaths:
             path = new_definition_path(kind, of)
             file = path.removeprefix(f"def/{folder}/")
             assert len(file.encode()) <= 255
+            assert uuid.UUID(file[:36]).version == 4
             assert re.fullmatch(r"[0-9a-f-]{36}-(?:[A-Za-z0-9._~-]|%[0-9A-F]{2})*\.binpb", file)
             assert check_pointer(path, "the test") == path
             assert file_kind(path) is FileKind.DEFINITION

@@ -71,6 +71,9 @@ class World:
     def post(self, path: str, body: object) -> httpx.Response:
         return self.served.post(path, body, Authorization=f"Bearer {TOKEN}")
 
+    def get(self, path: str) -> httpx.Response:
+        return self.served.http.get(path, headers={"Authorization": f"Bearer {TOKEN}"})
+
     def harm(self) -> list[str]:
         """The files outside that went, changed or came since the last look."""
         found = _digests(self.top)
@@ -84,7 +87,7 @@ class World:
 
 
 @contextmanager
-def world() -> Iterator[World]:
+def world(**settings: Any) -> Iterator[World]:
     with tempfile.TemporaryDirectory(prefix="locations-") as folder:
         top = Path(folder).resolve()
         (top / "victim").mkdir()
@@ -95,7 +98,8 @@ def world() -> Iterator[World]:
             f'[[token]]\nname = "sales"\nsha256 = "{digest}"\nscopes = ["read", "write"]\nnamespaces = ["sales"]\n'
             f'[[token]]\nname = "admin"\nsha256 = "{admin}"\nscopes = ["read", "write"]\n'
         )
-        with serving(LocalStore(top / "catalog", durable=False), tokens=str(top / "tokens.toml")) as served:
+        store = LocalStore(top / "catalog", durable=False)
+        with serving(store, tokens=str(top / "tokens.toml"), **settings) as served:
             whole = {"Authorization": "Bearer admin"}
             for name in ("sales", "hr"):
                 served.post("/v1/namespaces", {"namespace": [name]}, **whole)
@@ -215,6 +219,25 @@ def _registered(kind: str, shown: str, key: str) -> Door:
     return door
 
 
+def _changed(kind: str, shown: str, key: str) -> Door:
+    """Metadata that was innocent when it was registered, and names the location since."""
+
+    def door(world: World, location: str) -> httpx.Response:
+        metadata = {**getattr(world, shown)["metadata"]}
+        number = next(world.numbers)
+        path = Path(world.own) / f"changed-{number}.metadata.json"
+        path.write_text(json.dumps(metadata))
+        world.post(f"/v1/namespaces/sales/{kind}", {"name": f"c{number}", "metadata-location": str(path)})
+        if key == "location":
+            metadata["location"] = location
+        else:
+            metadata["properties"] = {key: location}
+        path.write_text(json.dumps(metadata), errors="surrogateescape")
+        return world.post(f"/v1/namespaces/sales/{shown}s/c{number}", _CHANGE)
+
+    return door
+
+
 def _namespace(world: World, location: str) -> httpx.Response:
     return world.post("/v1/namespaces/sales/properties", {"updates": {"location": location}})
 
@@ -248,13 +271,17 @@ DOORS: dict[str, Door] = {
     "write.metadata.path in metadata that is registered": _registered("register", "table", "write.metadata.path"),
     "the location in a view that is registered": _registered("register-view", "view", "location"),
     "the location of a namespace": _namespace,
+    "the location in metadata that was changed": _changed("register", "table", "location"),
+    "write.metadata.path in metadata that was changed": _changed("register", "table", "write.metadata.path"),
+    "the location in a view that was changed": _changed("register-view", "view", "location"),
 }
 
 
 def main(count: int, seed: int) -> int:
     done, failed = 0, False
     while done < count and not failed:
-        with world() as here:
+        # a server that caches nothing reads metadata that was changed since
+        with world(cache_bytes=0) if seed % 2 else world() as here:
             # commits make a world slow
             for location in itertools.islice(spellings(here, seed), min(2_000, count - done)):
                 name = list(DOORS)[done % len(DOORS)]

@@ -1,17 +1,18 @@
-"""Writes tests/golden/catalog and tests/golden/catalog.json: a small catalog as this program wrote it once.
+"""Write a small catalog to tests/golden/NAME, and its content to tests/golden/NAME.json.
 
-Files that exist are out there for good, so the catalog is not made again when the program changes; a change that can
-no longer read it is a mistake. Add a second one beside it when the format grows: `python -m tests.golden.make`.
+Files that exist are out there for good, so no catalog is made again when the program changes; a change that can no
+longer read one is a mistake. Add another one when the format grows: `python -m tests.golden.make NAME`.
+
+- `catalog`: the names of definitions are UUIDs of version 4, and the digest is the last field.
+- `catalog-version-8`: the names of definitions are UUIDs of version 8, and the digest is the last field.
+- `catalog-digest-first`: the names of definitions are UUIDs of version 4, and the digest is the first field.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import random
-import shutil
 import sys
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +27,21 @@ from olympia_cli.format.pb.objects_pb2 import Column, DataType, IsolationLevel, 
 from olympia_cli.names import AtVersion, Kind, NamespaceName, TableName, ViewName
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.clock import MINUTE, FakeClock
+from tests.helpers.damage_sample import seeded_uuids
 
 HERE = Path(__file__).resolve().parent
-FOLDER, EXPECTED = HERE / "catalog", HERE / "catalog.json"
+CATALOGS = ("catalog", "catalog-version-8", "catalog-digest-first")
 
 ODD = ["dotted.name", "sla/sh", "..", 'quo"te', "é漢", "\U0001f600", "\uff21wide", "back\\slash", "per%2Fcent"]
 
 
 def make(folder: Path) -> Catalog:
-    """The catalog, the same one every time."""
-    numbers = random.Random(20261115)
-    uuid.uuid4 = lambda: uuid.UUID(int=numbers.getrandbits(128), version=4)
+    """Make the catalog, the same one every time."""
+    with seeded_uuids(20261115):
+        return _make(folder)
+
+
+def _make(folder: Path) -> Catalog:
     clock = FakeClock(1_794_744_000_123)
     store = LocalStore(folder)
     catalog = Catalog.create(
@@ -156,7 +161,9 @@ def named(action: Action) -> list[str]:
 
 
 if __name__ == "__main__":
-    if FOLDER.exists() and "--again" not in sys.argv:
-        sys.exit(f"{FOLDER} is there; it is not made again, since files that exist do not change")
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    EXPECTED.write_text(json.dumps(describe(make(FOLDER)), indent=0, sort_keys=True, ensure_ascii=True) + "\n")
+    [name] = sys.argv[1:]
+    made = HERE / name
+    if made.exists():
+        sys.exit(f"{made} is there; it is not made again, since files that exist do not change")
+    text = json.dumps(describe(make(made)), indent=0, sort_keys=True, ensure_ascii=True)
+    made.with_suffix(".json").write_text(text + "\n")

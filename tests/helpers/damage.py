@@ -6,6 +6,7 @@ The second kind is written with the codecs, digests included, so that only what 
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -37,8 +38,14 @@ from olympia_cli.storage.protocol import Store
 
 
 def truncated(data: bytes) -> bytes:
-    """The first third: behind the middle a definition may be whole but for its digest."""
+    """The first third of the file."""
     return data[: len(data) // 3]
+
+
+def cut_behind_id(data: bytes) -> bytes:
+    """The definition up to the end of its id: this can still be parsed. One without a UUID for an id stays whole."""
+    found = re.search(rb"\n\$[0-9a-f-]{36}", data)
+    return data if found is None else data[: found.end()]
 
 
 def empty(data: bytes) -> bytes:

@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from hashlib import sha256
 from typing import Any
 from unittest import mock
 
@@ -25,7 +26,7 @@ from olympia_cli.format.node import Node, Root
 from olympia_cli.format.node_file import decode_action_rows, decode_node, decode_root
 from olympia_cli.format.paths import parse_root_path, root_path, transaction_save_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, AlterDef, ExpireDef, ExportDef
-from olympia_cli.format.pb.objects_pb2 import CatalogDef, DistributedTransactionDef
+from olympia_cli.format.pb.objects_pb2 import CatalogDef, DistributedTransactionDef, Integrity, NamespaceDef
 from olympia_cli.names import ObjectName
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import Store
@@ -202,10 +203,10 @@ def read_content(store: Store, version: int) -> Content:
     )
 
 
-def make_sample(*, expired: bool = False, seed: int = 1, older: bool = False) -> Sample:
+def make_sample(*, expired: bool = False, seed: int = 1, older: int | None = None) -> Sample:
     """Versions 0 to 12. With `expired`, version 13 marks 6 as the oldest, and what only older ones reach is listed.
-    With `older`, the names of definitions are those of an older program."""
-    with seeded_uuids(seed), older_names() if older else contextlib.nullcontext():
+    With `older`, definitions are those of an older program, named by UUIDs of that version."""
+    with seeded_uuids(seed), contextlib.nullcontext() if older is None else older_definitions(older):
         return _make(expired)
 
 
@@ -345,10 +346,25 @@ def save_path(sample: Sample, number: int) -> str:
 
 
 @contextlib.contextmanager
-def older_names() -> Iterator[None]:
-    """Definitions are written as an older program does: their names do not say that they have a digest."""
-    with mock.patch("olympia_cli.format.paths._WITH_DIGEST", "4"):
+def older_definitions(version: int = 4) -> Iterator[None]:
+    """Definitions are written as an older program did: their digest is the last field. Their names are UUIDs of
+    version 4, as the oldest had them, or of version 8."""
+
+    def versioned_uuid() -> str:
+        id = new_uuid()
+        return f"{id[:14]}{version}{id[15:]}"
+
+    with (
+        mock.patch("olympia_cli.format.definitions.encode", digest_last),
+        mock.patch("olympia_cli.format.paths.new_uuid", versioned_uuid),
+    ):
         yield
+
+
+def digest_last(content: bytes, path: str) -> bytes:
+    """The file of an older program for a definition's body."""
+    integrity = Integrity(file=path.rpartition("/")[2], sha256=sha256(content).digest())
+    return content + NamespaceDef(integrity=integrity).SerializeToString()
 
 
 @contextlib.contextmanager

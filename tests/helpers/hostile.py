@@ -19,7 +19,7 @@ from olympia_cli.format.arrow_messages import block_layout, footer_blocks
 from olympia_cli.format.node_rows import COLUMNS
 from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind, root_path
 from olympia_cli.storage.local import LocalStore
-from tests.helpers.damage import OUTSIDE, Raw, rewrite_definition, rewrite_raw
+from tests.helpers.damage import OUTSIDE, Raw, cut_behind_id, rewrite_definition, rewrite_raw
 
 NUMBERS = ("0", "-1", "\u00b2", "9" * 18, "9" * 5000, "4294967295", "4294967296", "1e9", "", " 7", "NaN")
 TEXTS = ("", " ", "\0", "\x1b[2J\u202e", "x" * 70_000, "\U0010ffff", "a" * 5000 + "\n", "=1+2", "null", *OUTSIDE)
@@ -185,7 +185,7 @@ def catalog_property(draw: random.Random, store: LocalStore) -> str:
 def cut_at_a_field(draw: random.Random, store: LocalStore) -> str:
     """What is left of a definition can be parsed."""
     path = _any(draw, store, FileKind.DEFINITION)
-    store.overwrite(path, store.read(path)[:38])
+    store.overwrite(path, cut_behind_id(store.read(path)))
     return f"{path} cut behind its id"
 
 

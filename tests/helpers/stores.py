@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Literal
 
-from olympia_cli.errors import OlympiaError, OutcomeUnknown, PathTaken, StoreError
+from olympia_cli.errors import OlympiaError, OutcomeUnknown, PathMissing, PathTaken, StorageFull, StoreError
 from olympia_cli.storage.protocol import ALL, Between, FileInfo, InTurn, Store, check_path
 
 
@@ -314,3 +314,46 @@ class AmbiguousStore(_NumberedWrites):
                 write()
         if method != "write_hint":
             raise OutcomeUnknown(f"no answer for {path} in {self.uri}")
+
+
+class FullStore(WrappedStore):
+    """A disk of which so many blocks are free. Each file takes whole blocks, an empty one too; a write that does not
+    fit raises StorageFull and leaves nothing, and a deleted file gives its blocks back. A hint is written in place."""
+
+    BLOCK = 512
+
+    def __init__(self, store: Store, free: int = 1_000_000) -> None:
+        super().__init__(store)
+        self.free = free
+
+    def _blocks(self, size: int) -> int:
+        return max(1, -(-size // self.BLOCK))
+
+    def _take(self, files: Mapping[str, bytes]) -> None:
+        needed = sum(self._blocks(len(data)) for data in files.values())
+        if needed > self.free:
+            raise StorageFull(f"cannot write {next(iter(files))} in {self.uri}: no space left")
+        self.free -= needed
+
+    def create(self, path: str, data: bytes) -> None:
+        self.create_many({path: data})
+
+    def create_many(self, files: Mapping[str, bytes]) -> None:
+        self._take(files)
+        self.inner.create_many(files)
+
+    def create_after(self, files: Mapping[str, bytes], path: str, data: bytes, ready: Callable[[], None]) -> None:
+        self._take({**files, path: data})
+        self.inner.create_after(files, path, data, ready)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        self._take({path: data})
+        with contextlib.suppress(PathMissing):
+            self.free += self._blocks(self.inner.stat(path).size)
+        self.inner.overwrite(path, data)
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            with contextlib.suppress(PathMissing):
+                self.free += self._blocks(self.inner.stat(path).size)
+            self.inner.delete_many([path])

@@ -19,6 +19,7 @@ from olympia_cli.iceberg.locations import (
     LOCAL,
     Location,
     Reach,
+    barred_folders,
     parse_folder,
     parse_location,
     parse_plain_location,
@@ -187,3 +188,30 @@ def test_a_folder_is_not_its_namesake() -> None:
             reach.named(text, "it")
     assert reach.named("s3a://lake/sales/t", "it") == Location("s3://lake", "sales/t")
     assert reach.named("file:/w/sales/t", "it").folder == ("/w/sales", "t")
+
+
+def test_metadata_in_a_callers_own_folder_opens_no_other_folder() -> None:
+    reach = Reach(("/w/sales",))
+    for metadata, opened in (("/w/sales/t/m.json", False), ("/w/sales/../sales/m.json", False), ("/w/hr/m.json", True)):
+        found = reach.of_object(metadata, ["/w/hr/t", "file:///w/sales/a?b", "/w/sales/c#d", ""])
+        assert found.folders == reach.folders
+        assert found.holds("/w/hr/t/x") is opened
+        # inside, also what programs read differently is taken as it was written
+        assert found.named("file:///w/sales/a?b/x", "it") == Location(LOCAL, "w/sales/a?b/x")
+        assert found.named("/w/sales/c#d/x", "it") == Location(LOCAL, "w/sales/c#d/x")
+        if not opened:
+            with pytest.raises(Refused):
+                found.named("/w/hr/t/x", "it")
+            with pytest.raises(Refused):
+                found.check_existing("/w/hr/t/x", "it")
+        found.check_existing("/w/sales/./x", "it")
+
+
+@pytest.mark.parametrize("catalog", ["/lake/catalog", "s3://lake/catalog", "memory://lake", "/lake/a?b#c d"])
+def test_no_location_is_among_the_files_of_the_catalog(catalog: str) -> None:
+    reach = Reach(barred=barred_folders(catalog)).also([f"{catalog}/data"])
+    for path in ("vn", "vn/01", "node/x/y", "def", "dtxn/x", "ops/expire"):
+        with pytest.raises((Refused, InvalidLocation)):
+            reach.named(f"{catalog}/{path}", "it")
+    assert reach.named(f"{catalog}/data/vn", "it").path.endswith("data/vn")
+    assert reach.named("/lake/catalog2/vn", "it") == Location(LOCAL, "lake/catalog2/vn")

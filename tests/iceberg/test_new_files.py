@@ -19,8 +19,8 @@ from olympia_cli.iceberg.new_files import NewFile, NewFiles
 SIZE, COUNT = 2**17, 64
 
 
-def new_file(location, content, properties=None):
-    return NewFile(ANYWHERE.named(location, "it"), content, properties or {})
+def new_file(location, content):
+    return NewFile(ANYWHERE.named(location, "it"), content)
 
 
 def test_many_files_wait_on_disk():
@@ -29,7 +29,7 @@ def test_many_files_wait_on_disk():
     tracemalloc.start()
     try:
         for number in range(COUNT):
-            file = new_file(f"s3://b/{number}", contents[f"s3://b/{number % 4}"], {"number": str(number)})
+            file = new_file(f"s3://b/{number}", contents[f"s3://b/{number % 4}"])
             files.put(f"s3://b/{number}", file)
         _, most = tracemalloc.get_traced_memory()
     finally:
@@ -38,7 +38,7 @@ def test_many_files_wait_on_disk():
     assert list(files.places) == [f"s3://b/{number}" for number in range(COUNT)]
     with ThreadPoolExecutor(8) as pool:
         for number, found in enumerate(pool.map(files.get, files.places)):
-            file = new_file(f"s3://b/{number}", contents[f"s3://b/{number % 4}"], {"number": str(number)})
+            file = new_file(f"s3://b/{number}", contents[f"s3://b/{number % 4}"])
             assert found == file
 
 

@@ -120,7 +120,7 @@ def test_each_file_is_opened_once(raw, tmp_path, at_once, monkeypatch):
     done, version = world.bring(at_once=at_once)
     assert ([one.files for one in done.created], done.left_out, version) == ([3, 3], [], 1)
     parquet = {where: count for where, count in CountingIO.opened.items() if where.endswith(".parquet")}
-    assert parquet == {f"file://{raw}/{table}/{number}.parquet": 1 for table in "tu" for number in range(3)}
+    assert parquet == {f"{raw}/{table}/{number}.parquet": 1 for table in "tu" for number in range(3)}
     CountingIO.opened.clear()
     done, version = world.bring(at_once=at_once)
     assert (done.created, done.moved_on, done.unchanged, version) == ([], [], 2, 1)

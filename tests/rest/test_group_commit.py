@@ -40,7 +40,7 @@ from tests.helpers.check import check_catalog
 from tests.helpers.patience import PATIENCE, wait_until
 from tests.helpers.stores import AmbiguousStore, CountingStore, WrappedStore
 
-FILES = PyIcebergFiles(lambda properties, location: PyArrowFileIO())
+FILES = PyIcebergFiles(lambda location: PyArrowFileIO())
 
 
 @dataclass
@@ -243,7 +243,7 @@ def test_of_an_outcome_that_nobody_knows_each_hears_of_its_own_files(tmp_path):
     def writes(name: str) -> Callable[[TableChanges], None]:
         def change(changes: TableChanges) -> None:
             changes.transaction.create_namespace(NamespaceName(name))
-            changes.add_file(f"{tmp_path}/{name}.json", b"{}", {})
+            changes.add_file(f"{tmp_path}/{name}.json", b"{}")
 
         return change
 
@@ -251,6 +251,36 @@ def test_of_an_outcome_that_nobody_knows_each_hears_of_its_own_files(tmp_path):
         told = make(Catalog(store), pool).together(writes("mine"), writes("theirs"))
     for error, own, other in zip(told, ("mine", "theirs"), ("theirs", "mine"), strict=True):
         assert type(error).__name__ == "CommitStateUnknownException"
+        assert (f"{own}.json" in str(error), f"{other}.json" in str(error)) == (True, False)
+
+
+def test_of_a_store_that_fails_each_hears_of_its_own_files(tmp_path):
+    class Failing(WrappedStore):
+        """Does not take the second root. Folders stand by then where the metadata was, so it cannot be deleted."""
+
+        def create(self, path: str, data: bytes) -> None:
+            if path != root_path(2):
+                super().create(path, data)
+                return
+            for file in tmp_path.iterdir():
+                file.unlink()
+                file.mkdir()
+            raise StorageFailed("no")
+
+    store = Failing(MemoryStore())
+    Catalog.create(store)
+
+    def writes(name: str) -> Callable[[TableChanges], None]:
+        def change(changes: TableChanges) -> None:
+            changes.transaction.create_namespace(NamespaceName(name))
+            changes.add_file(f"{tmp_path}/{name}.json", b"{}")
+
+        return change
+
+    with ThreadPoolExecutor(16) as pool:
+        told = make(Catalog(store), pool).together(writes("mine"), writes("theirs"))
+    for error, own, other in zip(told, ("mine", "theirs"), ("theirs", "mine"), strict=True):
+        assert type(error) is StorageFailed
         assert (f"{own}.json" in str(error), f"{other}.json" in str(error)) == (True, False)
 
 
@@ -333,7 +363,7 @@ def test_what_one_cannot_write_the_others_need_not_bear(group):
     def nowhere(changes: TableChanges) -> None:
         location = "/proc/nope/x.metadata.json"
         changes.transaction.create_table(TableName("first", "t"), location)
-        changes.add_file(location, b"{}", {})
+        changes.add_file(location, b"{}")
 
     found = group.together(create("a"), nowhere, create("b"))
     assert (found[0], found[2]) == ("a", "b")

@@ -13,6 +13,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.names import NamespaceName, TableName, ViewName
 from olympia_cli.storage.local import LocalStore
+from tests.helpers.planted import SECRET
 from tests.helpers.spark_cluster import LITTLE_DATA, WORKERS
 
 NAMESPACES = 6
@@ -63,6 +64,7 @@ def spark(tmp_path_factory):
     settings = {
         **LITTLE_DATA,
         "spark.sql.session.timeZone": "UTC",
+        "spark.hadoop.fs.s3a.secret.key": SECRET,
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
     }
     with ExitStack() as stack:

@@ -18,6 +18,7 @@ from olympia_cli.errors import (
 )
 from olympia_cli.ops.walk.files import StoreFailure
 from olympia_cli.spark.failures import explain, explained, failures, told
+from tests.helpers.planted import SECRET, place
 
 WORKER = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
@@ -122,6 +123,15 @@ def test_the_stores_own_failure_is_told():
         raise StoreFailure(StorageFailed("the bucket is ill", hint="wait"))
     found = explain(RuntimeError("".join(traceback.format_exception(raised.value))))
     assert (found.message, found.hint) == ("the bucket is ill", "wait")
+
+
+def test_what_is_carried_holds_no_secret():
+    """Spark writes what a task raises into the logs of executors."""
+    with pytest.raises(Damaged) as raised, failures():
+        raise Damaged("F602", place("0.metadata.json"), f"it names {place()}")
+    told = "".join(traceback.format_exception(raised.value))
+    assert SECRET not in told
+    assert explain(RuntimeError(told)).message.startswith("s3://***@lake/0.metadata.json?X-Amz-Credential=***&")
 
 
 def test_what_is_not_sparks_passes():

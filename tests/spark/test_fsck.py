@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.commit import Author
 from olympia_cli.format.node import Node
 from olympia_cli.format.node_file import DIGEST_KEY, decode_node
 from olympia_cli.format.paths import new_definition_path, new_node_path, parse_root_path, root_path, transaction_path
@@ -18,15 +20,18 @@ from olympia_cli.iceberg.data_checks import IcebergDataChecks
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck import named
 from olympia_cli.ops.fsck.fsck import FsckRequest, Level, Report
+from olympia_cli.ops.repair.promote import apply_promotion, open_copy, plan_promotion
+from olympia_cli.ops.repair.salvage import salvage
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines.fsck import spark_fsck
 from olympia_cli.spark.pipelines.place import CatalogPlace
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers import java_catalog
-from tests.helpers.clock import FakeClock
+from tests.helpers.clock import DAY, START, FakeClock
 from tests.helpers.damage import (
     add_node,
+    cut_behind_id,
     digest_in,
     rewrite_definition,
     rewrite_node,
@@ -40,6 +45,9 @@ from tests.helpers.names import ns, table
 from tests.helpers.table_versions import make_table_versions
 from tests.spark.conftest import Losing
 
+NOW = time.time_ns() // 1_000_000
+"""After the versions were committed of samples that have a clock of their own, and of those that have not."""
+
 
 def engine_at(spark, uri: str) -> SparkEngine:
     """An engine whose driver reads nothing that tasks can read."""
@@ -48,8 +56,8 @@ def engine_at(spark, uri: str) -> SparkEngine:
 
 def same(spark, folder: Path | str, **asked) -> Report:
     """What both engines find, which must be the same."""
-    local = fsck(LocalStore(str(folder)), clock=FakeClock(), **asked)
-    found = spark_fsck(engine_at(spark, str(folder)), FsckRequest(clock=FakeClock(), **asked))
+    local = fsck(LocalStore(str(folder)), clock=FakeClock(NOW), **asked)
+    found = spark_fsck(engine_at(spark, str(folder)), FsckRequest(clock=FakeClock(NOW), **asked))
     assert list(found.findings) == list(local.findings)
     assert found == local
     return found
@@ -126,7 +134,7 @@ def test_the_latest_version_alone_and_the_last_sound_one_before_it(spark, tmp_pa
 
 
 def test_what_the_log_disproves_stays_found_while_older_versions_are_looked_at(spark, tmp_path):
-    sample = make_sample(older=True)
+    sample = make_sample(older=4)
     store = sample.store()
     path, _ = sample.tree().entries[sample.keys.encode(table("b.t00"))]
     elsewhere = "s3://elsewhere/x.json"
@@ -138,11 +146,10 @@ def test_what_the_log_disproves_stays_found_while_older_versions_are_looked_at(s
 
 
 def test_older_versions_are_held_against_the_log_too(spark, tmp_path):
-    sample = make_sample(older=True)
+    sample = make_sample(older=4)
     store = sample.store()
     path, _ = sample.tree().entries[sample.keys.encode(table("b.t03"))]
-    # an id is 38 bytes with its tag
-    store.overwrite(path, store.read(path)[:38])
+    store.overwrite(path, cut_behind_id(store.read(path)))
     spoil(store, root_path(sample.latest), "empty")
     found = same(spark, write(store, tmp_path), level=Level.FULL)
     assert "F304" in codes(found)
@@ -190,7 +197,7 @@ def test_what_executors_lose_is_made_again(spark, tmp_path):
     spoil(store, sample.tree().leaves[0], "missing")
     folder = write(store, tmp_path)
     losing = Losing(spark)
-    asked = {"level": Level.FULL, "all_versions": True, "clock": FakeClock()}
+    asked = {"level": Level.FULL, "all_versions": True, "clock": FakeClock(NOW)}
     found = spark_fsck(engine_at(spark, str(folder)), FsckRequest(progress=losing, **asked))
     assert losing.lost > 0
     assert found == fsck(LocalStore(str(folder)), **asked)
@@ -292,3 +299,17 @@ def test_a_store_that_fails_is_no_damage(spark, tmp_path):
         path.chmod(0)
     with pytest.raises(Exception, match="Permission denied"):
         spark_fsck(engine_at(spark, str(folder)), FsckRequest(level=Level.FULL))
+
+
+def test_a_promoted_catalog(spark, tmp_path):
+    """Versions whose roots are lost, a damaged one, and a copy on top of them."""
+    store, copy, clock = make_sample().store(), MemoryStore("copy"), FakeClock(START + DAY)
+    store.delete_many([root_path(version) for version in (5, 6, 9)])
+    salvage(store, copy, clock, Author())
+    spoil(store, root_path(3), "truncated")
+    apply_promotion(plan_promotion(store, open_copy(copy, store, clock), clock), clock, Author())
+    folder = write(store, tmp_path)
+    for asked in ({"level": Level.FULL, "all_versions": True}, {}):
+        found = same(spark, folder, **asked)
+        assert not found.damaged
+        assert codes(found).count("F106") == 2

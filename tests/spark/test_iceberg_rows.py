@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import json
+import shutil
 import uuid
 from pathlib import Path
 
@@ -12,7 +14,8 @@ import pytest
 from pyiceberg.catalog.memory import InMemoryCatalog
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.errors import Damaged, InvalidOption, PathMissing, TableNotFound, Unsupported
+from olympia_cli.errors import Damaged, InvalidOption, PathMissing, Refused, TableNotFound, Unsupported
+from olympia_cli.iceberg.appends import write_rows
 from olympia_cli.names import NamespaceName, TableName
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.iceberg_rows import IcebergReader, IcebergTable, load, spark_schema
@@ -124,6 +127,27 @@ def test_a_type_that_spark_has_not(tmp_path):
     table = iceberg.create_table("n.t", pa.schema([("id", pa.int32()), ("clock", pa.time64("us"))]))
     with pytest.raises(Unsupported, match="the column clock has the Iceberg type time"):
         spark_schema(load(IcebergTable("n.t", table.metadata_location)).schema())
+
+
+def test_a_table_loads_no_code_and_chooses_no_endpoint(tmp_path, monkeypatch):
+    """Neither where it is read nor where executors write."""
+    iceberg = InMemoryCatalog("hostile", warehouse=str(tmp_path))
+    iceberg.create_namespace("n")
+    location = iceberg.create_table("n.t", pa.schema([("id", pa.int64())])).metadata_location
+    named = {
+        "py-io-impl": "shutil.rmtree",
+        "write.py-location-provider.impl": "shutil.rmtree",
+        "s3.endpoint": "http://x",
+    }
+    document = json.loads(Path(location).read_text())
+    Path(location).write_text(json.dumps({**document, "properties": named}))
+    loaded = []
+    monkeypatch.setattr(shutil, "rmtree", lambda *args, **more: loaded.append(args))
+    table = load(IcebergTable("n.t", location))
+    assert table.scan().to_arrow().num_rows == 0
+    with pytest.raises(Refused, match="names code to load"):
+        list(write_rows(table.metadata, table.io, f"{tmp_path}/new", pa.table({"id": [1]}).to_batches()))
+    assert (loaded, "s3.endpoint" in table.io.properties) == ([], False)
 
 
 def test_secrets_are_in_no_repr():

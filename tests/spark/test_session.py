@@ -16,6 +16,7 @@ from olympia_cli.errors import InvalidOption, SparkMissing, SparkUnreachable
 from olympia_cli.spark.launch import need_java
 from olympia_cli.spark.package import package_zip
 from olympia_cli.spark.session import spark_session
+from tests.helpers.planted import SECRET
 
 
 def refuse(**options):
@@ -116,3 +117,13 @@ def test_the_zip_is_the_package(tmp_path):
         text=True,
     )
     assert done.stdout.startswith(path), done.stderr
+
+
+def test_a_secret_setting_is_the_session_s_and_on_no_command_line(spark):
+    """Spark would put it on the command line of Java, which every user of the machine can read."""
+    context = spark.sparkContext
+    assert context.getConf().get("spark.hadoop.fs.s3a.secret.key") == SECRET
+    assert context._jsc.hadoopConfiguration().get("fs.s3a.secret.key") == SECRET
+    command = Path(f"/proc/{context._gateway.proc.pid}/cmdline").read_bytes()
+    assert b"spark.sql.session.timeZone=UTC" in command
+    assert SECRET.encode() not in command

@@ -889,6 +889,18 @@ class TestLinks:
         store.write_hint("vn/outside", b"1")
         assert paths(store) == ["vn/inside", "vn/outside"]
 
+    def test_a_hint_with_another_name_outside(self, store, root, tmp_path):
+        """As in a backup of hard links. All else is replaced, and a hint alone is written in place."""
+        for path, write in (("vn/latest", store.write_hint), ("vn/oldest", store.overwrite)):
+            store.overwrite(path, b"1")
+            name = tmp_path / path.replace("/", "-")
+            os.link(root / path, name)
+            write(path, b"22")
+            assert (store.read(path), name.read_bytes(), store.lost_hints) == (b"22", b"1", {})
+            write(path, b"3")
+            assert (store.read(path), name.read_bytes()) == (b"3", b"1")
+        assert paths(store) == ["vn/latest", "vn/oldest"]
+
     def test_links_in_a_circle(self, store, root):
         root.mkdir()
         (root / "a").symlink_to("b")

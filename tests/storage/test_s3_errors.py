@@ -218,7 +218,7 @@ def test_what_a_closed_client_drops_may_have_been_done():
 def test_password_in_an_endpoint_is_not_shown(unreachable, open_s3):
     endpoint = unreachable.replace("//", "//me:hush@")
     store = open_s3(endpoint_url=endpoint, anon=True, time_allowed=1.0)
-    with pytest.raises(StorageFailed, match="cannot reach http://127") as caught:
+    with pytest.raises(StorageFailed, match=r"cannot reach http://\*\*\*@127") as caught:
         store.read("a")
     assert "hush" not in str(caught.value)
 

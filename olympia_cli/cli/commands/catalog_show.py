@@ -17,7 +17,8 @@ def run(ctx: typer.Context, at: At = None) -> None:
     Order, name sizes and node size are fixed; properties (retention among them), lifetime and isolation can be altered.
     """
     from olympia_cli.catalog.checks import DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS, MAX_AGE, MIN_VERSIONS
-    from olympia_cli.ops.look.describe import isolation_word
+    from olympia_cli.masking import masked
+    from olympia_cli.ops.look.describe import describe_properties, isolation_word
 
     session = Session(ctx)
     snapshot = session.snapshot(at)
@@ -37,8 +38,8 @@ def run(ctx: typer.Context, at: At = None) -> None:
             "max_version_age": definition.properties.get(MAX_AGE, DEFAULT_MAX_AGE),
             "min_versions": definition.properties.get(MIN_VERSIONS, DEFAULT_MIN_VERSIONS),
         },
-        "properties": dict(sorted(definition.properties.items())),
-        "exports": dict(sorted(definition.exported_snapshots.items())),
+        "properties": describe_properties(definition.properties),
+        "exports": {name: masked(root) for name, root in sorted(definition.exported_snapshots.items())},
         "definition": snapshot.root.catalog_def,
         "version": snapshot.version,
     }

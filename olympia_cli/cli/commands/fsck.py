@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote, engine
 from olympia_cli.cli.params import At, DryRun, Message, Yes
@@ -115,7 +116,7 @@ def run(
     Both engines find the same, but that the listing at the level of structure is the local one's. So are --since-last,
     --max-duration, --repair and --salvage.
     """
-    from olympia_cli.cli.fsck_advice import next_commands, say_next, say_standing, with_commands
+    from olympia_cli.cli.fsck_advice import data_checks, next_commands, say_next, say_standing, with_commands
     from olympia_cli.cli.fsck_render import print_report
     from olympia_cli.cli.fsck_repair import check_options, exit_code, repair_shown, salvage_shown
     from olympia_cli.cli.params import Output, parse_seconds
@@ -132,7 +133,7 @@ def run(
     seconds = None if max_duration is None else parse_seconds(max_duration)
     age = None if max_age is None else parse_seconds(max_age)
     for path in (report, bundle):
-        _check_file(path)
+        _check_file(session, path)
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.ops.fsck.fsck import FsckRequest, Level
     from olympia_cli.ops.fsck.last_fsck import note_fsck
@@ -159,7 +160,7 @@ def run(
             clock=clock,
             verified=_verified(clock, age) if since_last else None,
             max_duration=seconds,
-            data=_data_checks(session) if level is LevelWord.DATA else None,
+            data=data_checks(session) if level is LevelWord.DATA else None,
             progress=progress,
         )
         fsck_report = work.fsck(session.store, request)
@@ -211,16 +212,12 @@ def _verified(clock: Clock, age: float | None) -> Verified:
     return Verified(state_home(), clock.now_millis(), None if age is None else int(age * 1000))
 
 
-def _data_checks(session: Session) -> Any:
-    from olympia_cli.iceberg.data_checks import IcebergDataChecks
-
-    scheme, separator, _ = session.location.uri.partition("://")
-    return IcebergDataChecks(session.location.options or None, scheme if separator else "")
-
-
-def _check_file(path: str | None) -> None:
+def _check_file(session: Session, path: str | None) -> None:
     """A file that cannot be written must not be found out after hours of work."""
     from pathlib import Path
+
+    if path is not None:
+        render.check_output(session, path)
 
     from olympia_cli.errors import InvalidOption
 

@@ -39,10 +39,12 @@ def run(
     from olympia_cli.errors import CatalogNotFound, InvalidLocation
     from olympia_cli.importers.iceberg import Imported
     from olympia_cli.importers.rebuild import check_gone, check_target, newest_catalog, objects_left
+    from olympia_cli.ops.export.destination import check_apart
 
     there, session = Session(ctx, prefix), Session(ctx)
     if there.store.uri == session.store.uri:
         raise InvalidLocation(f"{prefix} is the new catalog itself", hint="choose another place for it")
+    check_apart(there.store.uri, session.store.uri)
     check_gone(there.store)
     former = newest_catalog(there.store)
     doubts = Imported()
@@ -64,8 +66,10 @@ def run(
         check_target(session.snapshot(), changes)
     except CatalogNotFound:
         if dry_run:
+            from olympia_cli.catalog.catalog import check_free
             from olympia_cli.storage.memory import MemoryStore
 
+            check_free(session.store)
             outcome = bring(Catalog.create(MemoryStore(), **_like(former)).begin())
             print_imported(session, outcome, 0, True, "object", hint=_HINT)
             return

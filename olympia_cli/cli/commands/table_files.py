@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_object
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote, engine
@@ -58,6 +59,8 @@ def run(
     They are those of the current snapshot of each Iceberg table, as its manifests describe them: with partition values,
     and in JSON and Parquet with statistics of the columns. Whether the files exist is not looked at; fsck --level data
     does that. A table that cannot be read, or not to the end, is a warning, and the exit code is 3.
+
+    On a terminal, locations are short where they do not fit; -o wide shows them whole.
     """
     from olympia_cli.cli.files_render import Problems
     from olympia_cli.cli.log_text import parse_object
@@ -73,6 +76,8 @@ def run(
         if value is not None and not value.strip():
             # an unset variable in a script must not lead anywhere
             raise InvalidOption(f"{option} is empty", hint="give it a value")
+    if to is not None:
+        render.check_output(session, to)
     within = None if name is None else parse_object(session, name)
     request = Request("table" if schemas else "file", at, within, to, save_as)
     problems = Problems()

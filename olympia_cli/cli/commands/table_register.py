@@ -37,7 +37,7 @@ def run(
     session, table, properties = Session(ctx), parse_table(name), parse_properties(property)
     check_metadata_location(metadata_location)
     if verify:
-        from olympia_cli.ops.verify_metadata import verify_metadata
+        from olympia_cli.iceberg.data_files import verify_metadata
 
         verify_metadata(metadata_location, session.options_for(metadata_location))
 

@@ -35,10 +35,12 @@ def run(
     view = session.view(at, txn, table)
     from olympia_cli.ops.look.describe import describe_object
 
-    shown = describe_object(view.table(table), view.version)
+    found = view.table(table)
+    shown = describe_object(found, view.version)
     if not schema:
         render.record(session, shown, name=str(table))
         return
     from olympia_cli.cli.schema_render import print_table, read_description
 
-    print_table(session, shown, read_description(session, shown["metadata_location"], str(table)), str(table))
+    described = read_description(session, found.definition.iceberg_metadata_location, str(table))
+    print_table(session, shown, described, str(table))

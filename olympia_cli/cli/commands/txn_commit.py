@@ -32,5 +32,6 @@ def run(
         change = Changed(saved.committed_version, None, session.snapshot(str(saved.committed_version)).actions())
     else:
         committed = distributed.load(session.catalog, id).commit(message, retry_for=seconds, atomic=atomic)
+        session.catalog.head.advance(committed)
         change = Changed(committed.version, None, committed.actions)
     render.changed(session, change, f"committed transaction {saved.id}")

@@ -108,12 +108,14 @@ class ObjectDef(_message.Message):
     def __init__(self, type: _Optional[_Union[ObjectType, str]] = ..., namespaceName: _Optional[str] = ..., namespaceObjectName: _Optional[str] = ..., **kwargs) -> None: ...
 
 class Integrity(_message.Message):
-    __slots__ = ("file", "sha256")
+    __slots__ = ("file", "sha256", "size")
     FILE_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
     file: str
     sha256: bytes
-    def __init__(self, file: _Optional[str] = ..., sha256: _Optional[bytes] = ...) -> None: ...
+    size: int
+    def __init__(self, file: _Optional[str] = ..., sha256: _Optional[bytes] = ..., size: _Optional[int] = ...) -> None: ...
 
 class CatalogDef(_message.Message):
     __slots__ = ("id", "major_version", "order", "namespace_name_max_size_bytes", "table_name_max_size_bytes", "view_name_max_size_bytes", "node_file_max_size_bytes", "properties", "txn_ttl_millis", "txn_isolation_level", "exported_snapshots", "integrity")

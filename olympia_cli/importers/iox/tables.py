@@ -28,6 +28,7 @@ from olympia_cli.iceberg.catalog_transaction import CatalogTransaction
 from olympia_cli.iceberg.identifiers import identifier_of
 from olympia_cli.iceberg.locations import parse_location
 from olympia_cli.iceberg.metadata_files import MetadataFiles
+from olympia_cli.iceberg.settings import LOCATION_PROVIDER
 from olympia_cli.iceberg.v3_snapshots import NewFile, encode, with_snapshot
 from olympia_cli.importers.iceberg import Imported
 from olympia_cli.importers.iox.columns import statistics
@@ -90,13 +91,16 @@ class IoxTables:
         made = with_snapshot(metadata, last, io, files, updates, about, self.clock.now_millis())
         number = made.last_sequence_number - 1
         location = f"{metadata.location}/metadata/{number:05}-{uuid4()}.metadata.json"
-        created.create(parse_location(location), encode(made), {})
+        created.create(parse_location(location), encode(made))
         return location
 
     def _prepared(self, plan: Plan, staged: CatalogTransaction) -> tuple[TableMetadataV3, list[TableUpdate]]:
         """The metadata to go on from, and how its schema and properties change."""
         if plan.before is not None:
             before = cast(TableMetadataV3, plan.before.metadata)
+            if LOCATION_PROVIDER in before.properties:
+                # what PyIceberg was given says another one
+                before = cast(TableMetadataV3, staged._state(plan.name).metadata)
             schema = self._schema(plan, before)
             updates: list[TableUpdate] = []
             if schema != before.schema():
@@ -140,7 +144,7 @@ class IoxTables:
         deleted: list[int] = []
         if wanted.deletes:
             try:
-                with self.io.new_input(location).open() as stream:
+                with self.io.new_input(parse_location(location).plain_text()).open() as stream:
                     deleted = deleted_rows(pq.ParquetFile(stream), wanted.deletes)
             except (pa.ArrowException, OSError, KeyError) as error:
                 why = "some of its rows are deleted, and it cannot be read: " + " ".join(str(error).split())[:200]

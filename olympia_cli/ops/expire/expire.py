@@ -4,8 +4,10 @@ version log puts them in one order with everything else; only then are files tou
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import groupby
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby, islice
+from typing import TypeVar
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Committed
@@ -13,22 +15,38 @@ from olympia_cli.catalog.quarantine import read_quarantine
 from olympia_cli.catalog.references import at_version
 from olympia_cli.catalog.snapshot import Snapshot, expired_before
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.errors import CommitConflict, InvalidOption, OlympiaError, PartlyDone, StorageFailed
+from olympia_cli.errors import (
+    CommitConflict,
+    Damaged,
+    InvalidOption,
+    OlympiaError,
+    PartlyDone,
+    StorageFailed,
+    StorageFull,
+)
 from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES
 from olympia_cli.format.actions import Action
-from olympia_cli.format.paths import OLDEST, parse_transaction_path
+from olympia_cli.format.paths import OLDEST, check_pointer, parse_transaction_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
 from olympia_cli.names import time_text
 from olympia_cli.ops.expire.files import DELETED_AT_ONCE, Going, delete_checked
 from olympia_cli.ops.expire.holders import live_transactions
-from olympia_cli.ops.expire.manifest import Doomed, encode_manifest, new_manifest_path
-from olympia_cli.ops.expire.plan import Planner
+from olympia_cli.ops.expire.manifest import (
+    Doomed,
+    encode_manifest,
+    is_manifest,
+    new_manifest_path,
+    read_manifest,
+    write_narrowed,
+)
+from olympia_cli.ops.expire.plan import MAKE_ROOM, OFFLINE, Planner, without_room
 from olympia_cli.ops.expire.survey import LOCAL, Surveyor
 from olympia_cli.ops.expire.values import ExpirePlan, Floors, MarkPlan, PurgePlan, UndoPlan
 from olympia_cli.ops.last_runs import LAST_EXPIRE, leave_note
 from olympia_cli.ops.progress import SILENT, Progress
 
 T = ActionType
+Written = TypeVar("Written")
 
 _HARMLESS = ALTERS | CREATES | DROPS | EXPIRES | READS | RENAMES | {T.COMMIT_INFO, T.CATALOG_ALTER, T.CATALOG_COMPACT}
 """Actions that make no file live again that was dead."""
@@ -42,11 +60,13 @@ def expire_once(
     purged = _purge_planned(planner, plan.purge, message, retry_for, progress)
     try:
         marked = mark(planner.catalog, plan.mark, message, retry_for=retry_for)
-    except CommitConflict as error:
-        if purged is None:
-            raise
-        text = f"the purge is done, and nothing was marked: {error.message}"
-        raise PartlyDone(text, hint="run it again") from error
+    except (CommitConflict, StorageFull) as error:
+        if purged is not None:
+            text = f"the purge is done, and nothing was marked: {error.message}"
+            raise PartlyDone(text, hint="run it again") from error
+        if isinstance(error, StorageFull) and planner.marks:
+            raise without_room(error) from error
+        raise
     version = max([plan.head, *(commit.version for commit in (purged, marked) if commit is not None)])
     leave_note(planner.catalog.store, LAST_EXPIRE, planner.catalog.clock, {**plan.summary(), "version": version})
     return version
@@ -94,24 +114,26 @@ def mark(catalog: Catalog, plan: MarkPlan, message: str = "", *, retry_for: floa
     return commit
 
 
-def plan_undo(head: Snapshot) -> UndoPlan:
+def plan_undo(head: Snapshot, back_to: int = 0) -> UndoPlan:
+    """What an undo brings back: all that rests, or what does from the version `back_to` on."""
     marks, oldest = read_quarantine(head.definition), expired_before(head.definition)
-    return UndoPlan(len(marks), marks[0].former_oldest if marks else oldest, oldest)
+    first = marks[0].former_oldest if marks else oldest
+    return UndoPlan(len(marks), min(max(first, back_to), oldest), oldest, first)
 
 
-def undo(catalog: Catalog, message: str = "", *, retry_for: float = 60.0) -> Committed | None:
-    """Bring back all versions that are in quarantine; None when there are none.
+def undo(catalog: Catalog, message: str = "", *, back_to: int = 0, retry_for: float = 60.0) -> Committed | None:
+    """Bring back the versions that are in quarantine, those from `back_to` on; None when there are none.
 
-    1 vn/oldest, which may lag and must not lead; a folder in its place leads no reader; 2 the commit; 3 vn/oldest,
-    which another expire may have written
+    1 where a mark stays for older versions, a manifest of what it still keeps out; 2 vn/oldest, which may lag and must
+    not lead; a folder in its place leads no reader; 3 the commit; 4 vn/oldest, which another expire may have written
     """
     catalog = catalog.anew()
     transaction = catalog.begin()
-    marks = read_quarantine(transaction.base.definition)
-    if not marks:
+    plan = plan_undo(transaction.base, back_to)
+    if plan.is_empty:
         return None
-    target = marks[0].former_oldest
-    payload = ExpireDef(oldest=target)
+    target = plan.oldest
+    payload = ExpireDef(oldest=target, manifest=_narrowed(catalog, transaction.base, target))
     _do(transaction, T.CATALOG_EXPIRE_UNDO, payload)
     try:
         catalog.store.overwrite(OLDEST, str(target).encode())
@@ -122,6 +144,18 @@ def undo(catalog: Catalog, message: str = "", *, retry_for: float = 60.0) -> Com
         return catalog.commit(transaction, message, retry_for=retry_for)
     finally:
         _try_oldest(catalog)
+
+
+def _narrowed(catalog: Catalog, base: Snapshot, oldest: int) -> str:
+    """The manifest of the mark that keeps versions below `oldest` out of history and no longer those from it on; none
+    where no mark does both, or its own manifest cannot be read: then it is kept, and a purge deletes nothing by it."""
+    split = [mark for mark in read_quarantine(base.definition) if mark.former_oldest < oldest < mark.oldest]
+    for mark in split:
+        with contextlib.suppress(Damaged):
+            manifest = read_manifest(catalog.store, check_pointer(mark.manifest, base.root.catalog_def))
+            now = catalog.clock.now_millis()
+            return write_narrowed(catalog.store, base.definition.id, manifest, oldest, now)
+    return ""
 
 
 def purge(
@@ -140,14 +174,21 @@ def purge(
     1 the commit: from here on versions below `plan.purged` cannot be brought back; 2 vn/oldest; 3 roots, one by one,
     the oldest first; 4 all other files; 5 the parts of the manifests; 6 the manifests. What dies between is finished by
     the next purge.
+
+    A full store refuses 1 or 2. Where no writer is running, 3 makes room for them: it begins with the oldest root, and
+    stops when there is enough.
     """
     if plan.is_empty:
         return None
     catalog = catalog.anew()
     store = catalog.store
-    commit: Committed | None = None
-    files = plan.files
-    if plan.manifests:
+
+    def still_dead() -> Going:
+        if _revived(catalog.snapshot(), planned_at):
+            return Planner(catalog, floors, surveyor, progress=progress).still_dead(plan)
+        return plan.files
+
+    def commit_purge() -> Committed:
         transaction = catalog.begin()
         payload = ExpireDef(
             oldest=expired_before(transaction.base.definition),
@@ -156,23 +197,54 @@ def purge(
             unfinished=plan.unfinished,
         )
         _do(transaction, T.CATALOG_EXPIRE_PURGE, payload)
-        commit = catalog.commit(transaction, message, retry_for=retry_for)
+        return catalog.commit(transaction, message, retry_for=retry_for)
+
+    deletions = _deletions(catalog, still_dead, plan.purged, progress) if floors.offline else None
+    commit = _write(commit_purge, deletions) if plan.manifests else None
     try:
-        if _revived(catalog.snapshot(), planned_at):
-            files = Planner(catalog, floors, surveyor, progress=progress).still_dead(files, plan.purged)
-        _write_oldest(catalog)
+        files = still_dead()
+        _write(lambda: _write_oldest(catalog), deletions)
         _delete(catalog, files, plan.purged, progress)
         if plan.parts:
             store.delete_many(plan.parts)
-        store.delete_many((*plan.manifests, *plan.unfinished, *plan.abandoned))
+        # the catalog's definition names the manifests, so any path may stand there
+        store.delete_many(filter(is_manifest, (*plan.manifests, *plan.unfinished, *plan.abandoned)))
+    except PartlyDone:
+        raise
     except OlympiaError as error:
+        text = f"the versions below {plan.purged} are purged, but not all of their files are deleted: {error.message}"
+        if isinstance(error, StorageFull):
+            raise PartlyDone(text, hint=MAKE_ROOM, command=OFFLINE) from error
         is_in_the_way = isinstance(error, StorageFailed) and error.is_folder
-        raise PartlyDone(
-            f"the versions below {plan.purged} are purged, but not all of their files are deleted: {error.message}",
-            hint=f"{f'{error.advice}, then ' if is_in_the_way else ''}go on where this one stopped",
-            command=("expire", "purge"),
-        ) from error
+        hint = f"{f'{error.advice}, then ' if is_in_the_way else ''}go on where this one stopped"
+        raise PartlyDone(text, hint=hint, command=("expire", "purge")) from error
     return commit
+
+
+def _write(write: Callable[[], Written], deletions: Iterator[None] | None) -> Written:
+    """Write, and while the store is full let one of the deletions make room. There are none while writers may run."""
+    while True:
+        try:
+            return write()
+        except StorageFull as error:
+            if deletions is None:
+                raise without_room(error) from error
+            if next(deletions, True):
+                text = f"all that leaves quarantine is deleted, and there is still no room: {error.message}"
+                raise PartlyDone(text, hint="free some space, and go on", command=OFFLINE) from error
+
+
+def _deletions(catalog: Catalog, still_dead: Callable[[], Going], below: int, progress: Progress) -> Iterator[None]:
+    """Delete what a purge deletes step by step: roots, the oldest first, twice as many each time, and then the rest."""
+    files, step = still_dead(), 1
+    roots = files.roots()
+    while batch := list(islice(roots, step)):
+        for root in batch:
+            delete_checked(catalog.store, [root], below, progress)
+        step *= 2
+        yield
+    _delete(catalog, files, below, progress)
+    yield
 
 
 def _do(transaction: Transaction, type: ActionType, payload: ExpireDef) -> None:

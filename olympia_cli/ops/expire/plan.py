@@ -11,11 +11,12 @@ from dataclasses import replace
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import check_writable
 from olympia_cli.catalog.known_damage import damaged_versions
+from olympia_cli.catalog.protection import kept_aside_before, names_lost
 from olympia_cli.catalog.quarantine import QuarantineMark, purged_before, read_purging, read_quarantine
 from olympia_cli.catalog.references import behind_gap
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
 from olympia_cli.catalog.versions import read_hints
-from olympia_cli.errors import CommitConflict, Damaged, PathMissing, Refused
+from olympia_cli.errors import CommitConflict, Damaged, PathMissing, Refused, StorageFull
 from olympia_cli.format.paths import MAX_VERSION, FileKind, file_kind, parse_root_path, root_path
 from olympia_cli.ops.expire.files import Going, Listed
 from olympia_cli.ops.expire.holders import Holders, PinnedRoot, store_now_millis
@@ -27,6 +28,13 @@ from olympia_cli.ops.expire.values import FLOOR_MILLIS, ExpirePlan, Floors, Mark
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.facts import NodeRules
 from olympia_cli.storage.protocol import Store
+
+MAKE_ROOM, OFFLINE = "free some space, or stop all writers and let a purge make room", ("expire", "purge", "--offline")
+
+
+def without_room(error: StorageFull) -> StorageFull:
+    """The error of a full store, where something is in quarantine."""
+    return StorageFull(error.message, hint=MAKE_ROOM, command=OFFLINE)
 
 
 class Planner:
@@ -40,11 +48,12 @@ class Planner:
         *,
         probe: bool = True,
         definitions: bool = True,
+        forgets: bool = False,
         progress: Progress = SILENT,
     ) -> None:
         """`surveyor` goes through the files, here or elsewhere. `probe` is whether a file may be written to learn the
         store's time; without, this machine's clock must do. `definitions` is whether the definitions of objects are
-        read too, as they must be before anything is done.
+        read too, as they must be before anything is done. `forgets` lets the versions go that a promotion kept aside.
         """
         self.catalog = catalog = catalog.anew()
         self.surveyor = surveyor
@@ -57,16 +66,28 @@ class Planner:
         self.progress = progress
         self._leaving: PurgePlan | None = None
         now = catalog.clock.now_millis()
-        self.store_now = store_now_millis(self.store) if probe else now
+        self.store_now = self._probed(now) if probe else now
         # of two clocks the one that makes everything younger; with no writer about, ages may be below its resolution
         self.now = now if floors.offline else min(now, self.store_now)
         self._written = self._list_roots()
         self.oldest = self._oldest()
         self.purged = min(purged_before(self.definition), self.oldest)
+        keeps_aside = self.oldest < kept_aside_before(self.definition) and not forgets
+        self._aside_from = self.oldest if keeps_aside else MAX_VERSION
         self.damaged = damaged_versions(self.definition, self.purged, self.head.version - 1)
-        """Versions that are kept or can be brought back, and are known to be damaged."""
+        """Versions that are kept or can be brought back, and are known to be damaged or may be."""
         self.reach = surveyor.reach(self.store, NodeRules.of(self.head), definitions=definitions, progress=progress)
-        self._holders = Holders(self.head, self.now)
+        self._holders = Holders(self.head, self.now, self._written)
+
+    def _probed(self, now: int) -> int:
+        """The time by the store's clock. Where a full store takes no probe, and no writer is running, this machine's
+        clock must do."""
+        try:
+            return store_now_millis(self.store)
+        except StorageFull as error:
+            if self.floors.offline:
+                return now
+            raise without_room(error) if self.marks else error from error
 
     # Plans
 
@@ -87,6 +108,7 @@ class Planner:
                 unknown=survey.counts[FileFate.UNKNOWN],
                 unknown_paths=survey.unknown_paths,
                 damaged=tuple(sorted(version for version in self.damaged if version >= oldest)),
+                aside_before=kept_aside_before(self.definition),
             )
             return ExpirePlan(self.head.version, mark, self._purge(survey))
 
@@ -107,10 +129,11 @@ class Planner:
         rescued = survey.counts[FileFate.RESCUED]
         return replace(self.leaving, files=survey.purged, rescued=rescued, notes=survey.notes)
 
-    def still_dead(self, files: Going, purged: int) -> Going:
-        """Those of a plan's files that nothing needs by now, given that the versions from `purged` on can come back."""
-        roots = Versions(self.head, purged).kept()
-        return self.surveyor.survey(self, self._bare_sweep(purged), roots, files).purged
+    def still_dead(self, plan: PurgePlan) -> Going:
+        """Those of a plan's files that nothing needs by now, given that the versions which it leaves can come back."""
+        leaving = frozenset(plan.all_manifests)
+        sweep = replace(self._bare_sweep(self.oldest), leaving=leaving, purged=plan.purged)
+        return self.surveyor.survey(self, sweep, Versions(self.head, self.oldest).kept(), plan.files).purged
 
     # What decides about each file
 
@@ -153,9 +176,13 @@ class Planner:
         try:
             yield
         except (Damaged, PathMissing) as error:
-            if purged_before(self.catalog.snapshot().definition) <= purged_before(self.definition):
+            if not self.is_overtaken():
                 raise
             raise CommitConflict(f"another expire was first: {error.message}", hint="run it again") from error
+
+    def is_overtaken(self) -> bool:
+        """Whether another expire has purged versions since this planner looked."""
+        return purged_before(self.catalog.snapshot().definition) > purged_before(self.definition)
 
     def oldest_kept(self, policies: Sequence[Policy]) -> list[int]:
         """The oldest version that each of several policies keeps."""
@@ -186,7 +213,7 @@ class Planner:
             if version not in written and not self.store.exists(root_path(version)):
                 raise behind_gap(self.head, version, last)
         hint = self.head.file.hint
-        if hint is not None and hint > last:
+        if names_lost(hint, last, self.definition):
             raise Refused(
                 f"vn/latest names version {hint}, but the last root is that of version {head}: one may be lost",
                 hint="see what a repair would correct",
@@ -231,6 +258,7 @@ class Planner:
             transactions_from=self._holders.transactions_from,
             exports_from=self._holders.exports_from,
             plan_from=not_beyond,
+            aside_from=self._aside_from,
             now_millis=self.now,
             store_now_millis=self.store_now,
         )

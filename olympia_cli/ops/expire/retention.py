@@ -168,6 +168,8 @@ class Limits:
     transactions_from: int
     exports_from: int
     plan_from: int
+    aside_from: int
+    """Where versions of a former catalog are kept aside, the oldest of them: all stay until they are forgotten."""
     now_millis: int
     store_now_millis: int
 
@@ -178,6 +180,7 @@ class Limits:
             "transaction": f"a live transaction began at version {self.transactions_from}",
             "export": f"an export shares the files of version {self.exports_from}",
             "plan": "the plan keeps it",
+            "kept-aside": "a copy took the catalog's place: promote --forget lets the former catalog go",
         }.get(reason, "a transaction that began at it, or at an older kept version, may commit")
 
 
@@ -191,6 +194,7 @@ def why_kept(past: Past, policy: Policy, limits: Limits) -> str:
         ("transaction", limits.transactions_from),
         ("export", limits.exports_from),
         ("plan", limits.plan_from),
+        ("kept-aside", limits.aside_from),
     ):
         if past.version >= version:
             return reason

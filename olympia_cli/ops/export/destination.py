@@ -16,7 +16,7 @@ def check_apart(source: str, dest: str) -> None:
     """Raise unless a catalog and the place that a copy of it goes to lie outside each other."""
     if "://" not in source and "://" not in dest:
         # links, bind mounts and filesystems that do not care about case: only the system knows what is the same
-        inside, around = _is_below(dest, source), _is_below(source, dest)
+        inside, around = path_below(dest, source) is not None, path_below(source, dest) is not None
     else:
         # a catalog below the destination shows in its listing
         inside, around = f"{dest}/".startswith(f"{source.rstrip('/')}/") and dest != source, False
@@ -25,15 +25,21 @@ def check_apart(source: str, dest: str) -> None:
         raise InvalidLocation(f"the destination {dest} {what} {source}", hint="choose a place of its own")
 
 
-def _is_below(path: str, folder: str) -> bool:
-    """Whether a path is the folder or leads below it."""
+def is_same_place(one: str, other: str) -> bool:
+    """Whether two URIs of stores name one place."""
+    local = "://" not in one and "://" not in other
+    return one == other or (local and path_below(one, other) == ".")
+
+
+def path_below(path: str, folder: str) -> str | None:
+    """The path from a folder on, `.` for the folder itself; None if the path does not lead there."""
     real = Path(os.path.realpath(path))
     for here in (real, *real.parents):
         # one that is not there yet is no folder's
         with suppress(OSError):
             if os.path.samefile(here, folder):
-                return True
-    return False
+                return str(real.relative_to(here))
+    return None
 
 
 def check_empty(dest: Store) -> None:

@@ -6,10 +6,11 @@ A code never changes its meaning; new ones are only ever added.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from olympia_cli.masking import masked
 from olympia_cli.names import ObjectName
 
 MAX_OBJECTS = 1000
@@ -52,6 +53,8 @@ class Finding:
     hint: str = ""
     acknowledged: bool = False
     held_by: tuple[str, ...] = ()
+    mended_in: int | None = None
+    """The version of the repair that answers it: then it is a warning, whatever its code."""
 
     @property
     def is_damage(self) -> bool:
@@ -69,14 +72,16 @@ CODES: dict[str, str] = {
     "F103": "no version can be read at all",
     "F104": "a root does not name the version before it",
     "F105": "a root's sizes or the catalog's id are not those of the other versions",
+    "F106": "the root of a version is lost, and a file keeps its name",
     "F111": "vn/latest is missing",
     "F112": "vn/latest is not a version number",
     "F113": "vn/latest is behind the latest version",
-    "F114": "vn/latest is ahead of the latest version",
+    "F114": "vn/latest names a version whose root is not there: commits are lost",
     "F115": "vn/oldest is not a version number",
     "F116": "a version is older than the one before it",
     "F117": "vn/oldest leads what the catalog says",
     "F118": "something that cannot be read stands in the place of vn/latest or vn/oldest",
+    "F119": "versions are dated later than now",
     "F201": "a node file is missing",
     "F202": "a node file is empty",
     "F203": "a node file is not an Arrow file",
@@ -120,11 +125,11 @@ CODES: dict[str, str] = {
 }
 """What each code means."""
 
-_WARNINGS = frozenset({"F111", "F112", "F113", "F114", "F115", "F116", "F117", "F118", "F505", "F604"})
+_WARNINGS = frozenset({"F111", "F112", "F113", "F115", "F116", "F117", "F118", "F119", "F505", "F604"})
 
 
 def severity(code: str) -> Severity:
-    """How bad a code is, always."""
+    """How bad a code is, unless a repair answers what it is about."""
     if code.startswith("F9"):
         return Severity.INFO
     return Severity.WARNING if code in _WARNINGS else Severity.ERROR
@@ -170,8 +175,14 @@ def describe_object_name(name: ObjectName) -> dict[str, str]:
     return {"type": name.kind.word, "namespace": name.namespace, "name": name.name or name.namespace}
 
 
+def shown(finding: Finding) -> Finding:
+    """The finding as it may be shown: the secrets that the location of table data carries are masked."""
+    return replace(finding, path=masked(finding.path), message=masked(finding.message), hint=masked(finding.hint))
+
+
 def describe_finding(finding: Finding) -> dict[str, Any]:
     """A finding as the JSON output holds it. Of very many versions the newest are named one by one."""
+    finding = shown(finding)
     versions: list[int] = []
     for first, last in reversed(finding.versions):
         versions.extend(range(last, max(first, last - (MAX_OBJECTS - len(versions)) + 1) - 1, -1))
@@ -188,4 +199,5 @@ def describe_finding(finding: Finding) -> dict[str, Any]:
         "objects_total": finding.objects_total,
         "hint": finding.hint,
         "acknowledged": finding.acknowledged,
+        "mended_in": finding.mended_in,
     }

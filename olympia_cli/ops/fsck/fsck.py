@@ -6,16 +6,21 @@ read once, however many versions share it; only what damage hits is read again, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
 from olympia_cli.catalog.clock import Clock, SystemClock
+from olympia_cli.catalog.references import dated_ahead, way_out
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.versions import read_root
 from olympia_cli.days import OnDay
-from olympia_cli.errors import VersionNotFound
+from olympia_cli.errors import OlympiaError, VersionNotFound
 from olympia_cli.names import Ago, AtTime, Reference
-from olympia_cli.ops.fsck.acknowledged import recognised
+from olympia_cli.ops.fsck.acknowledged import answered, recognised
 from olympia_cli.ops.fsck.actions import read_actions
 from olympia_cli.ops.fsck.chain import wanted_root
 from olympia_cli.ops.fsck.data import DataChecks
@@ -27,7 +32,7 @@ from olympia_cli.ops.fsck.local import LocalEngine
 from olympia_cli.ops.fsck.meanwhile import still_so
 from olympia_cli.ops.fsck.roots import RootChecks
 from olympia_cli.ops.fsck.sound import compare_with_log, look_back, look_for_named
-from olympia_cli.ops.fsck.verdict import Verdict
+from olympia_cli.ops.fsck.verdict import Verdict, importance
 from olympia_cli.ops.fsck.verified import Verified
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.files import Files, failures_pass
@@ -152,6 +157,7 @@ class _Run:
         versions = self._examine(examined, holdings)
         for holder in (holder for holding in holdings for holder in holding.holders):
             examined.findings += _check_holder(examined, holder)
+        examined.findings += _check_dates(examined, self.now)
         compare_with_log(examined, all_versions)
         look_for_named(examined)
         listing = None
@@ -164,12 +170,15 @@ class _Run:
         if listing is not None:
             findings += listing.findings(verdict.hides_files)
         findings = verdict.with_hints(still_so(files, chain, findings, self.now, all_versions))
+        sound = verdict.last_sound(findings)
         findings = recognised(findings, chain.reference, chain.latest, chain.oldest)
+        if self.request.at is None and not all_versions and not chain.java:
+            findings = sorted(answered(findings, examined.reader), key=importance)
         return Report(
             self.request.level,
             _checked(examined, holdings),
             tuple(findings),
-            verdict.last_sound(findings),
+            sound,
             not files.stopped,
             versions[-1] if versions else None,
             chain.java,
@@ -199,6 +208,19 @@ class _Run:
         if not examined.notes.readable and not files.out_of_time:
             examined.findings.append(finding("F103", "vn/", "no version can be read", hint=SALVAGE))
         return versions
+
+
+def _check_dates(examined: Examined, now: int) -> Iterator[Finding]:
+    """Versions that are dated later than now. As dates never decrease, the newest tells whether there are any."""
+    newest, chain, store = examined.notes.newest, examined.chain, examined.files.store
+    if newest is None or newest.root is None or newest.root.created_at_millis <= now:
+        return
+    with suppress(OlympiaError):
+        latest = Snapshot(store, read_root(store, newest.version, chain.width))
+        if (ahead := dated_ahead(latest, now)) is not None:
+            text, words = way_out(latest, ahead)
+            here = [(ahead.version, newest.version)]
+            yield finding("F119", chain.path(ahead.version), text, versions=here, hint=shlex.join(words))
 
 
 def _how_definitions(examined: Examined) -> HowRead:

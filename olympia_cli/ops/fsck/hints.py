@@ -6,15 +6,19 @@ fsck lists vn/ instead of probing it: readers stop at a gap, and a gap hides all
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
+from olympia_cli.catalog.protection import names_lost
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
-from olympia_cli.catalog.versions import catalog_not_found, parse_hint, stands_in_place
+from olympia_cli.catalog.versions import catalog_not_found, parse_hint, stands_in_place, what_remains
 from olympia_cli.errors import FileTooLarge, PathMissing, StorageFailed, StoreError
-from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind
+from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, FileKind, file_kind, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.format.strict_json import read_json
 from olympia_cli.ops.fsck.chain import Chain, ChainReader, list_versions
-from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, finding
+from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, Severity, finding
 from olympia_cli.ops.fsck.strays import leave_out_strays, stray_findings
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.storage.protocol import Store
@@ -26,14 +30,9 @@ HINT_SHOWN = 40
 
 
 def no_version(store: Store) -> Finding:
-    """What it means that there is no root at all: no catalog, or one that lost all of its roots."""
-    for file in store.list():
-        kind = file_kind(file.path)
-        # an init that did not finish leaves a catalog definition and no more
-        if kind in (FileKind.HINT, FileKind.NODE, FileKind.TRANSACTION, FileKind.OPERATION) or (
-            kind is FileKind.DEFINITION and not file.path.startswith("def/catalog/")
-        ):
-            return finding("F103", "vn/", f"there is no root, but other files such as {file.path}", hint=SALVAGE)
+    """The finding for a catalog that lost all of its roots; CatalogNotFound where there is none at all."""
+    if remains := what_remains(store):
+        return finding("F103", "vn/", f"there is no root, but {remains}", hint=SALVAGE)
     raise catalog_not_found(store)
 
 
@@ -70,8 +69,10 @@ def _in_place(path: str, error: StoreError) -> Finding:
     return finding("F118", path, reason, hint=REPAIR if can_go else "")
 
 
-def check_latest(files: Files, hint: Hint, latest: int) -> Iterator[Finding]:
-    """vn/latest only tells where to begin, so all that can be wrong with it is a warning."""
+def check_latest(files: Files, hint: Hint, chain: Chain) -> Iterator[Finding]:
+    """vn/latest only tells where to begin, so what is wrong with it is a warning, unless it names a version that is not
+    there: it is written after the root, so that one is lost."""
+    latest = chain.latest
     if isinstance(hint, Exception):
         yield _in_place(LATEST, hint)
         return
@@ -86,9 +87,18 @@ def check_latest(files: Files, hint: Hint, latest: int) -> Iterator[Finding]:
         again = read_hint(files, LATEST)
         if again == hint:
             yield finding("F113", LATEST, f"it says {said}, and the latest version is {latest}", hint=REPAIR)
+    elif names_lost(said, latest, chain.reference):
+        yield latest_ahead(said, latest)
     elif said > latest:
-        reason = f"it says {said}, and the latest root is that of version {latest}: a root may have been lost"
-        yield finding("F114", LATEST, reason, hint=REPAIR)
+        reason = f"it says {said}, and the promotion that brings versions so far did not finish: run it again"
+        yield replace(finding("F114", LATEST, reason), severity=Severity.WARNING)
+
+
+def latest_ahead(said: int, latest: int) -> Finding:
+    """The finding for commits of which nothing but vn/latest tells any more."""
+    which = f"version {said} is" if said == latest + 1 else f"versions {latest + 1} to {said} are"
+    reason = f"it says {said}, and the last root is that of version {latest}: {which} lost"
+    return finding("F114", LATEST, reason, versions=[(latest + 1, said)], hint=REPAIR)
 
 
 def look_at_versions(files: Files) -> tuple[Chain, list[Finding]] | None:
@@ -97,8 +107,12 @@ def look_at_versions(files: Files) -> tuple[Chain, list[Finding]] | None:
     versions, width = list_versions(files.store)
     if not versions:
         return None
+    said = parse_hint(latest) if isinstance(latest, bytes) else None
+    if said is not None and said > versions[-1] and files.store.exists(root_path(said, width)):
+        # a listing may lag behind what was committed before it
+        versions.append(said)
     chain, findings = open_chain(files, versions, width, oldest)
-    return chain, [*check_latest(files, latest, chain.latest), *findings, *check_gaps(files.store, chain)]
+    return chain, [*check_latest(files, latest, chain), *findings, *check_gaps(files.store, chain)]
 
 
 def open_chain(files: Files, versions: list[int], width: int, hint: Hint) -> tuple[Chain, list[Finding]]:
@@ -157,6 +171,18 @@ def true_oldest(versions: Sequence[int], definition: CatalogDef, exact: bool, hi
     return max(marked or 0, min(hint or 0, first))
 
 
+def begins_as_export(store: Store, definition: CatalogDef | None, version: int) -> bool:
+    """Whether the catalog is a full export of this version, by its note, and has expired nothing: so no version before
+    it was ever here."""
+    if definition is None or marked_oldest(definition) is not None:
+        return False
+    try:
+        note: Any = read_json(store.read(EXPORT_NOTE))
+        return bool(note["mode"] == "full" and note["version"] == version)
+    except (PathMissing, ValueError, KeyError, TypeError):
+        return False
+
+
 def check_gaps(store: Store, chain: Chain) -> Iterator[Finding]:
     """Versions that are missing among those that count."""
     edges = [chain.oldest - 1, *chain.kept_versions]
@@ -171,14 +197,16 @@ def check_gaps(store: Store, chain: Chain) -> Iterator[Finding]:
         added += there
         first, last = first + (first in there), last - (last in there)
         if first <= last:
-            yield from _gap(chain, first, last)
+            # a repair writes where a full export begins to vn/oldest
+            is_mended = first == chain.oldest and begins_as_export(store, chain.reference, last + 1)
+            yield from _gap(chain, first, last, REPAIR if is_mended else "")
     if added:
         chain.existing = sorted({*chain.existing, *added})
 
 
-def _gap(chain: Chain, first: int, last: int) -> Iterator[Finding]:
+def _gap(chain: Chain, first: int, last: int, hint: str) -> Iterator[Finding]:
     which = f"version {first} is" if first == last else f"versions {first} to {last} are"
-    behind = f"; readers may stop there and not see version {chain.latest}" if first > chain.oldest else ""
-    yield finding(
-        "F101", chain.path(first), f"{which} missing{behind}", versions=[(first, last)], hint=SALVAGE if behind else ""
-    )
+    path, reason = chain.path(first), f"{which} missing"
+    if first > chain.oldest:
+        reason, hint = f"{reason}; readers may stop there and not see version {chain.latest}", SALVAGE
+    yield finding("F101", path, reason, versions=[(first, last)], hint=hint)

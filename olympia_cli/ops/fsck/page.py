@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from olympia_cli.ops.fsck.findings import CODES, Finding, Severity
+from olympia_cli.ops.fsck.findings import CODES, Finding, Severity, shown
 from olympia_cli.ops.fsck.fsck import Report
 from olympia_cli.ops.page import head, text
 
@@ -36,7 +36,7 @@ def _lines(report: Report, uri: str, now_millis: int, commands: Sequence[tuple[s
             yield f'<tr><th>{text(what.replace("_", " "))}</th><td class="number">{count:,}</td></tr>'
     yield "</table>"
     for finding in report.findings:
-        yield from _finding(finding)
+        yield from _finding(shown(finding))
     if not report.findings:
         yield "<p>Nothing was found.</p>"
     yield "<footer>Made by olympia fsck.</footer>\n</body>\n</html>"

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from olympia_cli.format.node import EMPTY, Node
-from olympia_cli.format.node_rows import DIGEST_KEY
+from olympia_cli.format.node_rows import DIGEST_KEY, LOST
 from olympia_cli.ops.fsck.actions import read_actions
 from olympia_cli.ops.fsck.chain import ChainReader, ChainRoot, check_catalog, check_root, check_times
-from olympia_cli.ops.fsck.findings import Finding, finding
+from olympia_cli.ops.fsck.findings import Finding, finding, merge
 from olympia_cli.ops.walk.flaws import Flaw
 
 
@@ -61,7 +61,14 @@ class RootChecks:
         """A root by itself, and after the one before it."""
         notes = self.notes
         notes.read_count += 1
-        notes.findings += check_root(self._reader.chain, root)
+        for found in check_root(self._reader.chain, root):
+            before = notes.findings[-1] if notes.findings else found
+            if found.code == before.code == LOST and before.versions[-1][1] == root.version - 1:
+                # a promotion may leave thousands in a row
+                versions = merge([*before.versions, *found.versions])
+                notes.findings[-1] = replace(before, message=_lost(*versions[0]), versions=versions)
+            else:
+                notes.findings.append(found)
         notes.findings += check_times(root, self.before)
         if root.root is not None:
             notes.readable += 1
@@ -106,3 +113,7 @@ class RootChecks:
             self.notes.findings.append(finding("F401", path, message, versions=[(version, version)]))
         else:
             self.notes.actions += len(actions)
+
+
+def _lost(first: int, last: int) -> str:
+    return f"the roots of versions {first} to {last} are lost, and files keep their names"

@@ -9,25 +9,31 @@ from typing import Any
 from olympia_cli.catalog.catalog import DAY_MILLIS
 from olympia_cli.catalog.checks import DEFAULT_MAX_AGE, FSCK_MAX_AGE, MAX_AGE
 from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
+from olympia_cli.catalog.references import dated_ahead, way_out
 from olympia_cli.catalog.saves import State
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import Hints
 from olympia_cli.errors import InvalidReference
 from olympia_cli.format.paths import LATEST
-from olympia_cli.names import parse_duration, parse_time
+from olympia_cli.names import parse_duration, parse_time, span_text
+from olympia_cli.ops.export.note import resume_command
 from olympia_cli.ops.fsck.last_fsck import FsckRun, fsck_runs
 
 FAR_BEHIND = 100
 """A hint that lags by more than so many versions costs every reader probes."""
 
+SHOW_CLOCK = ("date", "-u")
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """What is the matter, and the words of the command that comes next. `overdue` is work that was not done in time."""
+    """What is the matter, and the words of the command that comes next: one of this program's, or with `shell` one of
+    the machine's. `overdue` is work that was not done in time."""
 
     text: str
     words: tuple[str, ...]
     overdue: bool = False
+    shell: bool = False
 
 
 def damage(runs: Sequence[FsckRun]) -> tuple[Reason, ...]:
@@ -47,6 +53,14 @@ def worth_knowing(runs: Sequence[FsckRun]) -> tuple[Reason, ...]:
         return ()
     text = "the last fsck did not come to its end" if runs else "nobody has checked this catalog"
     return (Reason(text, ("fsck", "--since-last") if runs else ("fsck",)),)
+
+
+def unfinished(exports: Sequence[Mapping[str, Any]]) -> Iterator[Reason]:
+    """The exports that are under way or were interrupted: nobody can tell which from here."""
+    for export in exports:
+        when = f"{export['begun_at'][:16].replace('T', ' ')}Z"
+        text = f"the export {export['name']}, begun {when}, is unfinished: unless it is under way, go on with it"
+        yield Reason(text, resume_command(export["name"], export["location"]))
 
 
 def fsck_due(runs: Sequence[FsckRun], now: int) -> Reason | None:
@@ -78,11 +92,17 @@ def needs_attention(
     """What makes the exit code 51, the most pressing first. `stored_at_millis` is when the latest root was written, by
     the store's clock."""
     return (
+        *_root(snapshot),
         *_hint(snapshot, hints, values["hint_lag"]),
         *_transactions(values["transactions"]),
         *_overdue(snapshot, now, fsck, expire),
-        *_clocks(snapshot, stored_at_millis),
+        *_clocks(snapshot, now, stored_at_millis),
     )
+
+
+def _root(snapshot: Snapshot) -> Iterator[Reason]:
+    if not snapshot.in_place:
+        yield Reason(snapshot.out_of_place().reason, ("fsck",))
 
 
 def _hint(snapshot: Snapshot, hints: Hints, lag: int | None) -> Iterator[Reason]:
@@ -121,9 +141,18 @@ def _overdue(
         yield Reason(text, fsck_runs(fsck)[-1].words(), overdue=True)
 
 
-def _clocks(snapshot: Snapshot, stored_at_millis: int) -> Iterator[Reason]:
-    if snapshot.created_at_millis - stored_at_millis > HALF_AN_HOUR_MILLIS:
-        yield Reason("the writers' clocks are ahead of the store's by more than half an hour", ("doctor",))
+def _clocks(snapshot: Snapshot, now: int, stored_at_millis: int) -> Iterator[Reason]:
+    behind, early = stored_at_millis - now, snapshot.created_at_millis - stored_at_millis
+    if behind > HALF_AN_HOUR_MILLIS:
+        text = f"this machine's clock is {span_text(behind)} behind the store's: set it"
+        yield Reason(text, SHOW_CLOCK, shell=True)
+    # by the later of two clocks: what is past by one of them harms nothing
+    ahead = dated_ahead(snapshot, max(now, stored_at_millis))
+    if ahead is not None:
+        yield Reason(*way_out(snapshot, ahead))
+    elif early > HALF_AN_HOUR_MILLIS:
+        text = f"v{snapshot.version} is dated {span_text(early)} later than it was written: set the clock of its writer"
+        yield Reason(text, ("log", "-n", "1"))
 
 
 def _older(record: Mapping[str, Any], now: int, limit: str) -> bool:

@@ -1,11 +1,15 @@
-"""Objects and actions as plain values: what the JSON output holds, and what tables are made from."""
+"""Objects and actions as plain values: what the JSON output holds, and what tables are made from.
+
+Locations are masked here: an older program may have stored one with a secret.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
+from olympia_cli.catalog.checks import PLACES, TABLE_LOCATION
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition
 from olympia_cli.format.action_types import ALTERS, RENAMES, RESTORES, new_name
 from olympia_cli.format.actions import Action, changes
@@ -28,9 +32,11 @@ from olympia_cli.format.pb.actions_pb2 import (
     TableUpdateDef,
 )
 from olympia_cli.format.pb.objects_pb2 import DataType, IsolationLevel, TableDef, TableFormat, ViewDef, ViewFormat
+from olympia_cli.masking import masked
 from olympia_cli.names import ObjectName, TableName, ViewName
 
 T = ActionType
+_PLACES = {*PLACES, TABLE_LOCATION}
 
 
 def describe_name(name: ObjectName | None) -> dict[str, Any]:
@@ -82,7 +88,8 @@ def action_detail(action: Action) -> dict[str, Any]:
         new = new_name(action)
         detail["to"] = {"namespace": new.namespace, "name": new.name or new.namespace}
     elif action.type in RESTORES:
-        detail["from_version"] = action.parse_payload(RestoreDef).from_version
+        restore = action.parse_payload(RestoreDef)
+        detail |= {"from_version": restore.from_version, "replaces": restore.replaces}
     elif action.type == T.NAMESPACE_DROP:
         detail["cascade"] = action.parse_payload(NamespaceDropDef).cascade
     elif action.type == T.CATALOG_ROLLBACK:
@@ -90,7 +97,7 @@ def action_detail(action: Action) -> dict[str, Any]:
         detail |= {"from_version": rollback.from_version, "to_version": rollback.to_version}
     elif action.type == T.CATALOG_EXPORT:
         export = action.parse_payload(ExportDef)
-        detail |= {"export": export.name, "location": export.location, "at_version": export.version}
+        detail |= {"export": export.name, "location": masked(export.location), "at_version": export.version}
         detail |= {"mode": export.mode or None, "dropped": export.dropped}
     elif action.type in (T.CATALOG_EXPIRE_MARK, T.CATALOG_EXPIRE_UNDO, T.CATALOG_EXPIRE_PURGE):
         expire = action.parse_payload(ExpireDef)
@@ -101,9 +108,13 @@ def action_detail(action: Action) -> dict[str, Any]:
     elif action.type == T.CATALOG_REPAIR:
         repair = action.parse_payload(RepairDef)
         detail |= {"description": repair.description, "lost_keys": len(repair.lost_keys)}
+        if repair.source:
+            known = repair.HasField("source_version")
+            detail |= {"source": repair.source, "source_version": repair.source_version if known else None}
+        detail |= {"named_latest": repair.named_latest} if repair.named_latest else {}
     definition = action.parse_definition()
     if isinstance(definition, TableDef | ViewDef) and definition.iceberg_metadata_location:
-        detail["metadata_location"] = definition.iceberg_metadata_location
+        detail["metadata_location"] = masked(definition.iceberg_metadata_location)
     return detail
 
 
@@ -125,8 +136,10 @@ def _table_detail(action: Action, unnamed: int) -> dict[str, Any]:
     return {**files, "unnamed_files": unnamed} if unnamed else files
 
 
-def describe_object(entry: CatalogObject[ObjectDefinition], version: int | None) -> dict[str, Any]:
-    """A namespace, table or view as `show` prints it."""
+def describe_object(
+    entry: CatalogObject[ObjectDefinition], version: int | None, *, exact: bool = False
+) -> dict[str, Any]:
+    """A namespace, table or view as `show` prints it. `exact` masks nothing, for a program that opens the locations."""
     name, definition = entry.name, entry.definition
     shown: dict[str, Any] = {}
     if isinstance(name, TableName | ViewName):
@@ -137,18 +150,34 @@ def describe_object(entry: CatalogObject[ObjectDefinition], version: int | None)
     shown["id"] = definition.id
     if isinstance(definition, TableDef):
         shown["format"] = _enum(TableFormat, definition.table_format)
-        shown["metadata_location"] = definition.iceberg_metadata_location or None
-        shown["previous_metadata_location"] = definition.iceberg_previous_metadata_location or None
+        shown |= _describe_places(definition, exact)
     if isinstance(definition, ViewDef):
-        shown |= _describe_view(definition)
-    shown["properties"] = dict(sorted(definition.properties.items()))
+        shown |= _describe_view(definition, exact)
+    shown["properties"] = describe_properties(definition.properties, exact)
     shown["definition"] = entry.path or None
     shown["version"] = version
     return shown
 
 
+def describe_properties(properties: Mapping[str, str], exact: bool = False) -> dict[str, str]:
+    """Properties by name; the locations among them are masked unless they are to be exact."""
+    hidden = set() if exact else _PLACES
+    return {
+        # a metadata file may hold a value that is no text
+        key: masked(value) if key in hidden and isinstance(value, str) else value
+        for key, value in sorted(properties.items())
+    }
+
+
+def shown_field(name: str, value: Any) -> Any:
+    """The value of a field as `changed_fields` names it; that of a location is masked."""
+    is_place = name.endswith("_location") or name.startswith("exported_snapshots.")
+    is_place = is_place or name.removeprefix("properties.") in _PLACES
+    return masked(value) if is_place and isinstance(value, str) else value
+
+
 def describe_definition(definition: Definition) -> dict[str, Any]:
-    """All fields of a definition that have a value, as plain values; for patches and for damaged catalogs."""
+    """All fields of a definition that have a value, as plain and exact values, to be compared."""
     shown: dict[str, Any] = {}
     for field, value in definition.ListFields():
         if field.name == "integrity":
@@ -174,11 +203,18 @@ def isolation_word(level: IsolationLevel) -> str:
     return _enum(IsolationLevel, level)
 
 
-def _describe_view(definition: ViewDef) -> dict[str, Any]:
+def _describe_places(definition: TableDef | ViewDef, exact: bool) -> dict[str, Any]:
+    places = {
+        "metadata_location": definition.iceberg_metadata_location,
+        "previous_metadata_location": definition.iceberg_previous_metadata_location,
+    }
+    return {key: (value if exact else masked(value)) or None for key, value in places.items()}
+
+
+def _describe_view(definition: ViewDef, exact: bool) -> dict[str, Any]:
     shown: dict[str, Any] = {"format": _enum(ViewFormat, definition.view_format)}
     if definition.view_format == ViewFormat.ICEBERG_VIEW:
-        shown["metadata_location"] = definition.iceberg_metadata_location or None
-        shown["previous_metadata_location"] = definition.iceberg_previous_metadata_location or None
+        shown |= _describe_places(definition, exact)
     return shown | {
         "schema_binding": definition.schema_binding,
         "schema": [_column(column) for column in definition.schema.columns],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapsh
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.names import ObjectName
 from olympia_cli.ops.fsck.findings import describe_object_name
-from olympia_cli.ops.look.describe import describe_definition
+from olympia_cli.ops.look.describe import describe_definition, shown_field
 from olympia_cli.tree.diff import diff as tree_diff
 
 
@@ -56,24 +56,39 @@ def diff(old: Snapshot, new: Snapshot) -> Iterator[ObjectChange]:
     entries = [*gone.items(), *come.items()]
     entries += [(name, path) for name, paths in both.items() for path in paths]
     objects = dict(zip(entries, _read(old, entries), strict=True))
+    yield from changes_of(
+        {name: objects[name, path] for name, path in gone.items()},
+        {name: objects[name, path] for name, path in come.items()},
+        {name: (objects[name, before], objects[name, after]) for name, (before, after) in both.items()},
+    )
+
+
+Objects = dict[ObjectName, CatalogObject[ObjectDefinition]]
+
+
+def changes_of(
+    gone: Objects,
+    come: Objects,
+    both: Mapping[ObjectName, tuple[CatalogObject[ObjectDefinition], CatalogObject[ObjectDefinition]]],
+) -> list[ObjectChange]:
+    """The changes, in the order of names, given the objects whose names are gone, have come, or have another
+    definition."""
     changes: list[ObjectChange] = []
-    for name, (before, after) in both.items():
-        older, newer = objects[name, before], objects[name, after]
+    for name, (older, newer) in both.items():
         if older.id != newer.id:
-            gone[name], come[name] = before, after
+            gone[name], come[name] = older, newer
         elif changed_fields(older.definition, newer.definition):
             changes.append(ObjectChange("altered", name, name, older, newer))
-    dropped = {(name.kind, objects[name, path].id): name for name, path in gone.items()}
-    for name, path in come.items():
-        present = objects[name, path]
+    dropped = {(name.kind, found.id): name for name, found in gone.items()}
+    for name, present in come.items():
         former = dropped.pop((name.kind, present.id), None) if present.id else None
         if former is None:
             changes.append(ObjectChange("created", name, name, None, present))
         else:
-            changes.append(ObjectChange("renamed", name, former, objects[former, gone[former]], present))
+            changes.append(ObjectChange("renamed", name, former, gone[former], present))
     for former in dropped.values():
-        changes.append(ObjectChange("dropped", former, former, objects[former, gone[former]], None))
-    yield from sorted(changes, key=_order)
+        changes.append(ObjectChange("dropped", former, former, gone[former], None))
+    return sorted(changes, key=_order)
 
 
 def _order(change: ObjectChange) -> tuple[int, str, str, bool]:
@@ -81,7 +96,7 @@ def _order(change: ObjectChange) -> tuple[int, str, str, bool]:
 
 
 def changed_fields(old: Any, new: Any) -> dict[str, tuple[Any, Any]]:
-    """Fields of two definitions that differ, properties one by one."""
+    """Fields of two definitions that differ, properties one by one, with both values as they are shown."""
     before, after = describe_definition(old), describe_definition(new)
     changed: dict[str, tuple[Any, Any]] = {}
     for name in dict.fromkeys((*before, *after)):
@@ -95,7 +110,7 @@ def changed_fields(old: Any, new: Any) -> dict[str, tuple[Any, Any]]:
                     changed[f"{name}.{key}"] = (older.get(key), newer.get(key))
         else:
             changed[name] = (a, b)
-    return changed
+    return {name: (shown_field(name, a), shown_field(name, b)) for name, (a, b) in changed.items()}
 
 
 def _read(snapshot: Snapshot, entries: Iterable[tuple[ObjectName, str]]) -> Iterator[CatalogObject[ObjectDefinition]]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from olympia_cli.errors import Damaged, FileTooLarge, PathMissing, PathOutside, StorageFailed, StoreError
 from olympia_cli.format import definitions
-from olympia_cli.format.definitions import CLASSES, Definition
+from olympia_cli.format.definitions import CLASSES, Definition, Digest, check_digest
 from olympia_cli.format.paths import check_pointer, root_path
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.sound import LatestVersion
@@ -55,16 +55,20 @@ class RepairFiles:
         """Where a range of keys was looked for and could not be read."""
         self._nodes: dict[str, ReadNode] = {}
         self._roots: dict[int, ReadRoot] = {}
+        self._latest: tuple[list[int], LatestVersion] | None = None
         self._definitions: dict[tuple[Kind, str], str | Flaw] = {}
         """The ids in definitions, or what is wrong with them; keys of two kinds may name one file."""
 
     def latest(self, versions: Sequence[int]) -> LatestVersion:
         """The verdict on the latest of all versions; what it disproves is bad from then on."""
+        if self._latest is not None and self._latest[0] == versions:
+            return self._latest[1]
         files = Files(self.store, lambda: False, self.progress, patience=inf if self.tolerant else 1)
         with failures_pass():
             latest = LatestVersion(files, versions)
         for kind, path, flaw in latest.disproofs:
             self._definitions[kind, path] = self.bad[path] = flaw
+        self._latest = list(versions), latest
         return latest
 
     def remains(self, kind: Kind, path: str) -> bytes | None:
@@ -74,6 +78,22 @@ class RepairFiles:
         [(_, data)] = self.read_all([path])
         remains = definitions.remains(CLASSES[kind], data, path) if isinstance(data, bytes) else None
         return None if remains is None else definitions.body(remains)
+
+    def exchanged(self, kind: Kind, path: str) -> bytes | None:
+        """The content of a definition whose file was exchanged with another: each names the other."""
+        if outside(path):
+            return None
+        cls = CLASSES[kind]
+        [(_, data)] = self.read_all([path])
+        name = definitions.written_as(cls, data) if isinstance(data, bytes) else ""
+        other = f"{path.rpartition('/')[0]}/{name}"
+        if not name or outside(other):
+            return None
+        [(_, data)] = self.read_all([other])
+        if not isinstance(data, bytes) or check_digest(data, path) is not Digest.VERIFIED:
+            return None
+        facts = look_at_definition(kind, data, path)
+        return None if isinstance(facts, Flaw) else definitions.body(facts[0])
 
     # Bytes
 

@@ -12,6 +12,8 @@ from starlette.responses import Response
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import InvalidName, OlympiaError
 from olympia_cli.iceberg.data_files import files_of
+from olympia_cli.iceberg.locations import ANYWHERE
+from olympia_cli.masking import masked
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, time_text
 from olympia_cli.ops.look.describe import describe_object
 from olympia_cli.ops.look.history import history
@@ -20,6 +22,8 @@ from olympia_cli.rest.failures import Failure, bad_request
 from olympia_cli.rest.page import look
 from olympia_cli.rest.page.html import Content, Html, code, document, facts, link, table, tag
 from olympia_cli.rest.page.look import object_link, page
+from olympia_cli.rest.served import ServedCatalog
+from olympia_cli.rest.service import Located
 
 PAGE = 100
 LOOKED_AT = 100_000
@@ -123,11 +127,12 @@ def table_page(call: Call) -> Response:
     """A table: what the catalog says, and what its metadata says."""
     at, snapshot = look.at(call), look.snapshot(call)
     name = cast(TableName, look.named(call, TableName))
-    shown = describe_object(snapshot.table(name), snapshot.version)
+    found = snapshot.table(name)
+    shown = describe_object(found, snapshot.version)
     keys = ("id", "format", "metadata_location", "previous_metadata_location", "definition", "version")
     content: list[Content] = [_up(name, at), _facts(shown, keys), _properties(shown["properties"])]
     try:
-        metadata = call.service.read_metadata(shown["metadata_location"] or "")
+        metadata = call.service.read_metadata(_located(call, name, found.definition.iceberg_metadata_location))
         content += [*_schema(metadata), *_snapshots(metadata)]
         content.append(tag("p", link("Its data files", "/files", {"ns": name.namespace, "name": name.name, "at": at})))
     except (OlympiaError, Failure) as error:
@@ -143,10 +148,14 @@ def files(call: Call) -> Response:
     name = cast(TableName, look.named(call, TableName))
     skip = look.number(call, "skip", 0, 10_000_000)
     location = snapshot.table(name).definition.iceberg_metadata_location
-    metadata = call.service.read_metadata(location)
-    found = list(islice(files_of(call.service.files, metadata, location, statistics=False), skip, skip + FILES + 1))
+    metadata = call.service.read_metadata(_located(call, name, location))
+    reach = ServedCatalog.of_call(call, "").reach(name.namespace)
+    # metadata in the caller's own folders may be of the caller's making, and name any file
+    within = reach if reach.holds(location) else ANYWHERE
+    listed_files = files_of(call.service.files, metadata, location, statistics=False, reach=within)
+    found = list(islice(listed_files, skip, skip + FILES + 1))
     rows = [
-        [str(file.content), code(file.location), f"{file.records:,}", look.bytes_text(file.size)]
+        [str(file.content), code(masked(file.location)), f"{file.records:,}", look.bytes_text(file.size)]
         for file in found[:FILES]
     ]
     query = {"ns": name.namespace, "name": name.name, "at": at, "skip": skip + FILES}
@@ -176,6 +185,10 @@ def view(call: Call) -> Response:
         at=at,
         here="/",
     )
+
+
+def _located(call: Call, name: TableName, location: str) -> Located:
+    return ServedCatalog.of_call(call, "").located(name.namespace, location)
 
 
 def _up(name: TableName | ViewName, at: str) -> Html:

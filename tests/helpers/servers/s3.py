@@ -23,6 +23,7 @@ from aiohttp import web
 from tests.helpers.servers.running import Server, body_of
 
 _PAGE = 1000
+_LONGEST_KEY = 1024
 
 
 @dataclass
@@ -72,6 +73,8 @@ class StrictS3(Server):
             return _error(403, "AccessDenied", "Access Denied", request)
         if bucket not in self.buckets:
             return _error(404, "NoSuchBucket", "The specified bucket does not exist", request)
+        if len(key.encode()) > _LONGEST_KEY:
+            return _error(400, "KeyTooLongError", "Your key is too long", request)
         conditional = request.headers.get("If-None-Match") == "*"
         if conditional and self.refuse_conditions:
             return _error(501, "NotImplemented", "A header you provided is not implemented", request)

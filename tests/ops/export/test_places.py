@@ -94,7 +94,7 @@ def test_from_here_to_there(place, source, target, wanted):
     if wanted == "full":
         check_catalog(dest)
         assert contents(Catalog(dest, catalog.clock)) == before
-        plan = plan_deletion(dest, record, catalog.snapshot().definition.id)
+        plan = plan_deletion(dest, record, catalog.snapshot().definition.id, catalog.store.uri)
         drop_export(catalog, "friday")
         delete_files(plan)
         assert list(dest.list()) == []

@@ -34,7 +34,7 @@ from olympia_cli.storage.memory import MemoryStore
 from tests.helpers import java_catalog
 from tests.helpers.big_catalog import add_versions, make_big_catalog
 from tests.helpers.clock import DAY, FakeClock
-from tests.helpers.damage_sample import make_sample, older_names
+from tests.helpers.damage_sample import make_sample, older_definitions
 from tests.helpers.fsck import READS, codes, everything, fsck, leaves_of, make, nodes_of
 from tests.helpers.names import location, ns, table
 from tests.helpers.stores import CountingStore, WrappedStore
@@ -270,7 +270,7 @@ def test_a_definition_and_every_name_of_it(store):
 
 def test_a_definition_that_was_cut_at_the_end_of_a_field_is_compared_with_the_log():
     store = MemoryStore("older")
-    with older_names():
+    with older_definitions():
         make(store)
     path = Catalog(store).snapshot().find(parse_table("a.t007"))
     assert path is not None

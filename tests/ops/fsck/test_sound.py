@@ -12,11 +12,9 @@ from olympia_cli.ops.fsck.fsck import Level, Report
 from olympia_cli.ops.fsck.sound import LatestVersion
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.damage import cut_behind_id
 from tests.helpers.fsck import fsck
 from tests.helpers.names import location, ns, table
-
-ID = 38
-"""The bytes of an id with its tag: what is cut there can be parsed, and has no digest."""
 
 
 @pytest.fixture
@@ -40,7 +38,7 @@ def definition(store: MemoryStore, version: int) -> str:
 
 def cut(store: MemoryStore, version: int) -> str:
     path = definition(store, version)
-    store.overwrite(path, store.read(path)[:ID])
+    store.overwrite(path, cut_behind_id(store.read(path)))
     return path
 
 

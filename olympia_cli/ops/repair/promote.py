@@ -1,0 +1,578 @@
+"""A copy takes a catalog's place: a plan that is shown first, then one new version on top of the former catalog.
+
+Stores have no rename, and a catalog is found by the roots in its place. So the copy's content is brought to that place,
+and the next version after the highest root names it. Creating that root is the switch: it takes the one name that
+writers of the former catalog would commit to. The former versions stay readable by number until they are forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import islice, pairwise
+from typing import Any, cast
+from urllib.parse import unquote
+
+from olympia_cli.catalog import saves
+from olympia_cli.catalog.catalog import DAY_MILLIS, Catalog
+from olympia_cli.catalog.clock import Clock
+from olympia_cli.catalog.commit import Author
+from olympia_cli.catalog.exports import read_exports
+from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
+from olympia_cli.catalog.protection import (
+    Promotion,
+    keep_protection,
+    read_promotion,
+    without_protection,
+    write_promotion,
+)
+from olympia_cli.catalog.quarantine import write_quarantine
+from olympia_cli.catalog.repair_commit import (
+    NewDefinition,
+    Repair,
+    Source,
+    commit_promoted,
+    keep_lost_names,
+    pad_versions,
+)
+from olympia_cli.catalog.saves import Saved, State
+from olympia_cli.catalog.snapshot import (
+    EXPIRE_OLDEST,
+    EXPIRE_PURGED,
+    CatalogObject,
+    ObjectDefinition,
+    Snapshot,
+    read_object,
+)
+from olympia_cli.catalog.versions import Hints, read_hints, read_root
+from olympia_cli.errors import (
+    CatalogNotFound,
+    Damaged,
+    InvalidLocation,
+    OlympiaError,
+    PartlyDone,
+    Refused,
+    Unsupported,
+    VersionNotFound,
+)
+from olympia_cli.format import definitions
+from olympia_cli.format.definitions import CLASSES, Digest, check_digest, sizes_of
+from olympia_cli.format.paths import MAX_VERSION, root_path
+from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
+from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef, ViewDef
+from olympia_cli.names import AtVersion, ObjectName, time_text
+from olympia_cli.ops.expire.plan import Planner
+from olympia_cli.ops.expire.retention import Policy
+from olympia_cli.ops.expire.values import Floors, MarkPlan
+from olympia_cli.ops.export.destination import check_apart
+from olympia_cli.ops.export.files import ExportFiles
+from olympia_cli.ops.export.note import read_note
+from olympia_cli.ops.export.verify import verify_export
+from olympia_cli.ops.fsck.acknowledged import of_the_past
+from olympia_cli.ops.fsck.chain import list_versions
+from olympia_cli.ops.fsck.findings import Finding
+from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck
+from olympia_cli.ops.fsck.hints import true_oldest
+from olympia_cli.ops.look.diff import ObjectChange, changed_fields, changes_of, describe_change
+from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.repair.catalog import FormerCatalog, newest_catalog
+from olympia_cli.ops.repair.files import RepairFiles
+from olympia_cli.ops.repair.hints import plan_hints
+from olympia_cli.ops.repair.lost_commits import NEAR
+from olympia_cli.ops.repair.salvage import gather, left_definition
+from olympia_cli.ops.walk.files import failures_pass
+from olympia_cli.ops.walk.flaws import Flaw
+from olympia_cli.storage.protocol import Store
+from olympia_cli.tree.scan import scan
+
+MOST_LOST = 10_000
+"""So many names of lost versions are kept. A wider gap is no gap: the root behind it was put there by somebody."""
+
+AT_ONCE = 1024
+
+Objects = dict[ObjectName, CatalogObject[ObjectDefinition]]
+
+
+# The copy
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The version of a copy that is to take the place, found whole. The snapshot reads files wherever they are."""
+
+    uri: str
+    snapshot: Snapshot
+
+    @property
+    def source(self) -> Source:
+        return Source(self.uri, self.snapshot.version, sha256(self.snapshot.file.data).hexdigest())
+
+    def entries(self) -> Iterator[tuple[str, str]]:
+        """Keys and the paths of their definitions, in order."""
+        return scan(self.snapshot.reader, self.snapshot.root.node)
+
+    def holds(self, location: str) -> bool:
+        """Whether a file of a table lies in the copy's own place."""
+        return _path(location).startswith(f"{_path(self.uri).rstrip('/')}/")
+
+
+def _path(location: str) -> str:
+    """The path of a location, or the bucket and what is in it, whatever its scheme is called."""
+    scheme, separator, rest = location.partition(":")
+    if not separator or "/" in scheme:
+        return location
+    path = rest.removeprefix("//")
+    return unquote(path) if scheme == "file" else path
+
+
+def open_copy(store: Store, place: Store, clock: Clock, progress: Progress = SILENT) -> Copy:
+    """Open a copy that is to take a place, and read all of it. Damaged if it is not whole.
+
+    An export that shares files with its catalog needs those that are in the place.
+    """
+    if store.uri == place.uri:
+        raise InvalidLocation(f"{store.uri} is the catalog itself", hint="name a copy of it")
+    check_apart(place.uri, store.uri)
+    note = read_note(store)
+    if note is not None and note.scope.shares:
+        _check_none(store, verify_export(store, note, place, progress).errors)
+        files = ExportFiles(note.scope, store, place, progress)
+        # of a store a snapshot asks for nothing but files
+        return Copy(store.uri, Snapshot(cast(Store, files), read_root(store, note.version)))
+    try:
+        report = fsck(store, FsckRequest(Level.FULL, clock=clock, progress=progress))
+    except CatalogNotFound:
+        raise CatalogNotFound(f"there is no catalog at {store.uri}", hint="name a copy of this one") from None
+    if report.read_only:
+        raise Unsupported(
+            f"{store.uri} was written by the Java SDK", hint="import it", command=("import", "olympia", store.uri)
+        )
+    # what is damaged before the latest version does not come along
+    _check_none(
+        store,
+        [
+            finding
+            for finding in report.findings
+            if finding.is_damage and not of_the_past(finding, report.latest, report.oldest)
+        ],
+    )
+    assert report.version is not None, "a sound catalog has a version"
+    return Copy(store.uri, Catalog(store, clock).snapshot(AtVersion(report.version)))
+
+
+def _check_none(store: Store, errors: Sequence[Finding]) -> None:
+    if not errors:
+        return
+    error = errors[0]
+    damage = Damaged(error.code, error.path or store.uri, f"the copy {store.uri} is not whole: {error.message}")
+    damage.advice, damage.command = "mend it, or name another copy", ("-c", store.uri, "fsck")
+    raise damage
+
+
+# The plan
+
+
+@dataclass(frozen=True, slots=True)
+class PromotePlan:
+    """What a promotion would do to a place. The former catalog has the versions from `first` on."""
+
+    store: Store
+    copy: Copy
+    first: int
+    existing: frozenset[int]
+    """The versions that have a root, or a file that keeps its name."""
+    promotion: Promotion
+    is_done: bool
+    """The copy is in place already. What an interrupted promotion left to do is still done."""
+    catalog: CatalogDef
+    objects: int
+    changes: tuple[ObjectChange, ...] = ()
+    """From what can be read of the former catalog to the copy."""
+    catalog_changes: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
+    """What cannot be read of the former catalog, so that it is not compared."""
+    live: frozenset[str] = frozenset()
+    """Definitions that the former catalog needs, so that no expire takes them: the copy may share these."""
+    definitions: int = 0
+    bytes: int = 0
+    in_copy: int = 0
+    """Tables and views whose metadata lies in the copy's own place."""
+    transactions: tuple[str, ...] = ()
+    """Open ones, which cannot be committed any more."""
+    not_before_millis: int = 0
+
+    @property
+    def version(self) -> int:
+        """The version that the copy is, or will be, in this place."""
+        return self.promotion.version
+
+    @property
+    def lost(self) -> list[int]:
+        """Versions of the former catalog that have no root."""
+        return [version for version in range(self.first, self.version) if version not in self.existing]
+
+    @property
+    def loses(self) -> list[ObjectChange]:
+        """What can be read here, and is gone or other in the copy."""
+        return [change for change in self.changes if change.change in ("dropped", "altered")]
+
+    @property
+    def exports(self) -> list[str]:
+        return list(read_exports(self.catalog))
+
+
+@failures_pass()
+def plan_promotion(store: Store, copy: Copy, clock: Clock, progress: Progress = SILENT) -> PromotePlan:
+    """What it means to put a copy into a place. It only reads."""
+    if (done := _in_place(store, copy)) is not None:
+        return done
+    # before anything is compared: whatever is committed from now on takes the number of the copy
+    hints, (versions, _) = read_hints(store), list_versions(store)
+    files = RepairFiles(store, tolerant=True, progress=progress)
+    gathered = gather(files)
+    former = _former(files, versions)
+    transactions = [saved for saved in saves.saved_transactions(store) if isinstance(saved, Saved)]
+    promotion = _next_numbers(versions, hints, transactions)
+    first = _first(versions, former, hints, promotion.version)
+    progress.phase("comparing")
+    comparison = _Comparison(files, copy)
+    # a namespace that was made anew for what is in it is nothing that can be read here
+    made_anew = set(gathered.content.recreated)
+    old = {name: value for name, value in gathered.values.items() if name not in made_anew}
+    comparison.run(old, {copy.snapshot.keys.decode(key, ""): path for key, path in copy.entries()})
+    changes = comparison.changes()
+    if former is not None:
+        _check_same_catalog(store, copy, former.definition, comparison)
+    catalog = _definition(former, copy, first, promotion)
+    live = {value for value in gathered.content.entries.values() if isinstance(value, str)}
+    return PromotePlan(
+        store=store,
+        copy=copy,
+        first=first,
+        existing=frozenset(versions),
+        promotion=promotion,
+        is_done=False,
+        catalog=catalog,
+        objects=comparison.objects,
+        changes=tuple(changes),
+        catalog_changes={}
+        if former is None
+        else changed_fields(without_protection(former.definition), without_protection(catalog)),
+        unread=tuple(str(lost_range) for lost_range in gathered.content.lost_ranges),
+        live=frozenset(live),
+        definitions=sum(path not in live for _, path in copy.entries()),
+        bytes=sum(size for path, size in comparison.sizes.items() if path not in live),
+        in_copy=comparison.in_copy,
+        transactions=tuple(saved.id for saved in transactions if saved.state(clock) is State.OPEN),
+        not_before_millis=_newest_time(files, gathered.versions),
+    )
+
+
+def _former(files: RepairFiles, versions: Sequence[int]) -> FormerCatalog | None:
+    """What is known of the definition of the former catalog."""
+    if versions:
+        latest = files.latest(versions)
+        if (newest := newest_catalog(files, latest.chain.existing, latest)) is not None:
+            return newest
+    left = left_definition(files)
+    return None if left is None else FormerCatalog(left, -1, False, None)
+
+
+def _newest_time(files: RepairFiles, versions: Sequence[int]) -> int:
+    """When the newest version that can be read was created: times never decrease."""
+    roots = (files.root(version).root for version in reversed(versions))
+    return next((root.created_at_millis for root in roots if root is not None), 0)
+
+
+def _in_place(store: Store, copy: Copy) -> PromotePlan | None:
+    """What is left to do where the copy took the place before; None where it did not."""
+    try:
+        latest = Catalog(store).snapshot()
+        promotion = read_promotion(latest.definition)
+        if promotion is None:
+            return None
+        actions = Snapshot(store, read_root(store, promotion.version), latest).actions()
+    except (CatalogNotFound, VersionNotFound, Damaged):
+        return None
+    repairs = [action.parse_payload(RepairDef) for action in actions if action.type == ActionType.CATALOG_REPAIR]
+    if copy.source.root not in [repair.source_root for repair in repairs]:
+        return None
+    versions, _ = list_versions(store)
+    former = FormerCatalog(latest.definition, latest.version, True, latest.root.catalog_def)
+    first = _first(versions, former, read_hints(store), promotion.version)
+    objects = sum(1 for _ in copy.entries())
+    return PromotePlan(store, copy, first, frozenset(versions), promotion, True, latest.definition, objects)
+
+
+# Which numbers
+
+
+def _next_numbers(versions: Sequence[int], hints: Hints, transactions: Sequence[Saved]) -> Promotion:
+    """The version after the highest root, and how far versions must go on so that no writer who holds a lost root finds
+    the next name free. A hint names a lost root, and so does the beginning of a transaction."""
+    numbers = [hints.latest, hints.oldest, *(saved.began_at_version for saved in transactions)]
+    named = max((number for number in numbers if number is not None and number < MAX_VERSION - NEAR), default=-1)
+    if not versions:
+        return Promotion(named + 1, named + 1)
+    version = versions[-1] + 1
+    # a hint far ahead is garbage that reads as a number
+    return Promotion(version, max(version, named + 1) if named <= versions[-1] + NEAR else version)
+
+
+def _first(versions: Sequence[int], former: FormerCatalog | None, hints: Hints, version: int) -> int:
+    """The oldest version of the former catalog whose name must not be free."""
+    oldest = hints.oldest or 0
+    if versions and former is not None:
+        oldest = true_oldest(versions, former.definition, former.exact, hints.oldest)
+    first = min([oldest, version, *versions[:1]])
+    lost = version - first - sum(first <= existing < version for existing in versions)
+    if lost <= MOST_LOST:
+        return first
+    widest = max(pairwise([-1, *versions]), key=lambda pair: pair[1] - pair[0], default=(-1, version))
+    if versions and widest[0] >= 0:
+        raise Refused(
+            f"{lost:,} versions are missing below {root_path(widest[1])}, too many to be lost",
+            hint="see whether that root is part of history",
+            command=("fsck",),
+        )
+    return max(first, (versions[0] if versions else version) - MOST_LOST)
+
+
+# What the new version says of the catalog
+
+
+def _definition(former: FormerCatalog | None, copy: Copy, first: int, promotion: Promotion) -> CatalogDef:
+    """The copy's definition, with the id, the exports and the past of the catalog whose place it takes."""
+    own = copy.snapshot.definition
+    if former is None:
+        catalog = without_protection(own)
+    else:
+        catalog = keep_protection(own, former.definition)
+        catalog.id = former.definition.id
+    is_told = former is not None and former.exact and EXPIRE_OLDEST in catalog.properties
+    if former is None or not former.exact or (first and not is_told):
+        # as after a repair: what rested in quarantine then may be purged since
+        write_quarantine(catalog, [])
+        for key in (EXPIRE_OLDEST, EXPIRE_PURGED):
+            catalog.properties[key] = str(first)
+    write_promotion(catalog, promotion)
+    return catalog
+
+
+def _check_same_catalog(store: Store, copy: Copy, former: CatalogDef, comparison: _Comparison) -> None:
+    """Raise Refused unless the copy can stand where the former catalog stood, and is of the same objects."""
+    own = copy.snapshot.definition
+    if sizes_of(own) != sizes_of(former):
+        raise Refused(
+            f"{copy.uri} has another order or other name sizes than {store.uri}, which are fixed for a catalog's life",
+            hint="bring its objects in",
+            command=("import", "olympia", copy.uri),
+        )
+    if own.id != former.id and comparison.had_objects and not comparison.is_related:
+        raise Refused(
+            f"{copy.uri} is a copy of another catalog: it has another id, and no object of {store.uri}",
+            hint="check which copy it is, or bring its objects in",
+            command=("import", "olympia", copy.uri),
+        )
+
+
+class _Comparison:
+    """What can be read of the former catalog beside the copy. Of objects that are the same nothing is kept."""
+
+    def __init__(self, files: RepairFiles, copy: Copy) -> None:
+        self._files = files
+        self._copy = copy
+        self._gone: Objects = {}
+        self._come: Objects = {}
+        self._both: dict[ObjectName, tuple[CatalogObject[ObjectDefinition], CatalogObject[ObjectDefinition]]] = {}
+        self.objects = 0
+        self.had_objects = False
+        self.is_related = False
+        """Whether an object of the former catalog is one of the copy."""
+        self.sizes: dict[str, int] = {}
+        self.in_copy = 0
+
+    def run(self, old: Mapping[ObjectName, str | bytes], new: Mapping[ObjectName, str]) -> None:
+        self.objects, self.had_objects = len(new), bool(old)
+        self._gone = {found.name: found for found in self._former((name, old[name]) for name in old if name not in new)}
+        self._come = {found.name: found for found in self._new((name, new[name]) for name in new if name not in old)}
+        others = [name for name in new if name in old and old[name] != new[name]]
+        self.is_related = len(others) < sum(name in old for name in new)
+        pairs = zip(
+            self._former((name, old[name]) for name in others),
+            self._new((name, new[name]) for name in others),
+            strict=True,
+        )
+        for older, newer in pairs:
+            self.is_related |= older.id == newer.id
+            if older.id != newer.id or changed_fields(older.definition, newer.definition):
+                self._both[older.name] = older, newer
+
+    def changes(self) -> list[ObjectChange]:
+        changes = changes_of(self._gone, self._come, self._both)
+        self.is_related |= any(change.change == "renamed" for change in changes)
+        return changes
+
+    def _former(self, entries: Iterable[tuple[ObjectName, str | bytes]]) -> Iterator[CatalogObject[ObjectDefinition]]:
+        entries = iter(entries)
+        while batch := list(islice(entries, AT_ONCE)):
+            read = dict(self._files.read_all({value for _, value in batch if isinstance(value, str)}))
+            for name, value in batch:
+                data = value if isinstance(value, bytes) else read[value]
+                if isinstance(data, Flaw):
+                    raise data.error(str(value))
+                yield CatalogObject(name, "", cast(ObjectDefinition, CLASSES[name.kind].FromString(data)))
+
+    def _new(self, entries: Iterable[tuple[ObjectName, str]]) -> Iterator[CatalogObject[ObjectDefinition]]:
+        for name, path, data in _read_copy(self._copy, entries):
+            self.sizes[path] = len(data)
+            found = read_object(name, path, data)
+            if isinstance(found.definition, TableDef | ViewDef):
+                self.in_copy += self._copy.holds(found.definition.iceberg_metadata_location)
+            yield found
+
+
+def _read_copy(copy: Copy, entries: Iterable[tuple[ObjectName, str]]) -> Iterator[tuple[ObjectName, str, bytes]]:
+    """Definitions of the copy, read in parallel. Damaged if one is not what it was when the copy was opened."""
+    entries = iter(entries)
+    while batch := list(islice(entries, AT_ONCE)):
+        contents = copy.snapshot.store.read_many(path for _, path in batch)
+        for (name, path), (_, data) in zip(batch, contents, strict=True):
+            if not isinstance(data, bytes):
+                raise Damaged("F301", path, f"the copy had the definition of {name}, and has it no more") from data
+            yield name, path, data
+
+
+# Doing it
+
+
+@failures_pass()
+def apply_promotion(plan: PromotePlan, clock: Clock, author: Author, progress: Progress = SILENT) -> int:
+    """Put the copy into the place, and return the latest version. In this order, each step again where it was cut off:
+
+    1 the copy's content, the names of lost versions, and the switch: see `commit_promoted`
+    2 the names of lost versions where no root was left to stop readers before them
+    3 versions without a change, up to the number that a lost root may have had
+    4 the hints
+
+    CommitConflict if somebody committed since it was planned; then the former catalog is still in its place. PartlyDone
+    at the end if a hint could not be written.
+    """
+    store, version = plan.store, plan.version
+    if not plan.is_done:
+        progress.phase("bringing definitions", plan.objects)
+        repair = Repair(
+            head=version - 1,
+            tree=_Content(plan, progress),
+            catalog=plan.catalog,
+            not_before_millis=plan.not_before_millis,
+            description=f"v{plan.copy.snapshot.version} of {plan.copy.uri} took the catalog's place",
+            source=plan.copy.source,
+        )
+        lost_between = plan.lost if any(plan.first <= existing < version for existing in plan.existing) else []
+        commit_promoted(store, clock, repair, author, lost_between)
+    progress.phase("finishing")
+    versions, _ = list_versions(store)
+    keep_lost_names(store, sorted(set(range(plan.first, version)).difference(versions)))
+    latest = pad_versions(store, clock, version, plan.promotion.through, author)
+    _write_hints(plan, latest)
+    return latest
+
+
+def _write_hints(plan: PromotePlan, latest: int) -> None:
+    definition = FormerCatalog(plan.catalog, latest, True, None)
+    _, writes, unwritten = plan_hints(plan.store, read_hints(plan.store), [plan.first, latest], definition, False)
+    for path, value in writes:
+        try:
+            plan.store.overwrite(path, str(value).encode())
+        except OlympiaError as error:
+            unwritten.append(error.message)
+    if unwritten:
+        text = f"v{plan.version} is the copy, but a hint could not be written: {'; '.join(unwritten)}"
+        raise PartlyDone(text, hint="readers do without it; put that right, then run it again")
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What the new tree holds. A definition that the former catalog needs too, byte for byte, is shared; all others are
+    written under fresh names, because an expire may be about to take what nothing else needs."""
+
+    plan: PromotePlan
+    progress: Progress
+
+    def items(self) -> Iterator[tuple[str, str | NewDefinition]]:
+        copy, store, live = self.plan.copy, self.plan.store, self.plan.live
+        entries = copy.entries()
+        while batch := list(islice(entries, AT_ONCE)):
+            here = dict(store.read_many({path for _, path in batch if path in live}))
+            named = ((copy.snapshot.keys.decode(key, ""), path) for key, path in batch)
+            for (key, _), (name, path, data) in zip(batch, _read_copy(copy, named), strict=True):
+                found = read_object(name, path, data)
+                shared = here.get(path) == data and check_digest(data, path) is Digest.VERIFIED
+                yield key, path if shared else NewDefinition(name, definitions.body(found.definition))
+            self.progress.advance(len(batch))
+
+
+def describe_promotion(plan: PromotePlan) -> dict[str, Any]:
+    """As JSON has it."""
+    aside = range(plan.first, plan.version)
+    return {
+        "version": plan.version,
+        "copy": plan.copy.uri,
+        "copy_version": plan.copy.snapshot.version,
+        "in_place": plan.is_done,
+        "objects": plan.objects,
+        "changes": [describe_change(change) for change in plan.changes],
+        "loses": len(plan.loses),
+        "not_compared": list(plan.unread),
+        "definitions": plan.definitions,
+        "bytes": plan.bytes,
+        "kept_aside": {"first": aside[0], "last": aside[-1]} if aside else None,
+        "lost_versions": plan.lost,
+        "passed_versions": list(range(plan.version + 1, plan.promotion.through + 1)),
+        "exports": plan.exports,
+        "transactions": list(plan.transactions),
+        "stays_in_copy": plan.in_copy,
+    }
+
+
+# Letting the former catalog go
+
+
+def plan_forget(
+    catalog: Catalog, *, offline: bool = False, probe: bool = True, progress: Progress = SILENT
+) -> tuple[Planner, MarkPlan | None]:
+    """What an expire would take if the former catalog were not kept aside; None if nothing is. `offline` says that no
+    writer is running. Refused as long as somebody may need one of its versions."""
+    planner = Planner(catalog, Floors(DAY_MILLIS, DAY_MILLIS), probe=probe, forgets=True, progress=progress)
+    promotion = read_promotion(planner.definition)
+    if promotion is None or planner.oldest >= promotion.version:
+        return planner, None
+    policy = Policy(1, planner.now, "now", offline)
+    mark = planner.expire(policy, not_beyond=promotion.version).mark
+    if mark.oldest < promotion.version:
+        kept = mark.kept_versions[0]
+        promoted = planner.store.stat(root_path(promotion.version)).modified_at_millis
+        until = promoted + planner.definition.txn_ttl_millis + HALF_AN_HOUR_MILLIS
+        wait = f"run it again after {time_text(until)}, or say --offline when no writer is running"
+        commands = {"transaction": ("txn", "ls"), "export": ("export", "ls")}
+        raise Refused(
+            f"v{kept.version} of the former catalog may still be needed: {kept.detail}",
+            hint="give it up if it is of no use" if kept.reason in commands else wait,
+            command=commands.get(kept.reason, ()),
+        )
+    return planner, mark
+
+
+def describe_forget(planner: Planner, mark: MarkPlan | None) -> dict[str, Any]:
+    """As JSON has it."""
+    if mark is None:
+        return {"oldest": planner.oldest, "expired_versions": [], "files": 0, "bytes": 0}
+    totals = mark.files.totals
+    return {
+        "oldest": mark.oldest,
+        "expired_versions": list(mark.expired),
+        "files": totals.files,
+        "bytes": totals.bytes,
+    }
