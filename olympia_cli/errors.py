@@ -148,6 +148,8 @@ class NamespaceNotFound(_Missing, OlympiaError):
     """No such namespace in this version."""
 
     exit_code = 10
+    for_new = False
+    """Whether a command was to put something new in it."""
 
 
 class TableNotFound(_Missing, OlympiaError):

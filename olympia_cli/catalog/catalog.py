@@ -15,7 +15,7 @@ from olympia_cli.catalog.head import Head
 from olympia_cli.catalog.references import open_snapshot
 from olympia_cli.catalog.snapshot import MAJOR_VERSION, Snapshot
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.catalog.versions import write_latest
+from olympia_cli.catalog.versions import what_remains, write_latest
 from olympia_cli.errors import CatalogExists, InvalidOption, LocationNotEmpty, PathTaken
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action, encode_action
@@ -100,7 +100,7 @@ class Catalog:
         _check_node_size(definition)
         store = _store_at(location, options)
         catalog = cls(store, clock)
-        _check_free(store)
+        check_free(store)
         check_exclusive_create(store)
         catalog._write_first(definition, author if author is not None else Author(by=who()))
         return catalog
@@ -199,16 +199,22 @@ def _store_at(location: StoreOrUri, options: Mapping[str, object] | None) -> Sto
     return location
 
 
-def _check_free(store: Store) -> None:
-    """Raise unless a catalog may be created here. What a crashed init left behind is no obstacle."""
+def check_free(store: Store) -> None:
+    """Raise unless a catalog may be created here. A crashed init leaves a catalog definition, which is no obstacle."""
     # the one file that decides is asked for first: listing a large catalog would take long
     if store.exists(root_path(0)):
         raise _catalog_exists(store)
-    for file in store.list():
-        kind = file_kind(file.path)
-        if kind is FileKind.ROOT:
+    for file in store.list("vn/"):
+        if file_kind(file.path) is FileKind.ROOT:
             raise _catalog_exists(store)
-        if kind in (FileKind.UNKNOWN, FileKind.DATA):
+    if remains := what_remains(store):
+        raise LocationNotEmpty(
+            f"{store.uri} has no root, but {remains}",
+            hint="see what can be saved",
+            command=("-c", store.uri, "fsck"),
+        )
+    for file in store.list():
+        if file_kind(file.path) in (FileKind.UNKNOWN, FileKind.DATA):
             raise LocationNotEmpty(f"{store.uri} holds files that are not a catalog's, such as {file.path!a}")
 
 

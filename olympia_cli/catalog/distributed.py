@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from olympia_cli.catalog.catalog import Catalog, who
 from olympia_cli.catalog.commit import Author, Committed, commit, rebase
 from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS, FileWriter
+from olympia_cli.catalog.references import check_not_lost
 from olympia_cli.catalog.saves import Saved, State, UnreadableSave, find, list_saves, parse_id, store_save
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
@@ -140,7 +141,9 @@ class DistributedTransaction:
         """Move to the newest version; the version that holds the transaction when it is committed already."""
         transaction = self.transaction
         store = transaction.base.store
-        latest = read_latest(store).version
+        file = read_latest(store)
+        check_not_lost(Snapshot(store, file, transaction.base))
+        latest = file.version
         if latest > transaction.base.version and not store.exists(root_path(transaction.base.version + 1)):
             raise TransactionExpired(f"the versions since {transaction.base.version} have been expired")
         return rebase(transaction)

@@ -59,6 +59,15 @@ def write_promotion(definition: CatalogDef, promotion: Promotion) -> None:
     definition.properties[PROMOTED] = json.dumps(asdict(promotion), separators=(",", ":"))
 
 
+def names_lost(hint: int | None, latest: int, definition: CatalogDef | None) -> bool:
+    """Whether vn/latest tells of commits whose roots are lost. A promotion that did not finish knows of those before
+    it, and passes their numbers when it is run again."""
+    if hint is None or hint <= latest:
+        return False
+    promotion = None if definition is None else read_promotion(definition)
+    return promotion is None or hint > promotion.through
+
+
 def kept_aside_before(definition: CatalogDef) -> int:
     """Return the version below which all are those of a former catalog; 0 if no promotion is known."""
     promotion = read_promotion(definition)

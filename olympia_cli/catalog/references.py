@@ -10,7 +10,7 @@ from typing import NamedTuple
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
 from olympia_cli.catalog.versions import RootFile, first_version, read_below, read_hints, read_latest, read_root
 from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PathMissing, VersionNotFound, quoted
-from olympia_cli.format.paths import LAST_FSCK, MAX_VERSION, check_pointer, root_path
+from olympia_cli.format.paths import LAST_FSCK, LATEST, MAX_VERSION, check_pointer, root_path
 from olympia_cli.names import AtExport, AtVersion, Latest, ObjectName, Oldest, Reference, settle, span_text, time_text
 from olympia_cli.storage.protocol import Store
 
@@ -20,10 +20,25 @@ def open_head(
 ) -> Snapshot:
     """The latest version, to commit on; Damaged where the next one would close the gap to a root that is no part of
     history, which readers would take for the latest from then on. That it is not there is seen on the way, and so is
-    what fsck found last."""
+    what fsck found last. Damaged, too, where the next one would take the name of a version that is lost, and
+    overwrite vn/latest, all that tells of it."""
     latest = open_snapshot(store, Latest(), now_millis, names, near, beyond=2)
     check_no_gap(latest)
+    check_not_lost(latest)
     return latest
+
+
+def check_not_lost(latest: Snapshot) -> None:
+    """Raise Damaged where vn/latest, which is written after the root, names a version that is not there."""
+    # hardly any commit finds the hint ahead
+    from olympia_cli.catalog.protection import names_lost
+
+    hint, file = latest.file.hint, latest.file
+    if hint is None or hint <= file.version or not names_lost(hint, file.version, latest.definition):
+        return
+    # a store that caches answers may not show what was committed just now
+    if not latest.store.exists(root_path(hint, file.width)):
+        raise Damaged("F114", LATEST, f"it says {hint}, and the last root is that of version {file.version}")
 
 
 def check_no_gap(latest: Snapshot) -> None:

@@ -39,7 +39,7 @@ FILL = 0.9
 """How full the nodes of a tree are made that is built anew; room is left for what comes."""
 
 MAX_LOST_KEYS = 1000
-"""So many lost keys are kept in the log; a root must not grow with the damage."""
+"""So many lost keys, and files that a repair answers, are kept in the log; a root must not grow with the damage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,10 @@ class Repair:
     description: str
     lost_keys: Sequence[str] = ()
     source: Source | None = None
+    named_latest: int | None = None
+    """What vn/latest said where that was beyond the last root: this version's own number is written over it."""
+    answers: Sequence[str] = ()
+    """The files that are not whole, and because of which it is made."""
 
     @property
     def sizes(self) -> Sizes:
@@ -251,7 +255,12 @@ class _Writer:
 
 def _actions(repair: Repair, author: Author) -> list[Action]:
     lost = list(repair.lost_keys[:MAX_LOST_KEYS])
-    payload = RepairDef(description=repair.description, lost_keys=lost)
+    payload = RepairDef(
+        description=repair.description,
+        lost_keys=lost,
+        named_latest=repair.named_latest or 0,
+        answers=repair.answers[:MAX_LOST_KEYS],
+    )
     if repair.source is not None:
         payload.source, payload.source_root = repair.source.uri, repair.source.root
         if repair.source.version is not None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
@@ -235,9 +236,16 @@ def _expired(catalog: CatalogDef, action: Action, version: int) -> CatalogDef:
                 f"versions below {purged} are purged already", hint="see what was done", command=("log", "--oneline")
             )
         catalog.properties[EXPIRE_OLDEST] = str(change.oldest)
-        marks = [mark for mark in marks if mark.former_oldest < change.oldest]
+        marks = [_narrowed(mark, change) for mark in marks if mark.former_oldest < change.oldest]
     write_quarantine(catalog, marks)
     return catalog
+
+
+def _narrowed(mark: QuarantineMark, change: ExpireDef) -> QuarantineMark:
+    """A mark after an undo that brings back some of its versions: it keeps out those before them."""
+    if mark.oldest <= change.oldest:
+        return mark
+    return replace(mark, oldest=change.oldest, manifest=change.manifest or mark.manifest)
 
 
 def oldest_before(catalog: CatalogDef, change: ExpireDef) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -71,6 +71,15 @@ class Saved:
         if version is None:
             raise Damaged("F501", self.path, "it does not name the version that it began at")
         return version
+
+    def lost_beginning(self, store: Store, existing: Container[int]) -> str:
+        """Say so if the version is gone that it began at, since nobody can commit it then; `existing` are versions that
+        are there for sure."""
+        began = self.began_at_version
+        # it may have begun at a version that was committed since the listing
+        if began in existing or store.exists(self.definition.beginning_root_node_file_path):
+            return ""
+        return f"the transaction {self.id} began at version {began}, which does not exist"
 
     @property
     def committed_version(self) -> int | None:
@@ -151,20 +160,24 @@ def saved_transactions(store: Store, read_many: ReadMany | None = None) -> Itera
     return _read(read_many or store.read_many, list_saves(store, "dtxn/"))
 
 
-def committed_runs(store: Store, read_many: ReadMany) -> set[str]:
-    """The running roots that committed transactions had, by all of their saves that can be read."""
+def committed_runs(store: Store, read_many: ReadMany) -> dict[str, int | None]:
+    """The running roots that committed transactions had, by all of their saves that can be read. For the last of each,
+    which is what was committed, the version that it became."""
     listed = list_saves(store, "dtxn/")
-    ids = [
-        saved.id
-        for saved in _read(read_many, listed)
-        if isinstance(saved, Saved) and saved.committed_version is not None
-    ]
-    owners = {file.path: id for id in ids for file in listed[id].values()}
-    runs: set[str] = set()
+    versions: dict[str, int] = {}
+    for saved in _read(read_many, listed):
+        if isinstance(saved, Saved) and saved.committed_version is not None:
+            versions[saved.id] = saved.committed_version
+    owners = {files[save].path: id for id, files in listed.items() if id in versions for save in sorted(files)}
+    runs: dict[str, int | None] = {}
+    last: dict[str, str] = {}
     for path, data in read_many(owners):
         with contextlib.suppress(Damaged, PathMissing, PathOutside):
-            runs.add(_decode(owners[path], data, path).running_root_node_file_path)
-    return runs
+            run = _decode(owners[path], data, path).running_root_node_file_path
+            runs[run] = None
+            if parse_root_path(run) is None:
+                last[owners[path]] = run
+    return runs | {run: versions[id] for id, run in last.items()}
 
 
 def list_saves(store: Store, prefix: str) -> dict[str, dict[int, FileInfo]]:

@@ -391,3 +391,13 @@ def not_found(name: ObjectName, version: int) -> NotThere:
     )
     error.version, error.missing = version, (name.namespace, name.name)
     return error
+
+
+@contextlib.contextmanager
+def namespace_for_new() -> Iterator[None]:
+    """Advise to create the namespace if the one for a new table or view is missing."""
+    try:
+        yield
+    except NamespaceNotFound as error:
+        error.for_new, error.advice = True, "create it first"
+        raise

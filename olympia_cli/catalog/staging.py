@@ -11,7 +11,7 @@ from typing import cast
 
 from olympia_cli.catalog.draft import Draft
 from olympia_cli.catalog.replay import alter_of, catalog_after, check_kept, merge, oldest_before, replay
-from olympia_cli.catalog.snapshot import ObjectDefinition, Snapshot, not_found
+from olympia_cli.catalog.snapshot import ObjectDefinition, Snapshot, namespace_for_new, not_found
 from olympia_cli.catalog.versions import read_root
 from olympia_cli.errors import (
     CommitConflict,
@@ -84,7 +84,11 @@ def _fit(action: Action, name: ObjectName, draft: Draft) -> Action:
     if action.type in ALTERS:
         return _merge(action, name, draft)
     if action.type in CREATES or action.type in RESTORES:
-        _check_create(action, name, draft)
+        is_there = _check_create(action, name, draft)
+        if action.type in RESTORES:
+            payload = action.parse_payload(RestoreDef)
+            payload.replaces = is_there
+            return replace(action, payload=payload.SerializeToString())
     elif action.type in DROPS:
         _need(name, draft)
         if isinstance(name, NamespaceName) and not draft.is_empty(name.namespace):
@@ -94,7 +98,8 @@ def _fit(action: Action, name: ObjectName, draft: Draft) -> Action:
     return action
 
 
-def _check_create(action: Action, name: ObjectName, draft: Draft) -> None:
+def _check_create(action: Action, name: ObjectName, draft: Draft) -> bool:
+    """Raise what a person would expect; the result is whether the object is there, which a restore may replace."""
     if not isinstance(name, NamespaceName):
         _need_namespace(name.namespace, draft)
     definition = _carried(action)
@@ -103,6 +108,7 @@ def _check_create(action: Action, name: ObjectName, draft: Draft) -> None:
         check_kept(action.parse_payload(RestoreDef).from_version, draft.catalog)
     if present is not None and (action.type in CREATES or present.id != definition.id):
         raise exists(name)
+    return present is not None
 
 
 def _check_rename(name: ObjectName, new: ObjectName, draft: Draft) -> None:
@@ -216,7 +222,8 @@ def _need(name: ObjectName, draft: Draft) -> None:
 
 
 def _need_namespace(namespace: str, draft: Draft) -> None:
-    _need(NamespaceName(namespace), draft)
+    with namespace_for_new():
+        _need(NamespaceName(namespace), draft)
 
 
 def not_empty(name: NamespaceName) -> NamespaceNotEmpty:

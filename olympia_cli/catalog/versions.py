@@ -16,15 +16,23 @@ from olympia_cli.errors import (
     VersionNotFound,
 )
 from olympia_cli.format.paths import (
+    EXPORT_NOTE,
     JAVA_WIDTH,
     LATEST,
     MAX_VERSION,
     OLDEST,
+    SALVAGE_NOTE,
     WIDTH,
+    FileKind,
+    file_kind,
     parse_root_path,
     root_path,
 )
 from olympia_cli.storage.protocol import Store
+
+_REMAINS = ("node/", "def/table/", "def/view/", "def/ns/", "dtxn/", "def/dtxn/", "vn/", "ops/")
+"""The folders of files that only a catalog has. An init that did not finish leaves a catalog definition, no more."""
+_UNFINISHED = {EXPORT_NOTE: "an export", SALVAGE_NOTE: "a salvage"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +155,29 @@ def read_root(store: Store, version: int, width: int = WIDTH) -> RootFile:
 
 
 def catalog_not_found(store: Store) -> CatalogNotFound:
-    return CatalogNotFound(
-        f"there is no catalog at {store.uri}", hint="check the location, or create one", command=("init",)
-    )
+    """The error for a place without a root. Over the remains of a catalog no other one may be made."""
+    if remains := what_remains(store):
+        reason, hint = f"there is no catalog at {store.uri} that can be opened: it has no root", "see what can be saved"
+        return CatalogNotFound(f"{reason}, but {remains}", hint=hint, command=("fsck",))
+    hint = "check the location, or create one"
+    return CatalogNotFound(f"there is no catalog at {store.uri}", hint=hint, command=("init",))
+
+
+def what_remains(store: Store) -> str:
+    """Name what a place without a root holds of a catalog, in words; empty when it holds nothing."""
+    for note, work in _UNFINISHED.items():
+        if store.exists(note):
+            return f"what {work} that did not finish has written, such as {note}"
+    for folder in _REMAINS:
+        for file in store.list(folder):
+            if file_kind(file.path) not in (FileKind.UNKNOWN, FileKind.TEMPORARY, FileKind.HINT):
+                return f"other files of a catalog, such as {file.path}"
+    # anything may stand in the place of a hint
+    hints = read_hints(store)
+    for path, version in ((LATEST, hints.latest), (OLDEST, hints.oldest)):
+        if version is not None:
+            return f"{path}, which names version {version}"
+    return ""
 
 
 def last_version(store: Store, start: int, width: int = WIDTH, ceiling: int | None = None) -> int:

@@ -48,9 +48,18 @@ def print_report(
             for path in dict.fromkeys(shown(finding).path for finding in report.findings if finding.path):
                 out.write(visible(path) + "\n")
         else:
-            for finding in report.findings:
+            news = [finding for finding in report.findings if not session.quiet or is_news(finding)]
+            for finding in news:
                 write_finding(session, out, finding)
-            out.write(_verdict(session, report, to_repair) + "\n")
+            if news or not session.quiet or report.damaged or not report.complete:
+                out.write(_verdict(session, report, to_repair) + "\n")
+
+
+def is_news(finding: Finding) -> bool:
+    """Whether it is told with --quiet, too."""
+    from olympia_cli.ops.fsck.findings import Severity
+
+    return finding.severity is not Severity.INFO and not finding.acknowledged
 
 
 def write_finding(session: Session, out: TextIO, finding: Finding) -> None:

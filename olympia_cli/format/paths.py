@@ -7,15 +7,21 @@ from collections.abc import Iterable
 from enum import Enum
 
 from olympia_cli.errors import Damaged, InvalidOption
-from olympia_cli.names import Kind, ObjectName
+from olympia_cli.names import Kind, ObjectName, as_found
 from olympia_cli.uuids import new_uuid
 
 LATEST = "vn/latest"
 OLDEST = "vn/oldest"
 
-EXPORT_NOTE = "ops/export.json"
 LAST_FSCK = "ops/last-fsck.json"
+
+EXPORT_NOTE = "ops/export.json"
 """At the destination of an export: what it is a copy of, and how far it was to go."""
+UNFINISHED = "ops/exports/"
+"""Where a catalog notes the exports of it that are under way."""
+
+SALVAGE_NOTE = "ops/salvage.json"
+"""At the destination of a salvage: the catalog that it is a copy of."""
 
 WIDTH = 32
 """Characters in the name of a root: the version's bits, lowest first."""
@@ -54,7 +60,8 @@ def new_node_path() -> str:
 
 
 def new_definition_path(kind: Kind, name: ObjectName | None) -> str:
-    """A fresh path for a definition. The names in it are for people who look at a listing; nobody parses them."""
+    """A fresh path for a definition. The names in it are for people who look at a listing; only a search for objects
+    that no node names parses them."""
     stem = new_uuid()
     if name is not None:
         stem += "-" + _quoted(f"{name.namespace}-{name.name}" if name.name else name.namespace)
@@ -72,11 +79,29 @@ def _quoted(text: str) -> str:
     return quote(text, safe="")
 
 
-def may_be_cut(path: str) -> bool:
-    """Whether the names in the path of a definition may go on: it is as long as those that are cut."""
-    return len(path.rpartition("/")[2].removesuffix(".binpb")) > _MAX_STEM - len("%XX")
+def name_in(path: str, kind: Kind, namespaces: Iterable[str]) -> ObjectName | str:
+    """The name that an object had when the definition at the path was written, or why the path does not tell it: it
+    does not say where the namespace ends. `namespaces` are those that there are."""
+    from urllib.parse import quote, unquote
+
+    file_stem = path.rpartition("/")[2].removesuffix(".binpb")
+    stem = file_stem[_STEM:]
+    if len(file_stem) > _MAX_STEM - len("%XX"):
+        return "its path is as long as paths get, so the name that it had may go on"
+    if not stem:
+        return "its path does not say what it was called"
+    if kind is Kind.NAMESPACE:
+        return as_found(kind, unquote(stem))
+    fitting = [namespace for namespace in namespaces if stem.startswith(quote(namespace, safe="") + "-")]
+    if len(fitting) != 1:
+        many = "several namespaces" if fitting else "no namespace"
+        return f"it was called {unquote(stem)!a}, which goes with {many}"
+    name = unquote(stem[len(quote(fitting[0], safe="")) + 1 :])
+    return as_found(kind, fitting[0], name) if name else "its path does not say what it was called"
 
 
+_STEM = 37
+"""A uuid and a dash stand before the names in a definition's path."""
 _NEEDS_NO_QUOTES = re.compile(r"[A-Za-z0-9_.~-]+")
 _MAX_STEM = MAX_FILE_NAME_BYTES - len(".binpb")
 _UUID_VERSION, _WITH_DIGEST = 14, "8"
@@ -172,7 +197,9 @@ _KINDS = (
     (FileKind.TRANSACTION, re.compile(r"def/dtxn/[^/]+\.binpb")),
     (
         FileKind.OPERATION,
-        re.compile(rf"ops/(?:expire/[0-9]+-{_UUID}(?:\.{_UUID}\.part)?|last-(?:fsck|expire|export)|export)\.json"),
+        re.compile(
+            rf"ops/(?:expire/[0-9]+-{_UUID}(?:\.{_UUID}\.part)?|exports/{_UUID}|last-(?:fsck|expire|export)|export|salvage)\.json"
+        ),
     ),
     (FileKind.OPERATION, re.compile(rf"{ASIDE}v[0-9]+-[0-9a-f]{{16}}\.arrow")),
     (FileKind.DATA, re.compile(rf"{DATA}/.+", re.DOTALL)),

@@ -24,7 +24,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from olympia_cli.catalog.catalog import Catalog, who
 from olympia_cli.catalog.checks import TABLE_LOCATION
 from olympia_cli.catalog.commit import Author, Committed
-from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.snapshot import Snapshot, namespace_for_new
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import CommitConflict, InvalidName
 from olympia_cli.format.actions import Action
@@ -207,7 +207,7 @@ class CatalogAccess(MetastoreCatalog):
         of another, which was dropped or renamed, beside them."""
         name = NamespaceName(database_name)
         view = self._view(name)
-        with translated(name):
+        with translated(name), namespace_for_new():
             own = view.namespace(name).properties.get("location")
         folder = f"{folder_of(table_name)}-{uuid4().hex[:12]}"
         if own:

@@ -28,23 +28,24 @@ _MAX_BLOCK_BYTES = 1024 * 1024 * 1024
 
 
 class AvroRecords:
-    """The records of a file, of which the fields with the ids `wanted` are kept. Damaged, or Unsupported for what this
-    program does not know; damage inside a block shows only when its records are read.
+    """The records of a file, of which the fields with the ids `wanted` are kept, or with None all of them by name.
+    Damaged, or Unsupported for what this program does not know; damage inside a block shows only when its records are
+    read.
     """
 
-    def __init__(self, data: bytes, location: str, wanted: Container[int]) -> None:
+    def __init__(self, data: bytes, location: str, wanted: Container[int] | None) -> None:
         self._location = location
         meta, self._blocks = open_container(data, location)
         self._codec = meta.get(_CODEC, b"null").decode("utf-8", "replace")
-        self._schema = json.loads(meta[_SCHEMA])
+        self.schema = json.loads(meta[_SCHEMA])
         try:
-            self._type = record_type(self._schema, wanted)
+            self._type = record_type(self.schema, wanted)
         except (ValueError, RecursionError):
             raise Damaged("F602", location, "its schema is garbled", hint=_HINT) from None
 
     def fields_of(self, number: int) -> list[tuple[int, str]]:
         """Id and name of each field of the record that the field of this id holds."""
-        return field_names(self._schema, number)
+        return field_names(self.schema, number)
 
     def __iter__(self) -> Iterator[Record]:
         for count, block in self._blocks:

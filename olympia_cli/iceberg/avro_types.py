@@ -1,8 +1,8 @@
 """Avro's binary encoding: a schema becomes a function that reads a record. Nothing is read beyond the end, however
 damaged the bytes are: ValueError or EOFError.
 
-Iceberg gives the fields of its records ids; a record becomes a dict by these ids. Values are as Avro stores them: a
-date is a number of days, a decimal its unscaled bytes.
+Iceberg gives the fields of its records ids; a record becomes a dict by these ids. Of other files all fields are read,
+by their names. Values are as Avro stores them: a date is a number of days, a decimal its unscaled bytes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Record = dict[int, Any]
+"""A record of Iceberg's; of other files the keys are names."""
 
 
 class Decoder:
@@ -97,8 +98,9 @@ class Type:
     skip: Callable[[Decoder], Any]
 
 
-def record_type(schema: object, wanted: Container[int]) -> Type:
-    """A record, of whose fields at any depth those with other ids are passed over. ValueError if the schema is none."""
+def record_type(schema: object, wanted: Container[int] | None) -> Type:
+    """A record, of whose fields at any depth those with other ids are passed over; with None each field is read, under
+    its name. ValueError if the schema is none."""
     return _Types(wanted).of(schema)
 
 
@@ -140,7 +142,7 @@ _PRIMITIVES: Mapping[str, Type] = {
 
 
 class _Types:
-    def __init__(self, wanted: Container[int]) -> None:
+    def __init__(self, wanted: Container[int] | None) -> None:
         self._wanted = wanted
         self._named: dict[str, Type] = {}
 
@@ -174,15 +176,18 @@ class _Types:
         return found
 
     def _record(self, fields: list[Any]) -> Type:
-        steps: list[tuple[int | None, Callable[[Decoder], Any]]] = []
+        # the ids, or names, of the fields that are read
+        steps: list[tuple[Any, Callable[[Decoder], Any]]] = []
         skips = []
         for field in fields:
             if not isinstance(field, dict):
                 raise ValueError("a field that is none")
             number, kind = field.get("field-id"), self.of(field.get("type"))
             skips.append(kind.skip)
+            if self._wanted is None:
+                steps.append((str(field.get("name")), kind.read))
             # the pairs of a map have ids too, and are read or passed over with it
-            if isinstance(number, int) and (number in self._wanted or field.get("name") in ("key", "value")):
+            elif isinstance(number, int) and (number in self._wanted or field.get("name") in ("key", "value")):
                 steps.append((number, kind.read))
             else:
                 steps.append((None, kind.skip))

@@ -6,12 +6,16 @@ It is somebody else's file: what in it is not as it should be is left out, and n
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from olympia_cli.iceberg.schemas import columns_of, current_schema, partition_spec
 from olympia_cli.masking import masked
 from olympia_cli.names import time_text
 from olympia_cli.ops.look.describe import describe_properties
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
 
 DEEPEST = 32
 """How many structs, lists and maps within each other are written out."""
@@ -51,6 +55,17 @@ def describe_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
             "properties": describe_properties(properties) if isinstance(properties, dict) else {},
         },
     }
+
+
+def columns_told(schema: Schema) -> tuple[tuple[str, str], ...]:
+    """The names and types of the columns of a schema, as `describe_metadata` writes them."""
+    return tuple(_column(field["name"], field["type"]) for field in _fields(schema.model_dump(mode="json")))
+
+
+@lru_cache(maxsize=2**16)
+def _column(name: str, type: str) -> tuple[str, str]:
+    # an import holds the columns of a hundred thousand tables, most of them alike
+    return name, type
 
 
 def type_text(type: object, depth: int = 0) -> str:

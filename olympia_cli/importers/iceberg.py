@@ -55,7 +55,8 @@ class LeftOut:
 @dataclass(frozen=True, slots=True)
 class FoundTable:
     """A table at the source. `past` are the metadata files that it had before; `files` and `rows` are what its current
-    snapshot says, where it says so; `skipped` is what of it is left out."""
+    snapshot says, where it says so; `skipped` is what of it is left out. `size` is the bytes of the files, and
+    `columns` are the names and types, where the import knows them."""
 
     name: TableName
     source: str
@@ -64,6 +65,8 @@ class FoundTable:
     files: int | None = None
     rows: int | None = None
     skipped: tuple[LeftOut, ...] = ()
+    size: int | None = None
+    columns: tuple[tuple[str, str], ...] | None = None
 
 
 @dataclass(slots=True)

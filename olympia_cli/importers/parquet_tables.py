@@ -25,6 +25,7 @@ from pyiceberg.typedef import Record
 from olympia_cli.errors import command_words
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.catalog_transaction import CatalogTransaction
+from olympia_cli.iceberg.describe import columns_told
 from olympia_cli.iceberg.identifiers import identifier_of
 from olympia_cli.iceberg.table_layout import partition_spec
 from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut, Remedy
@@ -67,7 +68,15 @@ class Plan:
     @property
     def found(self) -> FoundTable:
         rows = sum(footer.metadata.num_rows for footer in self.footers)
-        return FoundTable(self.name, self.location, self.location, frozenset(), len(self.footers), rows)
+        size = sum(footer.file.size for footer in self.footers)
+        columns = columns_told(self.iceberg_schema)
+        return FoundTable(
+            self.name, self.location, self.location, files=len(self.footers), rows=rows, size=size, columns=columns
+        )
+
+    @property
+    def iceberg_schema(self) -> Schema:
+        return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(self.schema))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +207,7 @@ class ParquetImport:
         (done.created if plan.is_new else done.moved_on).append(plan.found)
 
     def _make(self, plan: Plan, staged: CatalogTransaction) -> None:
-        schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(plan.schema))
+        schema = plan.iceberg_schema
         properties = {
             SOURCE: plan.location,
             FILES: str(len(plan.footers)),

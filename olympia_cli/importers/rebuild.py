@@ -11,12 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from urllib.parse import quote, unquote
 
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot, check_supported, read_object
 from olympia_cli.errors import CatalogExists, Damaged, InvalidLocation, OlympiaError, Refused
 from olympia_cli.format.definitions import decode
-from olympia_cli.format.paths import DEFINITION_FOLDERS, may_be_cut, parse_root_path
+from olympia_cli.format.paths import DEFINITION_FOLDERS, name_in, parse_root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
 from olympia_cli.iceberg.locations import Location, parse_location
 from olympia_cli.importers.iceberg import Imported, LeftOut
@@ -26,8 +25,6 @@ from olympia_cli.ops.verify_metadata import parse_metadata
 from olympia_cli.storage.open import open_store
 from olympia_cli.storage.protocol import Store
 
-_STEM = 37
-"""A uuid and a dash stand before the names in a definition's path."""
 _METADATA = re.compile(r"(?:v(\d{1,9})|(\d{1,9})-[^/]*)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 
 
@@ -94,7 +91,7 @@ def objects_left(
     for kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW):
         named: dict[ObjectName, _Left] = {}
         for left in sorted(_newest(store, kind, done), key=lambda left: -left.written_at_millis):
-            name = _name(left, namespaces)
+            name = name_in(left.path, left.kind, namespaces)
             if isinstance(name, str):
                 done.left_out.append(LeftOut(left.path, name))
             elif name in named:
@@ -134,21 +131,6 @@ def _newest(store: Store, kind: Kind, done: Imported) -> Iterator[_Left]:
             why = f"{_location(newest.definition)} has the same number, and was named later"
             done.left_out.append(LeftOut(location, why))
         yield newest
-
-
-def _name(left: _Left, namespaces: set[str]) -> ObjectName | str:
-    """What an object was called, or why that cannot be told: the path does not say where the namespace ends."""
-    stem = left.path.rpartition("/")[2].removesuffix(".binpb")[_STEM:]
-    if may_be_cut(left.path):
-        return "its path is as long as paths get, so the name that it had may go on"
-    if left.kind is Kind.NAMESPACE:
-        return as_found(Kind.NAMESPACE, unquote(stem)) if stem else "its path does not say what it was called"
-    fitting = [namespace for namespace in namespaces if stem.startswith(quote(namespace, safe="") + "-")]
-    if len(fitting) != 1:
-        many = "several namespaces" if fitting else "no namespace"
-        return f"it was called {unquote(stem)!a}, which goes with {many}"
-    name = unquote(stem[len(quote(fitting[0], safe="")) + 1 :])
-    return as_found(left.kind, fitting[0], name) if name else "its path does not say what it was called"
 
 
 def _follow(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from olympia_cli.errors import Damaged, PathMissing
 from olympia_cli.format.node import Child, Node, Sizes
@@ -100,7 +101,14 @@ def same_nodes(reader: NodeReader, one: Node, other: Node) -> bool:
     return all(same_nodes(reader, a, b) for a, b in nodes)
 
 
-def check_range(node: Node, child: Child, low: str | None, high: str | None) -> None:
+class Keyed(Protocol):
+    """A node, or the facts about one."""
+
+    @property
+    def keys(self) -> tuple[str, ...]: ...
+
+
+def check_range(node: Keyed, child: Child, low: str | None, high: str | None) -> None:
     """Raise Damaged unless all keys lie between the neighbours of the pointer that led here.
 
     A pointer back to an ancestor always breaks this, so no reader goes round in circles.
@@ -113,7 +121,7 @@ def check_range(node: Node, child: Child, low: str | None, high: str | None) -> 
         )
 
 
-def bounds(node: Node, at: int, low: str | None, high: str | None) -> tuple[str | None, str | None]:
+def bounds(node: Keyed, at: int, low: str | None, high: str | None) -> tuple[str | None, str | None]:
     """The keys between which all keys of child `at` must lie."""
     return (node.keys[at - 1] if at else low), (node.keys[at] if at < len(node.keys) else high)
 

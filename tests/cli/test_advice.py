@@ -121,6 +121,19 @@ def root_empty(store: Store) -> None:
     spoil(store, root_path(LAST), "empty")
 
 
+def root_missing(store: Store) -> None:
+    store.delete_many([root_path(LAST)])
+
+
+def two_roots_missing(store: Store) -> None:
+    store.delete_many([root_path(LAST), root_path(LAST - 1)])
+
+
+def root_replaced(store: Store) -> None:
+    """By that of an older version."""
+    store.overwrite(root_path(LAST), store.read(root_path(3)))
+
+
 def gap(store: Store) -> None:
     spoil(store, root_path(4), "missing")
 
@@ -178,6 +191,9 @@ DAMAGE = [
     inner_node_deleted,
     root_flipped,
     root_empty,
+    root_missing,
+    two_roots_missing,
+    root_replaced,
     gap,
     no_root_left,
     stray_root,

@@ -294,10 +294,26 @@ class TestScreen:
         seen = look("-c", watched.sample.uri, "status")
         assert seen.exit_code == 0
         assert seen.lines[0].startswith("\x1b[1;32mSOUND\x1b[0m  ")
-        assert re.search(r"full \d+s ago \(v7, 1 version since\)$", seen.plain[0])
+        head = " ".join(" ".join(seen.plain[: seen.plain.index("")]).split())
+        assert re.search(r"full \d+s ago \(v7, 1 version since\)$", head)
         fields = dict(line.split(maxsplit=1) for line in seen.plain if line and not line.startswith((" ", "last")))
         assert fields["transactions"].startswith(watched.sample.transaction)
         assert not [line for line in seen.plain if "{" in line or "[" in line]
+
+    @pytest.mark.parametrize("width", [80, 60])
+    def test_no_word_is_broken(self, watched, width):
+        """A line is as long as the terminal at most, unless the folder of the catalog is longer."""
+        distributed.begin(watched.sample.catalog)
+        watched.olympia("fsck", "--level", "full", "--all-versions").ok()
+        watched.olympia("ns", "create", "since").ok()
+        (watched.sample.folder / LATEST).write_text("111")
+        narrow = look("-c", watched.sample.uri, "status", width=width)
+        wide = look("-c", watched.sample.uri, "status", width=1000)
+        times = re.compile(r"\b\d+s\b")
+        assert times.sub("0s", " ".join(narrow.screen.split())) == times.sub("0s", " ".join(wide.screen.split()))
+        assert max(map(len, wide.plain)) > width
+        for line in narrow.plain:
+            assert len(line) <= width or watched.sample.uri in line, line
 
     def test_damaged_and_what_files_say_that_is_no_time(self, watched):
         """Values are data: they move no cursor, and make no error of a screen."""

@@ -111,6 +111,12 @@ def seen(sample: Sample) -> Callable[..., Seen]:
     return lambda *args, **more: look("-c", sample.uri, *args, **more)
 
 
+def split_at_gap(lines: list[str]) -> tuple[list[str], str, list[str]]:
+    """What stands before the empty line, the heading of the table after it, and its rows."""
+    gap = lines.index("")
+    return lines[:gap], lines[gap + 1], lines[gap + 2 :]
+
+
 class TestTables:
     @pytest.mark.parametrize("width", [40, 80, 120])
     def test_no_line_is_wider_than_the_terminal(self, seen, width, sample):
@@ -146,6 +152,46 @@ class TestTables:
         shown = seen("txn", "ls", "-o", "wide", env={"TERM": "dumb"}, width=int(width))
         assert shown.exit_code == 0
         assert max(len(line) for line in shown.plain) <= int(width)
+
+    @pytest.mark.parametrize("width", [80, 100, 120])
+    def test_files_and_revisions_take_a_line_each(self, run, tmp_path, width):
+        """What all rows share is told once, before them; the rows stay different, and -o wide has all of each."""
+        lake = str(tmp_path / "lake")
+        run("init", lake, "-q").ok()
+        run("-c", lake, "ns", "create", "ns", "-q").ok()
+        run("-c", lake, "table", "create", "ns.t", "--schema", "id long, day date", "--partition-by", "day", "-q").ok()
+        (tmp_path / "rows.csv").write_text("id,day\n1,2026-01-01\n2,2026-01-02\n")
+        for _ in range(2):
+            run("-c", lake, "table", "append", "ns.t", "rows.csv", "-q").ok()
+        files = [row["location"] for row in run("-c", lake, "table", "files", "--json").json["files"]]
+        common, _, rows = split_at_gap(look("-c", lake, "table", "files", width=width).plain)
+        # the folder of a test is long, so it has lines of its own
+        told = dict(line.split(maxsplit=1) for line in re.sub(r"\n  ", " ", "\n".join(common)).splitlines())
+        assert told.items() >= {"NAMESPACE": "ns", "TABLE": "t", "CONTENT": "data", "FORMAT": "parquet"}.items()
+        folder = told["LOCATION"].replace(" ", "").removesuffix("…")
+        places = [row.split()[-1].split("…") for row in rows]
+        assert len({tuple(place) for place in places}) == len(files) == 4
+        for file, (head, tail) in zip(files, places, strict=True):
+            assert file.startswith(folder + head)
+            assert file.endswith(tail)
+        shown = look("-c", lake, "table", "history", "ns.t", width=width).plain
+        # the age and who it was are told once, where there is no room for them beside each
+        rows = split_at_gap(shown)[2] if "" in shown else shown[1:]
+        assert [row.split()[0] for row in rows] == ["v4", "v3", "v2"]
+        wide = look("-c", lake, "table", "files", "-o", "wide", width=width).screen
+        assert all(file in re.sub(r"\s", "", wide) for file in files)
+
+    def test_one_row_alone_has_short_forms_too(self, run, tmp_path):
+        lake = str(tmp_path / "lake")
+        run("init", lake, "-q").ok()
+        run("-c", lake, "ns", "create", "ns", "-q").ok()
+        run("-c", lake, "table", "create", "ns.t", "--schema", "id long", "-q").ok()
+        (tmp_path / "rows.csv").write_text("id\n1\n")
+        run("-c", lake, "table", "append", "ns.t", "rows.csv", "-q").ok()
+        common, head, rows = split_at_gap(look("-c", lake, "table", "files", width=120).plain)
+        assert [line.split()[0] for line in common] == ["LOCATION"]
+        assert head.split()[0] == "NAMESPACE"
+        assert [row.split()[0] for row in rows] == ["ns"]
 
     def test_a_terminal_of_no_width(self, seen):
         assert seen("table", "ls", width=0).exit_code == 0

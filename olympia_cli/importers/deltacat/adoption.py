@@ -12,6 +12,7 @@ from typing import cast
 
 from olympia_cli.errors import InvalidName
 from olympia_cli.format.pb.objects_pb2 import NamespaceDef, TableDef
+from olympia_cli.iceberg.describe import columns_told
 from olympia_cli.iceberg.identifiers import identifier_of
 from olympia_cli.importers.deltacat import notes
 from olympia_cli.importers.deltacat.bodies import Namespace, Table
@@ -128,12 +129,13 @@ class Adoption(Staging):
             planned, known = self._plan(here, held)
             # what was left out before may be there by now
             is_new = is_new or not planned.files.keys() <= known
+            is_new = is_new or (bool(planned.pieces) and not self._was_rewritten(key))
         if not is_new:
             self.done.unchanged += 1
             self._tell_skipped(key, table.name, planned, _unwritten(present.properties, planned))
         elif here not in (name, self._former_name(known_as)) or not is_as_made(present):
             self._leave(key, f"table {table.name}", _CHANGED_HERE)
-        elif held.pieces and self.rewriter is None:
+        elif planned is not None and planned.pieces and self.rewriter is None:
             why = "rows of it were written anew, and it has moved on at the source"
             self._leave(key, f"table {table.name}", why, self.source.remedy)
         elif planned is None or planned.is_torn:
@@ -195,10 +197,11 @@ class Adoption(Staging):
         is not counted."""
         files: int | None = len(planned.files) + len(written.files)
         rows = None if planned.rows is None else planned.rows + sum(file.record_count for file in written.files)
+        size: int | None = planned.size + sum(file.file_size_in_bytes for file in written.files)
         if planned.pieces and self.dry_run:
-            files = rows = None
-        skipped = (*planned.skipped, *written.skipped)
-        found = FoundTable(name, str(named), location, frozenset(), files, rows, skipped)
+            files = rows = size = None
+        skipped, columns = (*planned.skipped, *written.skipped), columns_told(planned.schema)
+        found = FoundTable(name, str(named), location, frozenset(), files, rows, skipped, size, columns)
         (self.created if key in self.created else into)[key] = found
 
     def _plan(self, here: TableName, held: Contents) -> tuple[TablePlan, frozenset[str]]:

@@ -50,7 +50,8 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a table is made of, and what of it cannot be taken. `is_torn` says that some of it cannot be read."""
+    """What a table is made of, and what of it cannot be taken. `is_torn` says that some of it cannot be read, and
+    `rewrites` that rows may be written anew."""
 
     version: TableVersion
     files: tuple[SourceFile, ...]
@@ -58,6 +59,7 @@ class Contents:
     is_torn: bool
     pieces: tuple[Piece, ...] = ()
     remedy: Remedy | None = None
+    rewrites: bool = False
 
 
 def contents(source: Source, table: SourceTable, rewrites: bool = False, was_rewritten: bool = False) -> Contents:
@@ -92,7 +94,7 @@ def contents(source: Source, table: SourceTable, rewrites: bool = False, was_rew
                 pieces.append(piece)
             else:
                 files += _files(source, deltas, values, skipped)
-    return Contents(version, tuple(files), skipped.told(), skipped.is_torn, tuple(pieces), skipped.remedy)
+    return Contents(version, tuple(files), skipped.told(), skipped.is_torn, tuple(pieces), skipped.remedy, rewrites)
 
 
 def _stream(table: SourceTable, version: tuple[str, ...], skipped: _Skipped) -> tuple[str, ...] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -32,8 +32,8 @@ class Unfit(Exception):
     """A table or a file that Iceberg cannot have so."""
 
 
-class Lacking(Unfit):
-    """A file that lacks a column which has a value for it: Iceberg could have it if it was written anew."""
+class Rewritable(Unfit):
+    """A file that Iceberg cannot have as it is, and can if its rows are written anew."""
 
 
 def table_schema(version: TableVersion) -> Schema:
@@ -61,6 +61,21 @@ def former_names(version: TableVersion) -> set[tuple[int, str]]:
         for field in arrow_schema(schema)
         if (id := (field.metadata or {}).get(ID)) is not None
     }
+
+
+def column_ids(columns: Sequence[pa.Field], version: TableVersion) -> list[int] | None:
+    """The ids by which the columns of a file are read; None if they are read by their names, as DeltaCAT reads them.
+
+    Ids count if each column has its own one, and if those of the table's columns come with names that they have or had.
+    """
+    assert version.schema is not None
+    ids, names = list(_ids(columns)), former_names(version)
+    if not ids or None in ids or len(set(ids)) < len(ids):
+        return None
+    found = [int(column.metadata[ID]) for column in columns]
+    present = {int((column.metadata or {}).get(ID, -1)) for column in arrow_schema(version.schema)}
+    pairs = {(id, column.name) for id, column in zip(found, columns, strict=True) if id in present}
+    return found if pairs <= names else None
 
 
 def with_default(version: TableVersion) -> set[str]:
@@ -96,10 +111,10 @@ def _leaves(fields: Iterable[pa.Field], inner: bool = False) -> Iterator[pa.Data
         yield from _leaves(below, inner)
 
 
-def _ids(fields: Iterable[pa.Field]) -> Iterator[bool]:
-    """For each column, and each within one, whether it has an id."""
+def _ids(fields: Iterable[pa.Field]) -> Iterator[bytes | None]:
+    """For each column, and each within one, the id that it has."""
     for field in fields:
-        yield ID in (field.metadata or {})
+        yield (field.metadata or {}).get(ID)
         if pa.types.is_map(field.type):
             yield from _ids([field.type.key_field, field.type.item_field])
         else:
@@ -112,7 +127,9 @@ def check_file(metadata: pq.FileMetaData, schema: Schema, names: set[tuple[int, 
     arrow = metadata.schema.to_arrow_schema()
     have = list(_ids(arrow))
     if any(have) and not all(have):
-        raise Unfit("some of its columns have ids, and some have none")
+        raise _by_name("some of its columns have ids, and some have none", arrow, schema)
+    if any(have) and len(set(have)) < len(have):
+        raise _by_name("two of its columns have one id", arrow, schema)
     try:
         columns = pyarrow_to_schema(arrow) if have and all(have) else _fresh(arrow)
     except Exception as error:
@@ -126,15 +143,26 @@ def check_file(metadata: pq.FileMetaData, schema: Schema, names: set[tuple[int, 
         known = {field.field_id: schema.find_field(field.name) for field in columns.fields}
     there = {known[column.field_id].name for column in columns.fields if column.field_id in known}
     for name in sorted(defaults - there):
-        raise Lacking(f"it lacks the column {name!a}, which has a value of its own there")
+        raise Rewritable(f"it lacks the column {name!a}, which has a value of its own there")
     for column in columns.fields:
         field = known.get(column.field_id)
         if field is None:
             continue
         if any(have) and (column.field_id, column.name) not in names:
-            raise Unfit(f"its column {column.name!a} has the id of {field.name!a}")
+            raise _by_name(f"its column {column.name!a} has the id of {field.name!a}", arrow, schema)
         if not _reads_as(column.field_type, field.field_type):
             raise Unfit(f"its column {column.name!a} is {column.field_type}, and the table's is {field.field_type}")
+
+
+def _by_name(reason: str, arrow: pa.Schema, schema: Schema) -> Unfit:
+    """The error for a file whose ids are wrong. It is written anew if its names and types are those of the table."""
+    try:
+        columns = _fresh(arrow).fields
+    except Exception:
+        return Unfit(reason)
+    known = {field.name: field.field_type for field in schema.fields}
+    fits = all(column.name in known and _reads_as(column.field_type, known[column.name]) for column in columns)
+    return Rewritable(reason) if fits else Unfit(reason)
 
 
 def _reads_as(one: IcebergType, other: IcebergType) -> bool:

@@ -26,11 +26,11 @@ from pyiceberg.typedef import Record
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.identifiers import identifier_of
 from olympia_cli.iceberg.table_changes import TableState
-from olympia_cli.importers.deltacat.bodies import TableVersion
+from olympia_cli.importers.deltacat.bodies import PARQUET, Entry, TableVersion
 from olympia_cli.importers.deltacat.contents import Contents, SourceFile
-from olympia_cli.importers.deltacat.rewriting import OutOfMemory, Piece, Rewriter
+from olympia_cli.importers.deltacat.rewriting import OutOfMemory, Piece, PieceFile, Rewriter, Step
 from olympia_cli.importers.deltacat.schemas import (
-    Lacking,
+    Rewritable,
     Unfit,
     check_file,
     former_names,
@@ -64,12 +64,17 @@ class TablePlan:
         counts = [file.rows if footer is None else footer.num_rows for file, footer, _ in self.files.values()]
         return None if None in counts else sum(count or 0 for count in counts)
 
+    @property
+    def size(self) -> int:
+        return sum(file.size or 0 for file, _, _ in self.files.values())
+
 
 def plan(
     base: str, io: FileIO, contents: Contents, spec: PartitionSpec | None = None, known: frozenset[str] = frozenset()
 ) -> TablePlan:
     """What a table is to be. `known` are the files that it has already, whose footers are not read again, and `spec` is
-    how it is partitioned. Unfit when Iceberg cannot have it."""
+    how it is partitioned. A file that Iceberg cannot have as it is becomes a piece of its own if rows may be written
+    anew. Unfit when Iceberg cannot have the table."""
     version = contents.version
     schema, names, defaults = table_schema(version), former_names(version), with_default(version)
     wanted, at = partition_spec(version, schema)
@@ -80,7 +85,7 @@ def plan(
     elif [field.source_id for field in spec.fields] != [field.source_id for field in wanted.fields]:
         at = ()
     files: dict[str, tuple[SourceFile, pq.FileMetaData | None, Record]] = {}
-    skipped, is_torn = list(contents.skipped), contents.is_torn
+    skipped, is_torn, pieces = list(contents.skipped), contents.is_torn, list(contents.pieces)
     # one that is missing is told already, and stays in a table that has it
     present = [file for file in contents.files if file.size is not None or f"{base}/{file.path}" in known]
     # a column may have come with a value for files that are known
@@ -100,15 +105,25 @@ def plan(
                 check_file(footer, schema, names, defaults)
                 _check(file, footer, () if is_known else spec.fields, values)
         except Unfit as error:
+            if isinstance(error, Rewritable) and contents.rewrites:
+                pieces.append(_piece_of(file))
+                continue
             # the source has it still, so its rows are not taken out
             is_torn = is_torn or is_known
             stays = "; its table has it, and stays as it is" if is_known else ""
             skipped.append(
-                LeftOut(file.path, f"{error}{stays}", contents.remedy if isinstance(error, Lacking) else None)
+                LeftOut(file.path, f"{error}{stays}", contents.remedy if isinstance(error, Rewritable) else None)
             )
             continue
         files[f"{base}/{file.path}"] = (file, footer, Record(*values))
-    return TablePlan(schema, spec, files, tuple(skipped), is_torn, version, contents.pieces)
+    return TablePlan(schema, spec, files, tuple(skipped), is_torn, version, tuple(pieces))
+
+
+def _piece_of(file: SourceFile) -> Piece:
+    """A file whose rows are written anew. No delta changes them, so that it does not take others along."""
+    size = file.size or 0
+    entry = Entry(file.path, file.rows, size, PARQUET, "identity", "data")
+    return Piece((Step("append", (PieceFile(file.path, size, entry),)),))
 
 
 def _other_way() -> list[object]:

@@ -4,6 +4,7 @@ version log puts them in one order with everything else; only then are files tou
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby, islice
 from typing import TypeVar
@@ -14,15 +15,30 @@ from olympia_cli.catalog.quarantine import read_quarantine
 from olympia_cli.catalog.references import at_version
 from olympia_cli.catalog.snapshot import Snapshot, expired_before
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.errors import CommitConflict, InvalidOption, OlympiaError, PartlyDone, StorageFailed, StorageFull
+from olympia_cli.errors import (
+    CommitConflict,
+    Damaged,
+    InvalidOption,
+    OlympiaError,
+    PartlyDone,
+    StorageFailed,
+    StorageFull,
+)
 from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES
 from olympia_cli.format.actions import Action
-from olympia_cli.format.paths import OLDEST, parse_transaction_path
+from olympia_cli.format.paths import OLDEST, check_pointer, parse_transaction_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
 from olympia_cli.names import time_text
 from olympia_cli.ops.expire.files import DELETED_AT_ONCE, Going, delete_checked
 from olympia_cli.ops.expire.holders import live_transactions
-from olympia_cli.ops.expire.manifest import Doomed, encode_manifest, is_manifest, new_manifest_path
+from olympia_cli.ops.expire.manifest import (
+    Doomed,
+    encode_manifest,
+    is_manifest,
+    new_manifest_path,
+    read_manifest,
+    write_narrowed,
+)
 from olympia_cli.ops.expire.plan import MAKE_ROOM, OFFLINE, Planner, without_room
 from olympia_cli.ops.expire.survey import LOCAL, Surveyor
 from olympia_cli.ops.expire.values import ExpirePlan, Floors, MarkPlan, PurgePlan, UndoPlan
@@ -98,24 +114,26 @@ def mark(catalog: Catalog, plan: MarkPlan, message: str = "", *, retry_for: floa
     return commit
 
 
-def plan_undo(head: Snapshot) -> UndoPlan:
+def plan_undo(head: Snapshot, back_to: int = 0) -> UndoPlan:
+    """What an undo brings back: all that rests, or what does from the version `back_to` on."""
     marks, oldest = read_quarantine(head.definition), expired_before(head.definition)
-    return UndoPlan(len(marks), marks[0].former_oldest if marks else oldest, oldest)
+    first = marks[0].former_oldest if marks else oldest
+    return UndoPlan(len(marks), min(max(first, back_to), oldest), oldest, first)
 
 
-def undo(catalog: Catalog, message: str = "", *, retry_for: float = 60.0) -> Committed | None:
-    """Bring back all versions that are in quarantine; None when there are none.
+def undo(catalog: Catalog, message: str = "", *, back_to: int = 0, retry_for: float = 60.0) -> Committed | None:
+    """Bring back the versions that are in quarantine, those from `back_to` on; None when there are none.
 
-    1 vn/oldest, which may lag and must not lead; a folder in its place leads no reader; 2 the commit; 3 vn/oldest,
-    which another expire may have written
+    1 where a mark stays for older versions, a manifest of what it still keeps out; 2 vn/oldest, which may lag and must
+    not lead; a folder in its place leads no reader; 3 the commit; 4 vn/oldest, which another expire may have written
     """
     catalog = catalog.anew()
     transaction = catalog.begin()
-    marks = read_quarantine(transaction.base.definition)
-    if not marks:
+    plan = plan_undo(transaction.base, back_to)
+    if plan.is_empty:
         return None
-    target = marks[0].former_oldest
-    payload = ExpireDef(oldest=target)
+    target = plan.oldest
+    payload = ExpireDef(oldest=target, manifest=_narrowed(catalog, transaction.base, target))
     _do(transaction, T.CATALOG_EXPIRE_UNDO, payload)
     try:
         catalog.store.overwrite(OLDEST, str(target).encode())
@@ -126,6 +144,18 @@ def undo(catalog: Catalog, message: str = "", *, retry_for: float = 60.0) -> Com
         return catalog.commit(transaction, message, retry_for=retry_for)
     finally:
         _try_oldest(catalog)
+
+
+def _narrowed(catalog: Catalog, base: Snapshot, oldest: int) -> str:
+    """The manifest of the mark that keeps versions below `oldest` out of history and no longer those from it on; none
+    where no mark does both, or its own manifest cannot be read: then it is kept, and a purge deletes nothing by it."""
+    split = [mark for mark in read_quarantine(base.definition) if mark.former_oldest < oldest < mark.oldest]
+    for mark in split:
+        with contextlib.suppress(Damaged):
+            manifest = read_manifest(catalog.store, check_pointer(mark.manifest, base.root.catalog_def))
+            now = catalog.clock.now_millis()
+            return write_narrowed(catalog.store, base.definition.id, manifest, oldest, now)
+    return ""
 
 
 def purge(
@@ -155,7 +185,7 @@ def purge(
 
     def still_dead() -> Going:
         if _revived(catalog.snapshot(), planned_at):
-            return Planner(catalog, floors, surveyor, progress=progress).still_dead(plan.files, plan.purged)
+            return Planner(catalog, floors, surveyor, progress=progress).still_dead(plan)
         return plan.files
 
     def commit_purge() -> Committed:

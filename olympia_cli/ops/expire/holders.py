@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -36,10 +36,11 @@ class PinnedRoot:
 
 
 class Holders:
-    """The live transactions and sharing exports of a version."""
+    """The live transactions and sharing exports of a version. `existing` are versions that are there for sure."""
 
-    def __init__(self, head: Snapshot, now_millis: int) -> None:
+    def __init__(self, head: Snapshot, now_millis: int, existing: Container[int] = ()) -> None:
         self._head = head
+        self._existing = existing
         self._now = now_millis
         alive = list(self._live_transactions())
         self._open = [saved for saved in alive if saved.is_running]
@@ -60,6 +61,8 @@ class Holders:
     def pins(self) -> Iterator[PinnedRoot]:
         for saved in self._open:
             hint, words = "if it cannot be committed any more, give it up", ("txn", "abort", saved.id)
+            if self._now <= saved.ends_at_millis and (reason := saved.lost_beginning(self._head.store, self._existing)):
+                raise Damaged("F502", saved.path, reason, hint=hint, command=words)
             path = saved.definition.running_root_node_file_path
             yield _pinned(saved.path, PinnedRoot(path, f"the transaction {saved.id}", hint, words, "F502"))
         for export in self._exports:

@@ -15,6 +15,7 @@ from typing import Any
 from olympia_cli.errors import Damaged, OlympiaError, PathMissing
 from olympia_cli.format.paths import FileKind, file_kind, parse_root_path
 from olympia_cli.format.strict_json import read_json
+from olympia_cli.names import time_text
 from olympia_cli.ops.expire.sweep import is_foreign_root
 from olympia_cli.storage.protocol import FileInfo, ReadMany, Store
 from olympia_cli.uuids import new_uuid
@@ -23,6 +24,7 @@ FOLDER = "ops/expire/"
 FORMAT = 1
 IN_PARTS = 2
 """The format of a manifest whose files are in parts."""
+FILES_A_PART = 100_000
 DELETABLE = (FileKind.ROOT, FileKind.NODE, FileKind.DEFINITION, FileKind.TRANSACTION, FileKind.TEMPORARY)
 
 _PART = re.compile(rf"({FOLDER}[^./]+)\.[^./]+\.part\.json")
@@ -93,6 +95,23 @@ def encode_manifest(catalog_id: str, manifest: Manifest, created_at: str) -> byt
 
 def encode_part(manifest: str, files: Iterable[Doomed]) -> bytes:
     return _encode({"format": IN_PARTS, "manifest": manifest, "files": [asdict(file) for file in files]})
+
+
+def write_narrowed(store: Store, catalog_id: str, manifest: Manifest, oldest: int, now_millis: int) -> str:
+    """Write a manifest of what another one names, without the roots of versions from `oldest` on; its path. Other files
+    that those versions need stay in it: a purge asks who needs a file."""
+    versions = ((file, parse_root_path(file.path)) for file in manifest.files)
+    files = tuple(file for file, version in versions if version is None or version < oldest)
+    path = new_manifest_path(now_millis)
+    parts: list[ManifestPart] = []
+    if manifest.parts:
+        for start in range(0, len(files), FILES_A_PART):
+            names = files[start : start + FILES_A_PART]
+            parts.append(ManifestPart(new_part_path(path), len(names)))
+            store.create(parts[-1].path, encode_part(path, names))
+    narrowed = Manifest(path, oldest, min(manifest.former_oldest, oldest), files, tuple(parts))
+    store.create(path, encode_manifest(catalog_id, narrowed, time_text(now_millis)))
+    return path
 
 
 def _encode(document: dict[str, Any]) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import check_writable
 from olympia_cli.catalog.known_damage import damaged_versions
-from olympia_cli.catalog.protection import kept_aside_before
+from olympia_cli.catalog.protection import kept_aside_before, names_lost
 from olympia_cli.catalog.quarantine import QuarantineMark, purged_before, read_purging, read_quarantine
 from olympia_cli.catalog.references import behind_gap
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
@@ -77,7 +77,7 @@ class Planner:
         self.damaged = damaged_versions(self.definition, self.purged, self.head.version - 1)
         """Versions that are kept or can be brought back, and are known to be damaged or may be."""
         self.reach = surveyor.reach(self.store, NodeRules.of(self.head), definitions=definitions, progress=progress)
-        self._holders = Holders(self.head, self.now)
+        self._holders = Holders(self.head, self.now, self._written)
 
     def _probed(self, now: int) -> int:
         """The time by the store's clock. Where a full store takes no probe, and no writer is running, this machine's
@@ -129,10 +129,11 @@ class Planner:
         rescued = survey.counts[FileFate.RESCUED]
         return replace(self.leaving, files=survey.purged, rescued=rescued, notes=survey.notes)
 
-    def still_dead(self, files: Going, purged: int) -> Going:
-        """Those of a plan's files that nothing needs by now, given that the versions from `purged` on can come back."""
-        roots = Versions(self.head, purged).kept()
-        return self.surveyor.survey(self, self._bare_sweep(purged), roots, files).purged
+    def still_dead(self, plan: PurgePlan) -> Going:
+        """Those of a plan's files that nothing needs by now, given that the versions which it leaves can come back."""
+        leaving = frozenset(plan.all_manifests)
+        sweep = replace(self._bare_sweep(self.oldest), leaving=leaving, purged=plan.purged)
+        return self.surveyor.survey(self, sweep, Versions(self.head, self.oldest).kept(), plan.files).purged
 
     # What decides about each file
 
@@ -175,9 +176,13 @@ class Planner:
         try:
             yield
         except (Damaged, PathMissing) as error:
-            if purged_before(self.catalog.snapshot().definition) <= purged_before(self.definition):
+            if not self.is_overtaken():
                 raise
             raise CommitConflict(f"another expire was first: {error.message}", hint="run it again") from error
+
+    def is_overtaken(self) -> bool:
+        """Whether another expire has purged versions since this planner looked."""
+        return purged_before(self.catalog.snapshot().definition) > purged_before(self.definition)
 
     def oldest_kept(self, policies: Sequence[Policy]) -> list[int]:
         """The oldest version that each of several policies keeps."""
@@ -208,7 +213,7 @@ class Planner:
             if version not in written and not self.store.exists(root_path(version)):
                 raise behind_gap(self.head, version, last)
         hint = self.head.file.hint
-        if hint is not None and hint > last:
+        if names_lost(hint, last, self.definition):
             raise Refused(
                 f"vn/latest names version {hint}, but the last root is that of version {head}: one may be lost",
                 hint="see what a repair would correct",

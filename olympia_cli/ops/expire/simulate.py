@@ -9,7 +9,7 @@ from olympia_cli.errors import Refused
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.retention import Policy, Versions, read_policy
-from olympia_cli.ops.expire.survey import KnownFiles, follow_kept, follow_resting
+from olympia_cli.ops.expire.survey import KnownFiles, follow_kept, follow_more
 from olympia_cli.ops.expire.sweep import FileFate
 
 KEEP_LAST = (1, 10, 100)
@@ -49,7 +49,8 @@ def simulate(planner: Planner, own: Policy) -> list[PolicyOutcome]:
     # what more versions leave is part of what fewer versions leave: a file is read once, and counted until it stays
     for version in sorted(set(oldest), reverse=True):
         if freed:
-            follow_resting(planner, range(version, min(freed)))
+            for _ in follow_more(planner, range(version, min(freed))):
+                pass
         else:
             follow_kept(planner, Versions(planner.head, version).kept())
         fate = planner.sweep_at_rest(version).fate

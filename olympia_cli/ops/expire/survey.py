@@ -9,7 +9,7 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from olympia_cli.errors import Damaged, PathMissing, StoreError
@@ -48,7 +48,7 @@ class Survey:
     unknown_paths: tuple[str, ...]
     """The first of those that the format does not know."""
     notes: tuple[str, ...]
-    """What is wrong with manifests that cannot be read."""
+    """What is wrong with manifests that cannot be read, and with versions in quarantine."""
 
 
 class Surveyor(Protocol):
@@ -71,8 +71,10 @@ class LocalSurveyor:
     def survey(self, planner: Planner, sweep: Sweep, roots: KeptRoots, files: Going | None = None) -> Survey:
         """Files are named when they go, and counted when they do not."""
         created = follow_kept(planner, roots)
-        known_files = KnownFiles(planner.reach, follow_resting(planner, sweep.resting_versions))
-        notes = known_files.read_manifests(planner, sweep) if files is None else []
+        sweep, recallable, notes = follow_resting(planner, sweep)
+        known_files = KnownFiles(planner.reach, recallable)
+        if files is None:
+            notes += known_files.read_manifests(planner, sweep)
         counts: Counter[FileFate] = Counter()
         quarantined: list[Doomed] = []
         purged: list[Doomed] = []
@@ -168,13 +170,29 @@ def follow_kept(planner: Planner, roots: KeptRoots) -> list[tuple[int, int]]:
     return created
 
 
-def follow_resting(planner: Planner, versions: range) -> set[bytes]:
-    """Read what versions need that stay in quarantine; digests of what nothing that stays reaches."""
+def follow_more(planner: Planner, versions: range) -> Iterator[list[str]]:
+    """Read what other versions need, too; gives the paths that nothing before reached, in portions."""
+    return planner.reach.each(_roots(planner, versions))
+
+
+def follow_resting(planner: Planner, sweep: Sweep) -> tuple[Sweep, set[bytes], list[str]]:
+    """Read what versions need that stay in quarantine while others leave it; the sweep, digests of what nothing that
+    stays reaches, and notes.
+
+    Damage there stops nothing. The versions may reach anything, so the sweep then deletes no node and no definition.
+    """
+    recallable: set[bytes] = set()
     try:
-        return {path_digest(path) for new in planner.reach.each(_resting_roots(planner, versions)) for path in new}
+        for new in follow_more(planner, sweep.resting_versions):
+            recallable.update(map(path_digest, new))
     except Damaged as error:
-        hint = "a version in quarantine needs it, which is in the way until that has rested; see when"
-        raise Damaged(error.code, error.path, error.reason, hint=hint, command=("expire", "ls")) from error
+        if planner.is_overtaken():
+            raise
+        newest = sweep.resting_versions[-1]
+        effect = "until it is purged, no node and no definition is deleted"
+        note = f"a version in quarantine is damaged: {error.message}: {effect}"
+        return replace(sweep, damaged=max(sweep.damaged, newest)), recallable, [note]
+    return sweep, recallable, []
 
 
 def _noting(planner: Planner, roots: KeptRoots, created: list[tuple[int, int]]) -> Iterator[tuple[str, bytes]]:
@@ -202,11 +220,11 @@ def _read(planner: Planner, path: str) -> bytes:
         raise Damaged("F201", path, "a copy of a root is missing") from None
 
 
-def _resting_roots(planner: Planner, versions: range) -> Iterator[tuple[str, bytes]]:
+def _roots(planner: Planner, versions: range) -> Iterator[tuple[str, bytes]]:
     whole = (version for version in versions if version not in planner.damaged)
     for path, data in planner.store.read_many(root_path(version) for version in whole):
         if isinstance(data, PathMissing):
-            raise Damaged("F101", path, f"version {parse_root_path(path)}, which is in quarantine, is missing")
+            raise Damaged("F101", path, f"version {parse_root_path(path)} is missing")
         if isinstance(data, Exception):
             raise data
         yield path, data

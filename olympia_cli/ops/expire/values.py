@@ -128,14 +128,22 @@ class UndoPlan:
     marks: int
     oldest: int
     former_oldest: int
+    first: int
+    """The oldest version that rests."""
 
     @property
     def is_empty(self) -> bool:
-        return not self.marks
+        # a mark may keep out files alone
+        return not self.marks or (not self.versions and bool(self.left))
 
     @property
     def versions(self) -> range:
         return range(self.oldest, self.former_oldest)
+
+    @property
+    def left(self) -> range:
+        """The versions that stay in quarantine, because not all of them, or of those after them, is there."""
+        return range(self.first, self.oldest)
 
 
 def _described(files: Going) -> dict[str, Any]:

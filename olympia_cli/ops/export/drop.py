@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from olympia_cli.catalog.catalog import Catalog
@@ -15,6 +16,7 @@ from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, WIDTH, root_pa
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.ops.export.destination import is_same_place
 from olympia_cli.ops.export.files import FileCount
+from olympia_cli.ops.export.listing import forget_unfinished
 from olympia_cli.ops.export.note import Mode
 from olympia_cli.ops.export.verify import note_of
 from olympia_cli.ops.progress import SILENT, Progress
@@ -37,7 +39,7 @@ class Deletion:
 
 
 _OWN = (LATEST, OLDEST, EXPORT_NOTE)
-_BY_HAND = "drop it without --delete-files, and delete what lies at its location yourself"
+BY_HAND = "drop it without --delete-files, and delete what lies at its location yourself"
 
 
 def drop_export(catalog: Catalog, name: str, message: str = "", retry_for: float = 60.0) -> int:
@@ -54,7 +56,10 @@ def drop_export(catalog: Catalog, name: str, message: str = "", retry_for: float
     if isinstance(record := exports[name], ExportRecord):
         payload.version, payload.mode = record.version, record.mode
     transaction.do(Action(ActionType.CATALOG_EXPORT, None, b"", payload.SerializeToString()))
-    return catalog.commit(transaction, message, retry_for=retry_for).version
+    version = catalog.commit(transaction, message, retry_for=retry_for).version
+    with suppress(OlympiaError):
+        forget_unfinished(transaction.base, name)
+    return version
 
 
 def plan_deletion(
@@ -65,18 +70,18 @@ def plan_deletion(
     original."""
     if record.mode != Mode.FULL:
         said = f"{record.name} is a {record.mode} export: only the files of a full one are deleted"
-        raise Refused(said, hint=_BY_HAND)
+        raise Refused(said, hint=BY_HAND)
     note = note_of(dest, record)
     if note.catalog != catalog_id or note.name != record.name:
         said = f"{dest.uri} does not say that it is the export {record.name} of this catalog"
-        raise Refused(said, hint=_BY_HAND)
+        raise Refused(said, hint=BY_HAND)
     if not is_same_place(note.source, source):
         said = f"the catalog at {note.source} made the export {record.name}, and this one is at {source}"
         raise Refused(
             said, hint="drop it without --delete-files, and delete the files once that catalog needs them no more"
         )
     if is_same_place(dest.uri, source):
-        raise Refused(f"the export {record.name} is recorded at the catalog itself", hint=_BY_HAND)
+        raise Refused(f"the export {record.name} is recorded at the catalog itself", hint=BY_HAND)
     path = root_path(record.version)
     progress.phase("looking at the export's files")
     try:
@@ -84,7 +89,7 @@ def plan_deletion(
         reach = Reach(dest, NodeRules.of(root), progress=progress)
         reach.add([(path, root.file.data)])
     except (Damaged, PathMissing) as error:
-        raise Refused(f"it is not known what belongs to the export: {error.message}", hint=_BY_HAND) from None
+        raise Refused(f"it is not known what belongs to the export: {error.message}", hint=BY_HAND) from None
     plan = Deletion(dest, record.version, reach, FileCount())
     sizes = [file.size for file in _listed(plan)]
     return replace(plan, count=FileCount(len(sizes), sum(sizes)))

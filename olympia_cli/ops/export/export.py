@@ -42,6 +42,7 @@ from olympia_cli.names import Kind, Reference, check_export_name, time_text
 from olympia_cli.ops.export.copy import exported_root, own_definition, own_definition_file, same_root
 from olympia_cli.ops.export.destination import check_alone, check_apart, check_empty
 from olympia_cli.ops.export.files import CopyFiles, FileCount, create_all, not_whole
+from olympia_cli.ops.export.listing import note_beginning, note_end
 from olympia_cli.ops.export.note import Mode, Note, Scope, read_note, resume_words
 from olympia_cli.ops.export.verify import ExportEngine, local_engine, verify_export
 from olympia_cli.ops.export.whole import read_whole
@@ -93,11 +94,12 @@ def create_export(
     """Export a version. In this order, so that what is interrupted is never recorded and never opens as a catalog:
 
     1 refuse what cannot be, before anything is written
-    2 the note at the destination, created exclusively: from now on it is this export's
+    2 the note at the destination, created exclusively: from now on it is this export's; one in the catalog, which only
+      `export ls` and `status` go by
     3 nodes and definitions, in parallel; all that was copied is read back, and at the end this process lists the
       destination: whoever copied may have seen another place
     4 the hints, and the root last: a full export opens as a catalog
-    5 the pin, where files are shared, and the record: a commit of its own
+    5 the pin, where files are shared, and the record: a commit of its own; the note in the catalog goes
     """
     check_export_name(name)
     catalog = catalog.anew()
@@ -125,6 +127,7 @@ def create_export(
         dest.create(EXPORT_NOTE, note.encode())
     except PathTaken:
         raise LocationNotEmpty(f"another process exports to {dest.uri}") from None
+    note_beginning(catalog.store, catalog.clock, note, dest.uri)
     copying = _Copying(catalog, latest, snapshot, dest, note, True, progress, engine)
     return copying.finish(message, retry_for)
 
@@ -164,6 +167,7 @@ def resume_export(
             # a record stands for what was whole, so nothing is written there any more
             words = command_words("export", "drop", names=[name])
             raise not_whole(dest.uri, error.path, error.code, error.message, "make it anew, and drop this one", words)
+        note_end(catalog.store, note)
         return Exported(note, dest.uri, verified.copied, latest.version)
     if note.expires_at_millis is not None and note.expires_at_millis <= catalog.clock.now_millis():
         raise InvalidOption("the export has expired before it was complete", hint="begin it anew at another place")
@@ -195,6 +199,7 @@ class _Copying:
         self._write_root(data)
         root = self.snapshot.file.data
         version = _record(self.catalog, self.dest, self.note, root, message, retry_for)
+        note_end(self.catalog.store, self.note)
         export = Exported(self.note, self.dest.uri, count + FileCount(1, len(data)), version)
         leave_note(self.catalog.store, LAST_EXPORT, self.catalog.clock, describe_exported(export))
         return export

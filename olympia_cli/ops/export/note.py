@@ -118,8 +118,13 @@ def _parse(fields: dict[str, Any]) -> Note:
     return note
 
 
-def resume_words(name: str, location: str) -> str:
-    """The command that goes on with an export, as a shell reads it."""
-    dest = ["--dest", location]
+def resume_command(name: str, location: str) -> tuple[str, ...]:
+    """The words of the command that goes on with an export."""
+    dest = ("--dest", location)
     # a name may look like an option
-    return shlex.join(["export", "resume", *([*dest, "--", name] if name.startswith("-") else [name, *dest])])
+    return ("export", "resume", *((*dest, "--", name) if name.startswith("-") else (name, *dest)))
+
+
+def resume_words(name: str, location: str) -> str:
+    """The same as a shell reads it."""
+    return shlex.join(resume_command(name, location))

@@ -1,4 +1,6 @@
-"""Damage of the past that people know of: the catalog's definition holds it, and fsck no longer raises an alarm.
+"""Damage of the past that people know of, or that a repair answers: it is told, and raises no alarm.
+
+What people know of is in the catalog's definition.
 
 A finding is the same one when its code and its file are, and it hits no version that was not known to be hit. It is
 still told; damage that is new, of the same file too, counts as ever.
@@ -15,8 +17,12 @@ from olympia_cli.catalog.known_damage import KnownDamage, read_acknowledged
 from olympia_cli.catalog.protection import kept_aside_before
 from olympia_cli.catalog.quarantine import purged_before
 from olympia_cli.catalog.snapshot import ACKNOWLEDGED
+from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.ops.fsck.actions import read_actions
+from olympia_cli.ops.fsck.chain import ChainReader
 from olympia_cli.ops.fsck.findings import Finding, Severity, merge
+from olympia_cli.ops.walk.flaws import Flaw
 
 MOST = 1000
 """So many findings are held: every version reads them."""
@@ -30,7 +36,8 @@ def of_the_past(finding: Finding, latest: int | None, oldest: int | None) -> boo
     """Whether a finding is about older versions alone: nothing of the latest one is damaged by it, and nothing that a
     live transaction or an export needs. Readers may stop at a gap, unless it is the oldest versions that are missing.
     """
-    if finding.severity is not Severity.ERROR or latest is None or not (finding.path and finding.versions):
+    is_error = finding.severity is Severity.ERROR or finding.mended_in is not None
+    if not is_error or latest is None or not (finding.path and finding.versions):
         return False
     if finding.held_by:
         return False
@@ -57,6 +64,34 @@ def _is_aside(finding: Finding, aside: int) -> bool:
     """Whether a finding is about versions below `aside` alone, and nothing that is alive needs what is damaged."""
     is_old = bool(finding.versions) and finding.versions[-1][1] < aside
     return finding.severity is Severity.ERROR and is_old and not finding.held_by
+
+
+def answered(findings: Iterable[Finding], reader: ChainReader) -> list[Finding]:
+    """The findings, as warnings those of the past that a repair answers. It is the version right after all that is hit,
+    and says which files it answers."""
+    findings, chain = list(findings), reader.chain
+    past = [finding for finding in findings if finding.is_damage and of_the_past(finding, chain.latest, chain.oldest)]
+    hit = merge(span for finding in past for span in finding.versions)
+    files = {last + 1: _answers(reader, last + 1) for _, last in hit}
+
+    def answer(finding: Finding) -> Finding:
+        after = next(last + 1 for first, last in hit if first <= finding.versions[-1][0] <= last)
+        if finding.path not in files[after]:
+            return finding
+        message = f"{finding.message}; the repair in v{after} answers it"
+        return replace(finding, severity=Severity.WARNING, message=message, mended_in=after)
+
+    return [answer(finding) if finding in past else finding for finding in findings]
+
+
+def _answers(reader: ChainReader, version: int) -> frozenset[str]:
+    """The files that a version answers; none where it is no repair."""
+    for root in reader.roots([version]) if version in reader.chain.existing else ():
+        actions = None if root.data is None else read_actions(root.data, root.path)
+        for action in () if actions is None or isinstance(actions, Flaw) else actions:
+            if action.type == ActionType.CATALOG_REPAIR:
+                return frozenset(action.parse_payload(RepairDef).answers)
+    return frozenset()
 
 
 def _covers(known_damage: KnownDamage, finding: Finding) -> bool:

@@ -53,6 +53,8 @@ class Finding:
     hint: str = ""
     acknowledged: bool = False
     held_by: tuple[str, ...] = ()
+    mended_in: int | None = None
+    """The version of the repair that answers it: then it is a warning, whatever its code."""
 
     @property
     def is_damage(self) -> bool:
@@ -74,7 +76,7 @@ CODES: dict[str, str] = {
     "F111": "vn/latest is missing",
     "F112": "vn/latest is not a version number",
     "F113": "vn/latest is behind the latest version",
-    "F114": "vn/latest is ahead of the latest version",
+    "F114": "vn/latest names a version whose root is not there: commits are lost",
     "F115": "vn/oldest is not a version number",
     "F116": "a version is older than the one before it",
     "F117": "vn/oldest leads what the catalog says",
@@ -123,11 +125,11 @@ CODES: dict[str, str] = {
 }
 """What each code means."""
 
-_WARNINGS = frozenset({"F111", "F112", "F113", "F114", "F115", "F116", "F117", "F118", "F119", "F505", "F604"})
+_WARNINGS = frozenset({"F111", "F112", "F113", "F115", "F116", "F117", "F118", "F119", "F505", "F604"})
 
 
 def severity(code: str) -> Severity:
-    """How bad a code is, always."""
+    """How bad a code is, unless a repair answers what it is about."""
     if code.startswith("F9"):
         return Severity.INFO
     return Severity.WARNING if code in _WARNINGS else Severity.ERROR
@@ -197,4 +199,5 @@ def describe_finding(finding: Finding) -> dict[str, Any]:
         "objects_total": finding.objects_total,
         "hint": finding.hint,
         "acknowledged": finding.acknowledged,
+        "mended_in": finding.mended_in,
     }

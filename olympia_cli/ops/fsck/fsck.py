@@ -20,7 +20,7 @@ from olympia_cli.catalog.versions import read_root
 from olympia_cli.days import OnDay
 from olympia_cli.errors import OlympiaError, VersionNotFound
 from olympia_cli.names import Ago, AtTime, Reference
-from olympia_cli.ops.fsck.acknowledged import recognised
+from olympia_cli.ops.fsck.acknowledged import answered, recognised
 from olympia_cli.ops.fsck.actions import read_actions
 from olympia_cli.ops.fsck.chain import wanted_root
 from olympia_cli.ops.fsck.data import DataChecks
@@ -32,7 +32,7 @@ from olympia_cli.ops.fsck.local import LocalEngine
 from olympia_cli.ops.fsck.meanwhile import still_so
 from olympia_cli.ops.fsck.roots import RootChecks
 from olympia_cli.ops.fsck.sound import compare_with_log, look_back, look_for_named
-from olympia_cli.ops.fsck.verdict import Verdict
+from olympia_cli.ops.fsck.verdict import Verdict, importance
 from olympia_cli.ops.fsck.verified import Verified
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.files import Files, failures_pass
@@ -170,12 +170,15 @@ class _Run:
         if listing is not None:
             findings += listing.findings(verdict.hides_files)
         findings = verdict.with_hints(still_so(files, chain, findings, self.now, all_versions))
+        sound = verdict.last_sound(findings)
         findings = recognised(findings, chain.reference, chain.latest, chain.oldest)
+        if self.request.at is None and not all_versions and not chain.java:
+            findings = sorted(answered(findings, examined.reader), key=importance)
         return Report(
             self.request.level,
             _checked(examined, holdings),
             tuple(findings),
-            verdict.last_sound(findings),
+            sound,
             not files.stopped,
             versions[-1] if versions else None,
             chain.java,

@@ -6,15 +6,17 @@ fsck lists vn/ instead of probing it: readers stop at a gap, and a gap hides all
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
+from olympia_cli.catalog.protection import names_lost
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
-from olympia_cli.catalog.versions import catalog_not_found, parse_hint, stands_in_place
+from olympia_cli.catalog.versions import catalog_not_found, parse_hint, stands_in_place, what_remains
 from olympia_cli.errors import FileTooLarge, PathMissing, StorageFailed, StoreError
-from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind
+from olympia_cli.format.paths import LATEST, OLDEST, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.fsck.chain import Chain, ChainReader, list_versions
-from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, finding
+from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, Severity, finding
 from olympia_cli.ops.fsck.strays import leave_out_strays, stray_findings
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.storage.protocol import Store
@@ -26,14 +28,9 @@ HINT_SHOWN = 40
 
 
 def no_version(store: Store) -> Finding:
-    """What it means that there is no root at all: no catalog, or one that lost all of its roots."""
-    for file in store.list():
-        kind = file_kind(file.path)
-        # an init that did not finish leaves a catalog definition and no more
-        if kind in (FileKind.HINT, FileKind.NODE, FileKind.TRANSACTION, FileKind.OPERATION) or (
-            kind is FileKind.DEFINITION and not file.path.startswith("def/catalog/")
-        ):
-            return finding("F103", "vn/", f"there is no root, but other files such as {file.path}", hint=SALVAGE)
+    """The finding for a catalog that lost all of its roots; CatalogNotFound where there is none at all."""
+    if remains := what_remains(store):
+        return finding("F103", "vn/", f"there is no root, but {remains}", hint=SALVAGE)
     raise catalog_not_found(store)
 
 
@@ -70,8 +67,10 @@ def _in_place(path: str, error: StoreError) -> Finding:
     return finding("F118", path, reason, hint=REPAIR if can_go else "")
 
 
-def check_latest(files: Files, hint: Hint, latest: int) -> Iterator[Finding]:
-    """vn/latest only tells where to begin, so all that can be wrong with it is a warning."""
+def check_latest(files: Files, hint: Hint, chain: Chain) -> Iterator[Finding]:
+    """vn/latest only tells where to begin, so what is wrong with it is a warning, unless it names a version that is not
+    there: it is written after the root, so that one is lost."""
+    latest = chain.latest
     if isinstance(hint, Exception):
         yield _in_place(LATEST, hint)
         return
@@ -86,9 +85,18 @@ def check_latest(files: Files, hint: Hint, latest: int) -> Iterator[Finding]:
         again = read_hint(files, LATEST)
         if again == hint:
             yield finding("F113", LATEST, f"it says {said}, and the latest version is {latest}", hint=REPAIR)
+    elif names_lost(said, latest, chain.reference):
+        yield latest_ahead(said, latest)
     elif said > latest:
-        reason = f"it says {said}, and the latest root is that of version {latest}: a root may have been lost"
-        yield finding("F114", LATEST, reason, hint=REPAIR)
+        reason = f"it says {said}, and the promotion that brings versions so far did not finish: run it again"
+        yield replace(finding("F114", LATEST, reason), severity=Severity.WARNING)
+
+
+def latest_ahead(said: int, latest: int) -> Finding:
+    """The finding for commits of which nothing but vn/latest tells any more."""
+    which = f"version {said} is" if said == latest + 1 else f"versions {latest + 1} to {said} are"
+    reason = f"it says {said}, and the last root is that of version {latest}: {which} lost"
+    return finding("F114", LATEST, reason, versions=[(latest + 1, said)], hint=REPAIR)
 
 
 def look_at_versions(files: Files) -> tuple[Chain, list[Finding]] | None:
@@ -97,8 +105,12 @@ def look_at_versions(files: Files) -> tuple[Chain, list[Finding]] | None:
     versions, width = list_versions(files.store)
     if not versions:
         return None
+    said = parse_hint(latest) if isinstance(latest, bytes) else None
+    if said is not None and said > versions[-1] and files.store.exists(root_path(said, width)):
+        # a listing may lag behind what was committed before it
+        versions.append(said)
     chain, findings = open_chain(files, versions, width, oldest)
-    return chain, [*check_latest(files, latest, chain.latest), *findings, *check_gaps(files.store, chain)]
+    return chain, [*check_latest(files, latest, chain), *findings, *check_gaps(files.store, chain)]
 
 
 def open_chain(files: Files, versions: list[int], width: int, hint: Hint) -> tuple[Chain, list[Finding]]:

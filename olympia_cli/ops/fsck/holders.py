@@ -110,10 +110,7 @@ def _transaction(
         if saved.flaw:
             reason = f"the last save of {who} is damaged: {saved.flaw}; its copy is read until it is saved again"
             yield finding("F505", path, reason, hint=f"txn show {saved.id}")
-        began = saved.began_at_version
-        # it may have begun at a version that was committed since the listing
-        if began not in existing and not files.store.exists(saved.definition.beginning_root_node_file_path):
-            reason = f"{who} began at version {began}, which does not exist"
+        if reason := saved.lost_beginning(files.store, existing):
             yield finding("F502", path, reason, hint=abort, held_by=[who])
         yield _root(files, saved.definition.running_root_node_file_path, path, who, "F502", abort)
 

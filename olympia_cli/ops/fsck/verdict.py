@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import pairwise
 
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.names import ObjectName
@@ -33,6 +33,15 @@ class _Group:
 
     reason: str
     nodes: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Clash:
+    """Objects of one id: in which versions, how many, and the definition of each that is named."""
+
+    versions: list[tuple[int, int]] = field(default_factory=list)
+    total: int = 0
+    owners: dict[ObjectName, str] = field(default_factory=dict)
 
 
 class Verdict:
@@ -89,7 +98,7 @@ class Verdict:
         # a commit could end up in a gap, where it would join what does not belong together
         gap = any(error.code == "F101" and error.versions[0][0] > oldest for error in findings)
         mend, back = SALVAGE if gap else REPAIR, "" if sound is None else f"rollback v{sound}"
-        return sorted((replace(each, hint=self._advice(each, mend, back)) for each in findings), key=_importance)
+        return sorted((replace(each, hint=self._advice(each, mend, back)) for each in findings), key=importance)
 
     def _advice(self, each: Finding, mend: str, back: str) -> str:
         """What to do next; of a catalog that is only read, a look at most."""
@@ -254,33 +263,59 @@ class Verdict:
             if id in ids:
                 numbers.setdefault(id, set()).add(number)
         for id, spans in same[:MOST_FINDINGS]:
-            same_id = self._same_id([self._spans([span]) for span in spans], numbers.get(id, set()))
-            if same_id is not None:
-                yield same_id
+            yield from self._same_id(self._spans(spans), numbers.get(id, set()))
         if len(same) > MOST_FINDINGS:
             versions = merge(span for _, spans in same[MOST_FINDINGS:] for span in self._spans(spans))
             yield finding("F305", "", f"{len(same) - MOST_FINDINGS:,} ids more like these", versions=versions)
 
-    def _same_id(self, spans: list[Ranges], numbers: set[int]) -> Finding | None:
-        """Objects of one id; None when it is one object whose key is there twice, which is told as such."""
+    def _same_id(self, spans: Ranges, numbers: set[int]) -> Iterator[Finding]:
+        """Objects of one id: a finding for the first of their definitions by path, so that the path does not depend on
+        which versions are looked at. None for one object whose key is there twice, which is told as such."""
         if not numbers:
-            return finding("F305", "", _SAME_ID, versions=merge(chain.from_iterable(spans)))
-        hit: list[tuple[int, int]] = []
-        names: dict[ObjectName, str] = {}
-        total = 0
-        for number, span in enumerate(reversed(spans)):
-            count, owners = self._with_ids(span[-1][1], numbers) if number < MOST_EXPLAINED else (2, {})
+            yield finding("F305", "", _SAME_ID, versions=spans)
+            return
+        clashes: dict[str, _Clash] = {}
+        for at, (span, path) in enumerate(reversed(list(self._by_first_definition(spans, numbers)))):
+            first, last = span
+            count, owners = self._with_ids(last, numbers) if at < MOST_EXPLAINED else (2, {})
             if count < 2:
-                count, owners = self._with_ids(span[0][0], numbers)
+                count, owners = self._with_ids(first, numbers)
             if count > 1:
-                hit += span
-                total, names = max(total, count), names or owners
-        if not hit:
-            return None
-        path = next(iter(names.values()), "")
-        id = self._id(path, next(iter(names))) if names else ""
-        reason = f"{total:,} objects of one version have the id {id!a}" if len(names) > 1 else _SAME_ID
-        return finding("F305", path, reason, versions=merge(hit), objects=names, objects_total=max(total, len(names)))
+                clash = clashes.setdefault(path, _Clash())
+                clash.versions.append(span)
+                clash.total, clash.owners = max(clash.total, count), clash.owners or owners
+        for path, clash in sorted(clashes.items()):
+            names = list(clash.owners)
+            owner = next((name for name, value in clash.owners.items() if value == path), None)
+            id = self._id(path, owner) if owner is not None else ""
+            reason = f"{clash.total:,} objects of one version have the id {id!a}" if len(names) > 1 else _SAME_ID
+            total = max(clash.total, len(names))
+            yield finding("F305", path, reason, versions=merge(clash.versions), objects=names, objects_total=total)
+
+    def _by_first_definition(self, spans: Ranges, numbers: set[int]) -> Iterator[tuple[tuple[int, int], str]]:
+        """Spans, cut where other definitions among these are there, each with the path that comes first."""
+        definitions, naming = self._examined.definitions, self._graph.naming(numbers)
+        assert definitions is not None
+        paths: dict[int, str] = {}
+        unreadable = self._graph.unreadable
+        holders = {min(nodes, key=lambda node: (node in unreadable, node)) for nodes in naming.values()}
+        for _, key, value in self._objects.entries(holders, MOST_FINDINGS):
+            name = self._objects.name(key)
+            if name is not None and (number := definitions.number(value, name.kind)) in numbers:
+                paths[number] = value
+        radius = Radius(self._graph, self._examined.versions, {}, {node for nodes in naming.values() for node in nodes})
+        begins: dict[int, set[str]] = {}
+        ends: dict[int, set[str]] = {}
+        for number, path in paths.items():
+            for first, last in radius.versions(naming[number]):
+                begins.setdefault(first, set()).add(path)
+                ends.setdefault(last + 1, set()).add(path)
+        edges = sorted({*begins, *ends, *(edge for first, last in spans for edge in (first, last + 1))})
+        there: set[str] = set()
+        for first, behind in pairwise(edges):
+            there = (there - ends.get(first, set())) | begins.get(first, set())
+            if inside(first, spans):
+                yield (first, behind - 1), min(there, default="")
 
     def _with_ids(self, version: int, numbers: set[int]) -> tuple[int, dict[ObjectName, str]]:
         """How many objects of a version have these definitions, or one of them the catalog's id; and who they are."""
@@ -315,7 +350,8 @@ class Verdict:
             yield finding("F904", "", f"{files} no digest, so only what they hold could be checked")
 
 
-def _importance(finding: Finding) -> tuple[int, str, bool, str, str]:
+def importance(finding: Finding) -> tuple[int, str, bool, str, str]:
+    """The order of findings: the worst first."""
     return _ORDER[finding.severity], finding.code, finding.path == "", finding.path, finding.message
 
 

@@ -16,6 +16,7 @@ from olympia_cli.catalog.versions import Hints
 from olympia_cli.errors import InvalidReference
 from olympia_cli.format.paths import LATEST
 from olympia_cli.names import parse_duration, parse_time, span_text
+from olympia_cli.ops.export.note import resume_command
 from olympia_cli.ops.fsck.last_fsck import FsckRun, fsck_runs
 
 FAR_BEHIND = 100
@@ -52,6 +53,14 @@ def worth_knowing(runs: Sequence[FsckRun]) -> tuple[Reason, ...]:
         return ()
     text = "the last fsck did not come to its end" if runs else "nobody has checked this catalog"
     return (Reason(text, ("fsck", "--since-last") if runs else ("fsck",)),)
+
+
+def unfinished(exports: Sequence[Mapping[str, Any]]) -> Iterator[Reason]:
+    """The exports that are under way or were interrupted: nobody can tell which from here."""
+    for export in exports:
+        when = f"{export['begun_at'][:16].replace('T', ' ')}Z"
+        text = f"the export {export['name']}, begun {when}, is unfinished: unless it is under way, go on with it"
+        yield Reason(text, resume_command(export["name"], export["location"]))
 
 
 def fsck_due(runs: Sequence[FsckRun], now: int) -> Reason | None:

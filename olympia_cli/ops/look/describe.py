@@ -88,7 +88,8 @@ def action_detail(action: Action) -> dict[str, Any]:
         new = new_name(action)
         detail["to"] = {"namespace": new.namespace, "name": new.name or new.namespace}
     elif action.type in RESTORES:
-        detail["from_version"] = action.parse_payload(RestoreDef).from_version
+        restore = action.parse_payload(RestoreDef)
+        detail |= {"from_version": restore.from_version, "replaces": restore.replaces}
     elif action.type == T.NAMESPACE_DROP:
         detail["cascade"] = action.parse_payload(NamespaceDropDef).cascade
     elif action.type == T.CATALOG_ROLLBACK:
@@ -110,6 +111,7 @@ def action_detail(action: Action) -> dict[str, Any]:
         if repair.source:
             known = repair.HasField("source_version")
             detail |= {"source": repair.source, "source_version": repair.source_version if known else None}
+        detail |= {"named_latest": repair.named_latest} if repair.named_latest else {}
     definition = action.parse_definition()
     if isinstance(definition, TableDef | ViewDef) and definition.iceberg_metadata_location:
         detail["metadata_location"] = masked(definition.iceberg_metadata_location)

@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.errors import Damaged, InvalidName, OlympiaError, Unsupported
+from olympia_cli.errors import Damaged, InvalidName, OlympiaError
 from olympia_cli.format.actions import decode_action
 from olympia_cli.format.keys import CATALOG_DEF, KeyCodec, utf16_units
 from olympia_cli.format.node import Sizes
@@ -15,17 +15,17 @@ from olympia_cli.format.node_file import (
     N_KEYS,
     PREVIOUS_ROOT,
     ROLLBACK_FROM_ROOT,
-    decode_action_rows,
-    decode_node,
-    decode_root,
 )
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
 from olympia_cli.format.salvage import LOST, Cell, Lost, Problem, Salvage, salvage
 from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.ops.fsck.actions import read_actions
 from olympia_cli.ops.look.describe import describe_action, describe_known, describe_name
 from olympia_cli.ops.look.dump_values import ActionRow, NodeDump, PivotRow
 from olympia_cli.ops.look.node_target import NodeBytes, catalog_sizes, find_node
+from olympia_cli.ops.walk.facts import NodeRules
+from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.ops.walk.remains import OBJECT_KEY, Sections, digest_state, is_action, number_in
 
 _SPACES = re.compile(" +")
@@ -52,18 +52,20 @@ def read_target(catalog: Catalog, target: str) -> NodeDump:
 
 
 def _check_strictly(dump: NodeDump, file: NodeBytes) -> None:
-    """Ask the reader that every other command uses: what it refuses is damaged, whatever was seen here."""
-    try:
-        if dump.kind == "root":
-            decode_root(file.data, file.path, file.java)
-            if not file.java:
-                decode_action_rows(file.data, file.path)
+    """Ask the rules that fsck holds nodes to: what they refuse is damaged, whatever was seen here."""
+    sizes = dump.sizes
+    keys, order = (None, None) if sizes is None else (KeyCodec.of(sizes, java=file.java), sizes.order)
+    rules = NodeRules(keys, order, file.java, names=False)
+    is_root = dump.kind == "root"
+    facts = rules.look_at_root_file(file.path, file.data)[0] if is_root else rules.look(file.path, file.data)
+    flaws = [flaw for path, flaw in facts.marks if path == file.path]
+    if is_root and not file.java and isinstance(actions := read_actions(file.data, file.path), Flaw):
+        flaws.append(actions)
+    for flaw in flaws:
+        if flaw.newer:
+            dump.unsupported = flaw.reason
         else:
-            decode_node(file.data, file.path, file.java, dump.sizes)
-    except Damaged as error:
-        dump.problems.append(Problem(error.reason))
-    except Unsupported as error:
-        dump.unsupported = error.message
+            dump.problems.append(Problem(flaw.reason))
 
 
 class _Reader:
@@ -164,8 +166,6 @@ class _Reader:
         pointers = ["pnode" not in row.lost and row.pnode is None for row in dump.pivot]
         if not dump.java and not leaf and any(pointers):
             self._note("some of its rows point to a child and some do not", start + dump.pivot[pointers.index(True)].at)
-        if dump.sizes is not None and not dump.java and len(rows) > dump.sizes.order - 1:
-            self._note(f"it has {len(rows):,} keys, and the order allows {dump.sizes.order - 1:,}")
 
     def _name(self, key: str, at: int) -> ObjectName | None:
         """The name in a key of the pivot table."""

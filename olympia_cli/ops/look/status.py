@@ -19,9 +19,10 @@ from olympia_cli.ops.expire.marks import list_marks, sum_up_marks
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.retention import read_policy
 from olympia_cli.ops.expire.values import Floors
+from olympia_cli.ops.export.listing import unfinished_exports
 from olympia_cli.ops.fsck.last_fsck import FsckRun, fsck_runs
 from olympia_cli.ops.last_runs import LAST_EXPIRE, LAST_EXPORT, read_notes
-from olympia_cli.ops.look.attention import Reason, damage, needs_attention, worth_knowing
+from olympia_cli.ops.look.attention import Reason, damage, needs_attention, unfinished, worth_knowing
 from olympia_cli.ops.look.growth import count_objects, growth, growth_in_full
 from olympia_cli.ops.look.transactions import saved_transactions
 from olympia_cli.storage.protocol import FileInfo
@@ -126,6 +127,7 @@ def status(catalog: Catalog, full: bool = False) -> Status:
         "fsck_runs": [asdict(run) for run in runs],
         "transactions": [_transaction(transaction, catalog) for transaction in alive],
         "export_names": [name for name, record in read_exports(definition).items() if isinstance(record, ExportRecord)],
+        "unfinished_exports": unfinished_exports(snapshot),
         "quarantine": sum_up_marks(snapshot, DAY_MILLIS),
         "growth": growth(snapshot, oldest, stored),
     }
@@ -134,7 +136,7 @@ def status(catalog: Catalog, full: bool = False) -> Status:
         values |= {**counted, "growth": values["growth"] | counted["growth"]}
     attention = needs_attention(snapshot, catalog.clock.now_millis(), stored, values, hints, fsck, expire)
     damaged = damage(runs)
-    notes = () if attention or damaged else worth_knowing(runs)
+    notes = (*(() if attention or damaged else worth_knowing(runs)), *unfinished(values["unfinished_exports"]))
     status = Status(values, attention, damaged, notes, tuple(runs))
     values["needs_attention"] = [reason.text for reason in attention]
     values["verdict"] = str(status.standing)

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from olympia_cli.catalog.versions import RootFile
-from olympia_cli.errors import Damaged, OlympiaError, PathMissing, StorageDenied, StorageFailed
+from olympia_cli.errors import Damaged, OlympiaError, StorageDenied, StorageFailed, StoreError
 from olympia_cli.format.keys import KeyCodec
-from olympia_cli.format.node import Node
-from olympia_cli.format.node_file import decode_node, decode_root
-from olympia_cli.format.paths import check_pointer
 from olympia_cli.ops.look.node_target import NodeBytes, catalog_sizes
 from olympia_cli.ops.walk.descend import descend
+from olympia_cli.ops.walk.facts import NodeFacts, NodeRules
+from olympia_cli.ops.walk.flaws import Flaw, flaw_of
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import bounds, check_depth, check_range
 
@@ -26,7 +25,7 @@ BATCH = 65_536
 
 @dataclass(slots=True)
 class TreeNode:
-    """A node of the drawing. `reason` says why it could not be read."""
+    """A node of the drawing. `reason` says what is wrong with it, under the `code` that fsck has for that."""
 
     path: str
     level: int
@@ -36,6 +35,7 @@ class TreeNode:
     first: str | None = None
     last: str | None = None
     reason: str = ""
+    code: str = ""
     children: list[TreeNode] = field(default_factory=list)
     left_out: int = 0
     is_leaf: bool = True
@@ -163,121 +163,122 @@ def tree_shape(
     sizes = catalog_sizes(store, NodeBytes(file.path, file.data, file.java))
     shape = Shape(file.version, TreeNode(file.path, 1), sizes.order if sizes is not None else None)
     keys = KeyCodec.of(sizes, java=file.java) if sizes is not None else None
-    _Survey(store, file.java, keys, depth, max_children, on_node, shape).go(file.data)
+    rules = NodeRules(keys, shape.order, file.java, names=False)
+    _Survey(store, rules, depth, max_children, on_node, shape).go(file.data)
     return shape
 
 
 @dataclass(frozen=True, slots=True)
 class _Pointer:
+    """`flaw` is what the node with the pointer knows against the one that it leads to."""
+
     path: str
-    holder: str
     low: str | None
     high: str | None
     level: int
     drawn: TreeNode | None
+    flaw: Flaw | None = None
 
 
 _Part = list[_Pointer]
 """Pointers of one level, beside each other."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Survey:
     store: Store
-    java: bool
-    keys: KeyCodec | None
+    rules: NodeRules
     depth: int | None
     max_children: int | None
     on_node: Callable[[TreeNode], None]
     shape: Shape
+    leaf_level: int | None = None
 
     def go(self, root: bytes) -> None:
-        top = _Pointer(self.shape.root.path, "", None, None, 1, self.shape.root)
+        top = _Pointer(self.shape.root.path, None, None, 1, self.shape.root)
         for _ in descend(_parts(self._take(top, root)), self._look, self._visit, at_once=1):
             pass
 
-    def _look(self, parts: Sequence[_Part]) -> Iterator[tuple[_Part, Iterator[bytes | OlympiaError]]]:
-        return ((part, self._read(part)) for part in parts)
+    def _look(self, parts: Sequence[_Part]) -> Iterator[tuple[_Part, Iterator[bytes | StoreError]]]:
+        return ((part, (data for _, data in self.store.read_many(pointer.path for pointer in part))) for part in parts)
 
-    def _visit(self, part: _Part, files: Iterable[bytes | OlympiaError]) -> list[_Part]:
+    def _visit(self, part: _Part, files: Iterable[bytes | StoreError]) -> list[_Part]:
         nodes = zip(part, files, strict=True)
         return _parts([child for pointer, data in nodes for child in self._take(pointer, data)])
 
-    def _read(self, part: _Part) -> Iterator[bytes | OlympiaError]:
-        """The files that pointers lead to; in place of one that must not be followed, why."""
-        refusals = [_refusal(pointer) for pointer in part]
-        allowed = (pointer.path for pointer, why in zip(part, refusals, strict=True) if why is None)
-        files = iter(self.store.read_many(allowed))
-        for why in refusals:
-            yield next(files)[1] if why is None else why
-
-    def _take(self, pointer: _Pointer, data: bytes | OlympiaError) -> list[_Pointer]:
+    def _take(self, pointer: _Pointer, data: bytes | StoreError) -> list[_Pointer]:
         """Count a node; the pointers to its children."""
         shape, shown = self.shape, pointer.drawn or TreeNode(pointer.path, pointer.level)
-        node = self._decode(pointer, shown, data)
-        if node is not None:
-            shown.keys = len(node.keys)
-            shown.is_leaf = node.is_leaf
+        if isinstance(data, bytes):
+            shown.size = len(data)
+        elif isinstance(data, (StorageFailed, StorageDenied)):
+            shape.failure = shape.failure or data
+        facts = self._examine(pointer, data)
+        misplaced = self._misplaced(pointer, facts)
+        own = next((flaw for path, flaw in facts.marks if path == pointer.path), None)
+        flaw = misplaced or own or pointer.flaw
+        if flaw is not None:
+            # the store's own words say more than that the file cannot be read
+            shown.reason = data.message if isinstance(data, (StorageFailed, StorageDenied)) else flaw.reason
+            shown.code = flaw.code
+        if facts.readable:
+            shown.keys = len(facts.keys)
+            shown.is_leaf = facts.is_leaf
             shown.fill = shape.fill(shown.keys)
-            if node.keys:
-                shown.first, shown.last = self._name(node.keys[0]), self._name(node.keys[-1])
+            if facts.keys:
+                shown.first, shown.last = self._name(facts.keys[0]), self._name(facts.keys[-1])
         while len(shape.levels) < shown.level:
             shape.levels.append(TreeLevel(len(shape.levels) + 1))
         shape.levels[shown.level - 1].add(shown)
         if shown.reason and len(shape.damaged) < 100:
             shape.damaged.append(shown)
         self.on_node(shown)
-        return [] if node is None else self._children(pointer, shown, node)
+        # a node out of its place may lead back to where it was met before
+        return [] if not facts.readable or misplaced is not None else self._children(pointer, shown, facts)
 
-    def _decode(self, pointer: _Pointer, shown: TreeNode, data: bytes | OlympiaError) -> Node | None:
-        """The node, or None with the reason noted."""
+    def _examine(self, pointer: _Pointer, data: bytes | StoreError) -> NodeFacts:
+        """The node by itself, as fsck examines it."""
+        if pointer.level == 1 and isinstance(data, bytes):
+            return self.rules.look_at_root_file(pointer.path, data)[0]
+        return self.rules.look(pointer.path, data)
+
+    def _misplaced(self, pointer: _Pointer, facts: NodeFacts) -> Flaw | None:
+        """Return the reason why the node cannot stand in its place in the tree; None if it can."""
+        if not facts.readable:
+            return None
         try:
-            if isinstance(data, OlympiaError):
-                raise data
-            shown.size = len(data)
-            if shown is self.shape.root:
-                return decode_root(data, pointer.path, self.java).node
-            node = decode_node(data, pointer.path, self.java).node
-            check_range(node, pointer.path, pointer.low, pointer.high)
-            return node
-        except PathMissing:
-            shown.reason = "it is missing"
-        except (StorageFailed, StorageDenied) as error:
-            shown.reason = error.message
-            self.shape.failure = self.shape.failure or error
-        except OlympiaError as error:
-            shown.reason = error.reason if isinstance(error, Damaged) else error.message
+            check_range(facts, pointer.path, pointer.low, pointer.high)
+            check_depth(pointer.level - 1, pointer.path)
+        except Damaged as error:
+            return flaw_of(error)
+        if facts.is_leaf and not self.rules.java:
+            self.leaf_level = self.leaf_level or pointer.level
+            if pointer.level != self.leaf_level:
+                return Flaw("F210", f"it is a leaf on level {pointer.level}, and other leaves are on {self.leaf_level}")
         return None
 
-    def _children(self, pointer: _Pointer, shown: TreeNode, node: Node) -> list[_Pointer]:
+    def _children(self, pointer: _Pointer, shown: TreeNode, facts: NodeFacts) -> list[_Pointer]:
         drawn = pointer.drawn is not None and (self.depth is None or shown.level < self.depth)
+        flaws = dict(facts.marks)
         pointers = []
-        for at, path in enumerate(node.children):
-            if not isinstance(path, str):
-                continue  # the Java SDK leaves single pointers NULL
+        for at, path in enumerate(facts.children):
+            if path is None:
+                continue  # it cannot be followed; the Java SDK leaves single pointers NULL
             child: TreeNode | None = None
             if drawn and (self.max_children is None or len(shown.children) < self.max_children):
                 child = TreeNode(path, shown.level + 1)
                 shown.children.append(child)
             else:
                 shown.left_out += 1
-            low, high = bounds(node, at, pointer.low, pointer.high)
-            pointers.append(_Pointer(path, shown.path, low, high, shown.level + 1, child))
+            low, high = bounds(facts, at, pointer.low, pointer.high)
+            pointers.append(_Pointer(path, low, high, shown.level + 1, child, flaws.get(path)))
         return pointers
 
     def _name(self, key: str) -> str:
-        if self.keys is not None and (name := self.keys.name(key)) is not None:
+        keys = self.rules.keys
+        if keys is not None and (name := keys.name(key)) is not None:
             return f"{name.kind.word} {name}"
         return " ".join(key.encode("utf-8", "replace").decode().split())
-
-
-def _refusal(pointer: _Pointer) -> Damaged | None:
-    try:
-        check_pointer(pointer.path, pointer.holder)
-        check_depth(pointer.level - 1, pointer.path)
-    except Damaged as error:
-        return error
-    return None
 
 
 def _parts(level: _Part) -> list[_Part]:

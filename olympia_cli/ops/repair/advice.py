@@ -8,27 +8,49 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.repair_commit import Source
-from olympia_cli.errors import OlympiaError, Refused, StorageDenied, StorageFailed, Unsupported
-from olympia_cli.names import AtVersion
+from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
+from olympia_cli.errors import (
+    Damaged,
+    OlympiaError,
+    Refused,
+    StorageDenied,
+    StorageFailed,
+    Unsupported,
+    command_words,
+)
+from olympia_cli.format.paths import root_path
+from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
+from olympia_cli.names import AtVersion, TableName, ViewName
+from olympia_cli.ops.export.note import read_note, resume_words
 from olympia_cli.ops.fsck.acknowledged import of_the_past
 from olympia_cli.ops.fsck.chain import list_versions
+from olympia_cli.ops.fsck.data import DataChecks
 from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, Severity
 from olympia_cli.ops.fsck.fsck import Level, Report
+from olympia_cli.ops.fsck.versions import inside
 from olympia_cli.ops.look.diff import diff
+from olympia_cli.ops.look.history import history
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport
 from olympia_cli.ops.repair.repair import plan_repair
-from olympia_cli.ops.repair.salvage import plan_salvage
+from olympia_cli.ops.repair.salvage import plan_salvage, salvaged_from
 from olympia_cli.storage.protocol import Store
 
 MOST_NODES = 2000
 """A plan reads all that the latest version reaches. Where that is more than so many nodes it is left to the command."""
 
+MOST_VERSIONS = 2000
+"""And where the latest root is lost, it reads all that any version reaches."""
+
 MOST_ADVICE = 5
+MOST_LOCATIONS = 50
+"""So many of the older metadata files of a table are looked at."""
 
 _NOT_PLANNED = "what it loses is known when it is planned: add --dry-run"
 _LOOKS = ("dump-node", "table history")
@@ -37,13 +59,14 @@ _LOOKS = ("dump-node", "table history")
 @dataclass(frozen=True, slots=True)
 class Advice:
     """A command, as words after the program and the place of the catalog. `loses` is how many objects that are there
-    now are gone or older afterwards; None where nobody knows."""
+    now are gone or older afterwards; None where nobody knows. `catalog` is the place where it is not this catalog's."""
 
     words: tuple[str, ...]
     loses: int | None
     why: str
     leaves_versions: int = 0
     """Older versions that a new catalog does not have."""
+    catalog: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +78,20 @@ class Places:
 
 
 def advise(
-    store: Store, report: Report, looked: Sequence[str], places: Callable[[], Places], progress: Progress = SILENT
+    store: Store,
+    report: Report,
+    looked: Sequence[str],
+    places: Callable[[], Places],
+    progress: Progress = SILENT,
+    data: DataChecks | None = None,
 ) -> list[Advice]:
     """For what is wrong with the latest version the best first, then for what is wrong beside it. `looked` are the
-    options that fsck looked with, `places` looks for places for a new catalog."""
+    options that fsck looked with, `places` looks for places for a new catalog, and `data` looks at older metadata of
+    tables."""
     if report.read_only:
         return []
+    if report.version is None and report.latest is None:
+        return [*_unfinished(store), *_planned(store, report, places, progress, data)]
     damage = [finding for finding in report.findings if finding.is_damage]
     past = [finding for finding in damage if of_the_past(finding, report.latest, report.oldest)]
     advice: list[Advice] = []
@@ -72,17 +103,44 @@ def advise(
     if past and len(past) == len(damage):
         why = f"v{report.latest} is whole; what is damaged before it stays in history, and raises no more alarm"
         advice.append(Advice(("fsck", *looked, "--acknowledge"), 0, why))
+    elif report.latest is not None and any(map(_is_answered, report.findings)):
+        looked = [*(word for word in looked if word != "--all-versions"), "--all-versions"]
+        why = f"v{report.latest} is whole; a look at all versions raises an alarm about what is damaged before it"
+        advice.append(Advice(("fsck", *looked, "--acknowledge"), 0, why))
     if len(past) < len(damage) or any(map(_is_hint, report.findings)):
-        advice += _planned(store, report, places, progress)
+        advice += sorted(_planned(store, report, places, progress, data), key=_cost)
     return [*advice, *_own(damage)]
+
+
+def _cost(advice: Advice) -> tuple[bool, int]:
+    return advice.loses is None, advice.loses or 0
+
+
+def _unfinished(store: Store) -> Iterator[Advice]:
+    """The command that finishes the copy of which a place without a root holds a part."""
+    with suppress(Damaged):
+        if (note := read_note(store)) is not None:
+            words = tuple(shlex.split(resume_words(note.name, store.uri)))
+            why = f"this place holds a part of the export {note.name!a}, which this finishes"
+            yield Advice(words, 0, why, catalog=note.source)
+    if (source := salvaged_from(store)) is not None:
+        why = f"this place holds a part of a salvage of {source}, which this finishes"
+        yield Advice((*SALVAGE.split()[:-1], store.uri), None, why, catalog=source)
+
+
+def _is_answered(finding: Finding) -> bool:
+    return finding.mended_in is not None and not finding.acknowledged
 
 
 def _is_hint(finding: Finding) -> bool:
     return finding.severity is Severity.WARNING and finding.hint == REPAIR
 
 
-def _planned(store: Store, report: Report, places: Callable[[], Places], progress: Progress) -> Iterator[Advice]:
-    if report.level is Level.HINTS or not report.complete or report.checked["nodes"] > MOST_NODES:
+def _planned(
+    store: Store, report: Report, places: Callable[[], Places], progress: Progress, data: DataChecks | None
+) -> Iterator[Advice]:
+    is_large = report.checked["nodes"] > MOST_NODES or (_root_is_lost(report) and _kept(report) > MOST_VERSIONS)
+    if report.level is Level.HINTS or not report.complete or is_large:
         yield Advice(tuple(REPAIR.split()), None, _NOT_PLANNED)
         return
     try:
@@ -100,10 +158,27 @@ def _planned(store: Store, report: Report, places: Callable[[], Places], progres
         yield Advice(tuple(REPAIR.split()), _lost(plan.steps), _why(plan))
         for step in plan.alternatives:
             yield Advice((*REPAIR.split(), "--prefer", step.kind), _lost([step]), step.text)
+        if any(step.lost_ranges for step in plan.steps):
+            yield from _salvage(store, "a repair leaves something open", places(), progress)
     elif any(finding.hint == SALVAGE for finding in report.findings):
         yield from _salvage(store, "a repair does not close a gap", places(), progress)
-    elif report.last_sound_version is not None:
-        yield from _rollback(store, report.last_sound_version)
+    else:
+        yield from _tables(store, report, data)
+        if report.last_sound_version is not None:
+            yield from _rollback(store, report.last_sound_version)
+
+
+def _root_is_lost(report: Report) -> bool:
+    """Whether a repair looks through what no version reaches, for which it reads all of them."""
+    if report.latest is None:
+        return False
+    lost = root_path(report.latest)
+    return any(finding.code == "F114" or finding.path == lost for finding in report.findings if finding.is_damage)
+
+
+def _kept(report: Report) -> int:
+    """How many versions there are."""
+    return (report.latest or 0) - (report.oldest or 0)
 
 
 def _lost(steps: Sequence[RepairStep]) -> int | None:
@@ -114,8 +189,7 @@ def _lost(steps: Sequence[RepairStep]) -> int | None:
 
 def _why(plan: RepairPlan) -> str:
     unsure = [str(lost) for step in plan.steps for lost in step.lost_ranges]
-    more = "; --salvage looks further, through what nothing points to" if unsure else ""
-    return "; ".join([step.text for step in plan.steps] + unsure[:1]) + more
+    return "; ".join([step.text for step in plan.steps] + unsure[:1])
 
 
 def _salvage(store: Store, refused: str, places: Places, progress: Progress) -> Iterator[Advice]:
@@ -159,6 +233,55 @@ def _rollback(store: Store, version: int) -> Iterator[Advice]:
     if head.version != version:
         why = f"the content of v{version}, the last sound version"
         yield Advice(("rollback", f"v{version}"), len(changes) - changes.count("created"), why)
+
+
+def _tables(store: Store, report: Report, data: DataChecks | None) -> Iterator[Advice]:
+    """What can be done about each table and view whose metadata or data is lost: the newest metadata that is whole with
+    all that it names, or a drop."""
+    lost = [finding for finding in report.findings if finding.is_damage and finding.code.startswith("F60")]
+    names = [name for finding in lost if inside(report.latest or 0, finding.versions) for name in finding.objects]
+    head = Catalog(store).snapshot()
+    found = [one for name in dict.fromkeys(names[:MOST_ADVICE]) if (one := head.get(name)) is not None]
+    for one in found if data is not None else []:
+        assert data is not None, "or nothing is looked at"
+        yield from islice(_older(head, one, data), 1)
+    for one in found:
+        word, name = one.name.kind.word, str(one.name)
+        yield Advice(command_words(word, "drop", names=[name]), 1, f"without the {word} {name}, whose data is lost")
+
+
+def _older(head: Snapshot, found: CatalogObject[ObjectDefinition], data: DataChecks) -> Iterator[Advice]:
+    """The commands that go back to older metadata of an object that is whole, the newest first."""
+    name, now = found.name, found.definition
+    if isinstance(name, TableName) and isinstance(now, TableDef):
+        for location in islice(_older_locations(head, name, now), MOST_LOCATIONS):
+            older = TableDef(id=now.id, table_format=now.table_format, iceberg_metadata_location=location)
+            if not any(True for _ in data.check([(name, older)], SILENT)):
+                words = command_words("table", "alter", "--metadata-location", location, names=[str(name)])
+                yield Advice(
+                    words, 1, f"the table {name} goes back to {location}, which is whole with all that it names"
+                )
+    elif isinstance(name, ViewName):
+        for revision in islice(history(head, name), 1, MOST_LOCATIONS):
+            view = None if revision.after is None else revision.after.definition
+            if (
+                isinstance(view, ViewDef)
+                and revision.name == name
+                and not any(True for _ in data.check([(name, view)], SILENT))
+            ):
+                words = command_words("view", "restore", "--at", f"v{revision.entry.version}", names=[str(name)])
+                yield Advice(words, 1, f"the view {name} as v{revision.entry.version} has it, whose metadata is whole")
+
+
+def _older_locations(head: Snapshot, name: TableName, now: TableDef) -> Iterator[str]:
+    """The metadata locations that a table had before, the newest first."""
+    seen = {"", now.iceberg_metadata_location}
+    former = (revision.after.definition for revision in history(head, name) if revision.after is not None)
+    locations = (table.iceberg_metadata_location for table in former if isinstance(table, TableDef))
+    for location in chain([now.iceberg_previous_metadata_location], locations):
+        if location not in seen:
+            seen.add(location)
+            yield location
 
 
 def _own(damage: Sequence[Finding]) -> list[Advice]:

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from olympia_cli.format import definitions
-from olympia_cli.format.definitions import definition_id
+from olympia_cli.format.definitions import definition_id, sizes_of
 from olympia_cli.format.keys import KeyCodec, kind_of_key
+from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.history import History, HoleContent, Value
+from olympia_cli.ops.repair.leftovers import Leftovers, Suspect
+from olympia_cli.ops.repair.lost_commits import LostCommits, lost_commits, recover
 from olympia_cli.ops.repair.tree import Hole, take_apart
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.uuids import new_uuid
@@ -58,32 +61,88 @@ class Content:
     unmended: list[str] = field(default_factory=list)
     holes: list[Hole] = field(default_factory=list)
     """The ranges that `lost_ranges` are about."""
+    doubtful: dict[ObjectName, str] = field(default_factory=dict)
+    """Objects that are there, and why nobody can be sure of them."""
+    former: list[ObjectName] = field(default_factory=list)
+    """Objects that lost commits may have dropped or renamed."""
+    lost_commits: LostCommits | None = None
+    brought_back: bool = False
+    """Whether the content is that of the last lost commit, as far as the files of it tell."""
 
 
-def put_together(files: RepairFiles, versions: Sequence[int], codec: KeyCodec, catalog: CatalogDef) -> Content:
-    """The content of the newest of the versions."""
-    return _PutTogether(files, versions, codec).run(catalog)
+def put_together(
+    files: RepairFiles, versions: Sequence[int], codec: KeyCodec, catalog: CatalogDef, hint: int | None = None
+) -> Content:
+    """The content of the newest of the versions, or of a later one that the hint vn/latest names."""
+    return _PutTogether(files, versions, codec, catalog, hint).run()
 
 
 class _PutTogether:
-    def __init__(self, files: RepairFiles, versions: Sequence[int], codec: KeyCodec) -> None:
+    def __init__(
+        self, files: RepairFiles, versions: Sequence[int], codec: KeyCodec, catalog: CatalogDef, hint: int | None
+    ) -> None:
         self._files = files
+        self._versions = versions
         self._head = max(versions)
         self._codec = codec
+        self._catalog = catalog
         self._history = History(files, versions, codec)
-        self._content = Content()
+        self._content = Content(lost_commits=lost_commits(files, versions, hint))
+        self._hint = hint
 
-    def run(self, catalog: CatalogDef) -> Content:
+    def run(self) -> Content:
+        content, lost = self._content, self._content.lost_commits
+        leftovers = None
+        if lost is not None:
+            known = [version for version in self._versions if version <= lost.base.version]
+            leftovers = Leftovers(self._files, known, sizes_of(self._catalog))
+        if lost is None or leftovers is None or not self._bring_back(lost, leftovers):
+            self._take_newest()
+        self._find_definitions()
+        if lost is not None and leftovers is not None and content.lost_ranges:
+            self._add_leftovers(lost, leftovers)
+        self._check_ids(self._catalog.id)
+        self._add_namespaces()
+        content.entries = dict(sorted(content.entries.items()))
+        return content
+
+    def _take_newest(self) -> None:
+        """What the tree of the newest version holds, and what older ones and the log say of its holes."""
         content = self._content
         tree = take_apart(self._files, self._files.root(self._head).top, self._codec)
         content.entries, content.lost_keys = dict(tree.entries), list(tree.illegal)
         for filled in self._history.fill(tree.holes):
             self._take(filled)
-        self._find_definitions()
-        self._check_ids(catalog.id)
-        self._add_namespaces()
-        content.entries = dict(sorted(content.entries.items()))
-        return content
+        if self._hint is not None and self._hint > self._head:
+            content.lost_ranges.append(self._lost_range(self._head, self._hint))
+
+    def _bring_back(self, lost: LostCommits, leftovers: Leftovers) -> bool:
+        """Take what commits whose roots are lost left, where that makes a tree."""
+        content, base = self._content, lost.base
+        tree = take_apart(self._files, base.top, self._codec)
+        recovered = None if tree.holes else recover(self._files, leftovers, lost, tree.entries)
+        if recovered is None:
+            return False
+        content.entries, content.lost_keys = dict(recovered.entries), list(tree.illegal)
+        content.notes += recovered.notes
+        content.former = [self._name(key) for key in recovered.former]
+        content.brought_back = True
+        if not recovered.exact:
+            content.lost_ranges.append(self._lost_range(base.version, lost.versions[-1]))
+        return True
+
+    def _lost_range(self, base: int, last: int) -> LostRange:
+        return LostRange(None, None, root_path(last), "it is lost", base)
+
+    def _add_leftovers(self, lost: LostCommits, leftovers: Leftovers) -> None:
+        """Objects that only leftovers of the lost commits tell of, as far as their names are known."""
+        content = self._content
+        there = {self._name(key): value for key, value in content.entries.items()}
+        since, last = lost.base.created_at_millis, lost.base.version
+        suspect = Suspect((("", None),), since, nameless=True, after_version=last)
+        for left in leftovers.objects(there, suspect, unnamed=False):
+            content.entries[self._codec.encode(left.name)] = left.path
+            content.doubtful[left.name] = left.doubt
 
     def _take(self, filled: HoleContent) -> None:
         """Take what stood in a hole."""
@@ -182,7 +241,8 @@ class _PutTogether:
 
     def _check_ids(self, catalog_id: str) -> None:
         """Report ids that two objects have; where one of them comes from an older version, it was renamed since."""
-        content, stale = self._content, set(self._content.stale)
+        content = self._content
+        stale = {*content.stale, *content.former}
         owners: dict[str, str] = {}
         for key, id in list(self._ids().items()):
             if id == catalog_id:
@@ -217,7 +277,7 @@ class _PutTogether:
     def _forget(self, former: ObjectName, now: ObjectName) -> None:
         content = self._content
         del content.entries[self._codec.encode(former)]
-        content.stale.remove(former)
+        content.stale = [name for name in content.stale if name != former]
         content.notes.append(f"{former.kind.word} {former} is {now.kind.word} {now} by now")
 
     def _name(self, key: str) -> ObjectName:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from olympia_cli.catalog.protection import names_lost
 from olympia_cli.catalog.versions import Hints
 from olympia_cli.format.paths import LATEST, OLDEST
 from olympia_cli.ops.fsck.hints import marked_oldest, replaceable
@@ -19,11 +20,11 @@ def plan_hints(
     of a repair writes `vn/latest` anyway."""
     stays = {path: error for path, error in hints.unread.items() if not replaceable(error)}
     head, steps, writes = versions[-1], [], []
-    if hints.latest != head and LATEST not in stays:
-        text = _step(store, hints, LATEST, hints.latest, head + commits)
-        if hints.latest is not None and hints.latest > head:
-            text += f" (if there ever was a v{hints.latest}, its root is lost)"
-        steps.append(RepairStep("hint latest", text))
+    # a promotion that did not finish still needs the number
+    is_ahead = hints.latest is not None and hints.latest > head
+    waits = is_ahead and not names_lost(hints.latest, head, catalog.definition)
+    if hints.latest not in (head, head + commits) and LATEST not in stays and not waits:
+        steps.append(RepairStep("hint latest", _step(store, hints, LATEST, hints.latest, head + commits)))
         writes.append((LATEST, head + commits))
     marked = marked_oldest(catalog.definition)
     truth = min(versions[0] if marked is None else marked, head)

@@ -27,6 +27,8 @@ class RepairStep:
     details: tuple[str, ...] = ()
     returns: tuple[ObjectName, ...] = ()
     """Those of `reverts` that are not there now."""
+    doubtful: tuple[ObjectName, ...] = ()
+    """Those of which only leftover files tell."""
 
     @property
     def cost(self) -> tuple[bool, int, int]:
@@ -118,6 +120,7 @@ def describe_step(step: RepairStep) -> dict[str, Any]:
         "reverts": [describe_object_name(name) for name in step.reverts],
         "lost_ranges": [describe_range(lost) for lost in step.lost_ranges],
         "details": list(step.details),
+        "doubtful": [describe_object_name(name) for name in step.doubtful],
     }
 
 

@@ -79,7 +79,8 @@ from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.catalog import FormerCatalog, newest_catalog
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.hints import plan_hints
-from olympia_cli.ops.repair.salvage import NEAR, gather, left_definition
+from olympia_cli.ops.repair.lost_commits import NEAR
+from olympia_cli.ops.repair.salvage import gather, left_definition
 from olympia_cli.ops.walk.files import failures_pass
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.storage.protocol import Store

@@ -15,11 +15,11 @@ from typing import Literal
 
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import Author, written_by_java
-from olympia_cli.catalog.protection import keep_protection
+from olympia_cli.catalog.protection import keep_protection, names_lost
 from olympia_cli.catalog.quarantine import purged_before, write_quarantine
 from olympia_cli.catalog.repair_commit import Built, Repair, check_head, commit_repair
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, check_supported, expired_before
-from olympia_cli.catalog.versions import Hints, catalog_not_found, read_hints
+from olympia_cli.catalog.versions import Hints, catalog_not_found, read_hints, what_remains
 from olympia_cli.errors import InvalidOption, OlympiaError, PartlyDone, Refused
 from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec
@@ -28,7 +28,7 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.chain import list_versions
 from olympia_cli.ops.fsck.findings import SALVAGE
-from olympia_cli.ops.fsck.hints import true_oldest
+from olympia_cli.ops.fsck.hints import latest_ahead, true_oldest
 from olympia_cli.ops.fsck.sound import LatestVersion
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.aside import plan_aside, set_aside
@@ -58,6 +58,8 @@ def plan_repair(
         raise InvalidOption(f"{prefer!a} is not a way to repair", hint="use auto, rollback or rebuild")
     files = RepairFiles(store, progress=progress)
     progress.phase("reading versions")
+    # before the listing: a hint is written after its root, so one that is ahead then tells of a root that is lost
+    hints = read_hints(store)
     latest = files.latest(existing_versions(store))
     every, head = latest.chain.existing, latest.chain.latest
     errors = latest.errors()
@@ -65,30 +67,36 @@ def plan_repair(
     if catalog is None:
         raise Refused("no version has a catalog definition that can be read", hint=_SALVAGE)
     check_supported(catalog.definition, catalog.path or root_path(catalog.version))
-    hints = read_hints(store)
     versions = _counting(every, catalog, hints)
-    catalog = _settled(catalog, every, versions[0], hints)
-    codec = KeyCodec.of(sizes_of(catalog.definition))
-    content = Content()
-    if errors:
+    codec, content = KeyCodec.of(sizes_of(catalog.definition)), Content()
+    ahead = hints.latest if names_lost(hints.latest, head, catalog.definition) else None
+    if errors or ahead is not None:
         progress.phase("reading what the latest version holds")
         # what rests in quarantine can be read, and its log tells what was written
         resting = min(purged_before(catalog.definition), versions[0])
         readable = [version for version in every if version >= resting]
-        content = put_together(files, readable, codec, catalog.definition)
+        content = put_together(files, readable, codec, catalog.definition, ahead)
+        if content.lost_commits is not None:
+            # who changes the catalog's definition writes a file of it
+            catalog = replace(catalog, exact=content.brought_back and not content.lost_ranges)
         if catalog.path is None:
             origin = f"v{catalog.version} and the log have it" if catalog.exact else f"v{catalog.version} has it"
             content.notes.insert(0, f"the catalog definition is taken as {origin}")
+    catalog = _settled(catalog, every, versions[0], hints)
     # which of two objects of one id is to stay is for people to say
-    damaged = any(error.code != "F305" for error in errors)
+    damaged = ahead is not None or any(error.code != "F305" for error in errors)
     hint_steps, writes, stays = plan_hints(store, hints, versions, catalog, damaged)
     aside_steps, asides = plan_aside(latest.chain.strays, head)
     steps, unmended = (*aside_steps, *hint_steps), (*content.unmended, *stays)
     plan = RepairPlan(store.uri, head, steps, unmended=unmended, hints=tuple(writes), asides=asides)
     if not damaged:
         return plan
-    damage = tuple(f"{error.path}: {error.message}" if error.path else error.message for error in errors)
-    return _Mending(files, codec, versions, latest, catalog, content, damage).choose(prefer, alternatives, plan)
+    lost = [] if ahead is None else [latest_ahead(ahead, head)]
+    damage = tuple(f"{error.path}: {error.message}" if error.path else error.message for error in [*lost, *errors])
+    roots = () if content.lost_commits is None else tuple(map(root_path, content.lost_commits.versions))
+    answers = tuple(dict.fromkeys([*(error.path for error in errors if error.path), *roots]))
+    mending = _Mending(files, versions, latest, catalog, content, damage, ahead, answers)
+    return mending.choose(prefer, alternatives, plan)
 
 
 def apply_repair(
@@ -130,7 +138,7 @@ def existing_versions(store: Store) -> list[int]:
         raise written_by_java(store.uri)
     if versions:
         return versions
-    if any(True for _ in store.list("node/")) or any(True for _ in store.list("def/")):
+    if what_remains(store):
         raise Refused(f"{store.uri} has no root of any version", hint=_SALVAGE)
     raise catalog_not_found(store)
 
@@ -185,13 +193,20 @@ class _Mending:
     """A damaged version, and all that is known of what it held."""
 
     files: RepairFiles
-    codec: KeyCodec
     versions: Sequence[int]
     latest: LatestVersion
     catalog: FormerCatalog
     content: Content
     damage: tuple[str, ...]
     """What is wrong with the version, as fsck says it."""
+    ahead: int | None
+    """What vn/latest names, where that is beyond the last root."""
+    answers: tuple[str, ...]
+    """The files that are not whole."""
+
+    @property
+    def codec(self) -> KeyCodec:
+        return KeyCodec.of(sizes_of(self.catalog.definition))
 
     def choose(self, prefer: Prefer, alternatives: bool, plan: RepairPlan) -> RepairPlan:
         rebuild = self._rebuild_step()
@@ -213,16 +228,25 @@ class _Mending:
         unmended = tuple(text for text in plan.unmended if text not in left)
         return replace(plan, steps=(chosen, *plan.steps), alternatives=tuple(others), unmended=unmended, repair=repair)
 
+    @property
+    def _origin(self) -> str:
+        lost = self.content.lost_commits
+        if lost is not None and self.content.brought_back:
+            return f"v{lost.base.version} and what {lost.named} left"
+        return f"what can be read of v{self.versions[-1]}"
+
     def _rebuild_step(self) -> RepairStep:
         head, content = self.versions[-1], self.content
         lost = tuple(sorted(set(content.lost), key=name_order))
-        text = f"build v{head + 1} from what can be read of v{head}: {len(content.entries):,} objects"
+        text = f"build v{head + 1} from {self._origin}: {len(content.entries):,} objects"
         nothing = "none known to be lost" if content.lost_ranges else "none lost"
         text += f", {len(lost):,} lost" if lost else f", {nothing}"
         if content.lost_keys:
             text += f"; {len(content.lost_keys):,} keys that no object can have are dropped"
-        stale, details = tuple(sorted(set(content.stale), key=name_order)), (*self.damage, *content.notes)
-        return RepairStep("rebuild", text, lost, stale, tuple(content.lost_ranges), details)
+        stale, doubtful = (tuple(sorted(set(names), key=name_order)) for names in (content.stale, content.doubtful))
+        doubts = [f"doubtful: {name.kind.word} {name}: {content.doubtful[name]}" for name in doubtful]
+        details, unsure = (*self.damage, *content.notes, *doubts), tuple(content.lost_ranges)
+        return RepairStep("rebuild", text, lost, stale, unsure, details, doubtful=doubtful)
 
     def _rollback_step(self, target: int) -> RepairStep:
         root, content, codec = self.files.root(target).root, self.content, self.codec
@@ -253,8 +277,10 @@ class _Mending:
             tree=Built(content.entries, names),
             catalog=self.catalog.definition,
             not_before_millis=self._newest_time(),
-            description=f"tree built anew from what could be read of v{head}: " + _summary(self.damage),
+            description=f"tree built anew from {self._origin}: " + _summary(self.damage),
             lost_keys=lost + content.lost_keys,
+            named_latest=self.ahead,
+            answers=self.answers,
         )
 
     def _rollback(self, step: RepairStep, target: int) -> Repair:
@@ -269,6 +295,8 @@ class _Mending:
             not_before_millis=self._newest_time(),
             description=f"content of v{target}, the last sound version: " + _summary(step.details),
             lost_keys=[self.codec.encode(name) for name in step.loses],
+            named_latest=self.ahead,
+            answers=self.answers,
         )
 
     def _newest_time(self) -> int:

@@ -78,7 +78,7 @@ class SparkSurveyor:
         with explained():
             created = follow_kept(planner, roots)
             kept_files, mark = reach.since(), reach.mark()
-            follow_resting(planner, sweep.resting_versions)
+            sweep, _, damage = follow_resting(planner, sweep)
             parts = engine.parts(2 * reach.number, FILES_A_TASK)
             if files is None:
                 named, notes = self._listed(planner, sweep, parts)
@@ -99,7 +99,8 @@ class SparkSurveyor:
             size = sum(size for fate, _, _, size in totals if fate is own_fate)
             return SparkFiles(engine, _of_fate(frame, own_fate), GoingTotals(kinds, size))
 
-        return Survey(created, counts, going(FileFate.QUARANTINED), going(FileFate.PURGED), unknown, notes)
+        quarantined, purged = going(FileFate.QUARANTINED), going(FileFate.PURGED)
+        return Survey(created, counts, quarantined, purged, unknown, (*damage, *notes))
 
     def _listed(self, planner: Planner, sweep: Sweep, parts: int) -> tuple[list[DataFrame], tuple[str, ...]]:
         """What manifests name and a listing shows; and what is wrong with manifests that cannot be read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 
 import pytest
 
@@ -20,12 +21,14 @@ from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.note import Mode, scope
 from olympia_cli.ops.fsck.acknowledged import acknowledge, of_the_past
 from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.walk.facts import NodeRules
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog
-from tests.helpers.clock import DAY
+from tests.helpers.clock import DAY, HOUR
 from tests.helpers.damage import spoil
 from tests.helpers.expire_place import Place, filled
 from tests.helpers.fsck import fsck
+from tests.helpers.reach import reach_of
 
 HIT = 9
 
@@ -137,3 +140,48 @@ def test_what_an_export_needs_is_not_of_the_past_and_both_say_so():
     assert (stopped.value.code, stopped.value.path) == (error.code, error.path) == ("F204", lost)
     drop_export(place.catalog, "friday")
     assert acknowledged(place).plan(keep_last=9).mark.damaged == (HIT,)
+
+
+def may_need(place: Place, version: int) -> set[str]:
+    """The nodes and definitions that a version leads to, as far as anything can be read, and that are there."""
+    rules = NodeRules.of(place.catalog.snapshot())
+    there, needed = trees(place), set()
+    facts, _ = rules.look_at_root_file(root_path(version), place.store.read(root_path(version)))
+    waiting = [facts]
+    while waiting:
+        facts = waiting.pop()
+        named = {path for path, _, _ in facts.names} | {path for path in facts.children if path is not None}
+        new = named & there - needed
+        needed |= new
+        waiting += [rules.look(path, place.store.read(path)) for path in sorted(new) if path.startswith("node/")]
+    return needed
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_no_expire_takes_what_a_damaged_version_may_need(seed):
+    """Random damage of older versions, acknowledged, and then marks and purges in random order."""
+    numbers, place = Random(seed), filled(12)
+    latest = place.head.version
+    mine = reach_of(place.store, definitions=True)
+    mine.add([(root_path(latest), place.store.read(root_path(latest)))])
+    old = [path for path in sorted(trees(place)) if path not in mine] + [root_path(at) for at in range(1, latest)]
+    for path in numbers.sample(old, numbers.randint(1, 4)):
+        # a gap in history cannot be acknowledged
+        ways = ["truncated", "flipped", "empty"] if path.startswith("vn/") else ["missing", "truncated", "empty"]
+        spoil(place.store, path, numbers.choice(ways))
+    acknowledged(place)
+    needed = {version: may_need(place, version) for version in place.roots}
+    for _ in range(6):
+        if numbers.random() < 0.5:
+            place.mark(keep_last=numbers.randint(1, 9))
+        else:
+            place.purge()
+        place.clock.advance(numbers.choice([HOUR, 2 * DAY]))
+        there = trees(place)
+        for version in needed.keys() & set(place.roots):
+            assert needed[version] <= there, f"v{version} lost {needed[version] - there}"
+    check_version(place, place.head.version)
+
+
+def check_version(place: Place, version: int) -> None:
+    assert not fsck(place.store, level=Level.FULL, at=AtVersion(version), clock=place.clock).damaged

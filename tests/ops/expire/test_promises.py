@@ -22,12 +22,14 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.expire.expire import mark, purge, undo
 from olympia_cli.ops.expire.plan import Planner
+from olympia_cli.ops.expire.values import Floors
 from tests.helpers.check import check_catalog, orphans
 from tests.helpers.clock import DAY, HOUR, MINUTE
 from tests.helpers.expire_place import FLOORS, Place, filled
 from tests.helpers.expire_world import SkewedClock, listed
 from tests.helpers.fsck import everything
 from tests.helpers.names import location, table
+from tests.helpers.reach import reach_of
 from tests.helpers.stores import WrappedStore
 
 
@@ -223,12 +225,45 @@ def test_a_full_export_without_a_pin_keeps_nothing():
     assert place.plan().mark.oldest > 1
 
 
-def test_a_version_that_rests_and_is_missing_stops_a_purge():
-    """All that it reaches would seem dead."""
+def nodes_of(store, version: int) -> set[str]:
+    """The nodes below the root of a version."""
+    reach = reach_of(store)
+    paths = {path for new in reach.each([(root_path(version), store.read(root_path(version)))]) for path in new}
+    return {path for path in paths if path.startswith("node/")}
+
+
+@pytest.mark.parametrize("lost", ["root", "node"])
+def test_damage_of_a_version_that_rests_stops_no_purge_and_no_node_is_deleted(lost):
+    """Nobody can tell what the version reaches: all of it would seem dead."""
+    place = marked_twice()
+    oldest = expired_before(place.head.definition)
+    victim = root_path(oldest - 1)
+    if lost == "node":
+        victim = min(nodes_of(place.store, oldest - 1) - nodes_of(place.store, oldest))
+    place.store.delete_many([victim])
+    assert not everything(place.store, clock=place.clock).damaged, "fsck looks at no version in quarantine"
+    trees = {file.path for file in place.store.list() if file.path.startswith(("node/", "def/"))}
+    plan = place.purge()
+    assert len(plan.versions) > 1
+    assert "no node and no definition" in plan.notes[0]
+    assert victim in plan.notes[0]
+    assert trees <= {file.path for file in place.store.list()}
+    assert not place.store.exists(root_path(plan.versions[-1]))
+    # what rests comes back, as far as it is whole
+    undo(place.catalog)
+    assert {one.path for one in everything(place.store, clock=place.clock).findings if one.is_damage} == {victim}
+
+
+def test_the_first_purge_after_a_damaged_version_takes_what_it_may_have_needed():
     place = marked_twice()
     place.store.delete_many([root_path(expired_before(place.head.definition) - 1)])
-    with pytest.raises(Damaged, match="in quarantine, is missing"):
-        place.purge()
+    place.purge()
+    place.clock.advance(2 * DAY)
+    for _ in range(2):
+        place.mark(keep_last=1)
+        place.clock.advance(2 * DAY)
+        assert not place.purge().notes
+    assert not orphans(place.store)
 
 
 def test_a_lifetime_is_half_an_hour_longer_for_an_expire():
@@ -352,3 +387,33 @@ def test_the_last_save_of_a_transaction_is_deleted_last():
     deleted = [path for path in place.store.paths("delete_many") if path.startswith("dtxn/")]
     assert len(deleted) == 13
     assert deleted[-1] == last
+
+
+def test_a_transaction_whose_beginning_is_gone_stops_it_as_fsck_says():
+    """Its files were away while an expire purged the version that it began at."""
+    place = filled(12)
+    place.clock.advance(HOUR)
+    begun = distributed.begin(place.catalog)
+    files = {file.path: place.store.read(file.path) for file in place.store.list() if "/" in file.path}
+    began = begun.transaction.base.version
+    place.store.delete_many([path for path in files if path.startswith("dtxn/")])
+    for number in range(3):
+        place.commit(f"a.v{number}", after=MINUTE)
+    offline = Floors(0, 0, offline=True)
+    place.clock.advance(MINUTE)
+    place.mark(offline, keep_last=1, older_than="1s", offline=True)
+    place.purge(offline)
+    assert not place.store.exists(root_path(began))
+    for path in files.keys() - {file.path for file in place.store.list()}:
+        if path.startswith(("dtxn/", "node/", "def/")):
+            place.store.create(path, files[path])
+    [error] = [one for one in everything(place.store, clock=place.clock).findings if one.is_damage]
+    with pytest.raises(Damaged) as stopped:
+        place.plan()
+    assert (stopped.value.code, stopped.value.path) == (error.code, error.path)
+    assert stopped.value.code == "F502"
+    assert stopped.value.reason == error.message
+    assert error.hint == " ".join(stopped.value.command) == f"txn abort {begun.transaction.id}"
+    distributed.abort(place.catalog, saves.find(place.store, begun.transaction.id))
+    place.plan()
+    assert not everything(place.store, clock=place.clock).damaged

@@ -565,8 +565,8 @@ class TestWhatIsThere:
     def test_commits_on_an_export_that_nobody_recorded(self, catalog, dest, clock):
         """Its root stood already, so others took it for the catalog that it is: what they added is no difference."""
         with pytest.raises(PowerCut):
-            # the record is the last of it
-            create_export(Catalog(CuttingStore(catalog.store, 0), clock), dest, "friday", FULL)
+            # what comes after the note that it has begun is the record
+            create_export(Catalog(CuttingStore(catalog.store, 1), clock), dest, "friday", FULL)
         assert dest.exists(root_path(3))
         with Catalog(dest, clock).transaction() as transaction:
             transaction.create_namespace(ns("later"))
@@ -633,10 +633,17 @@ class TestOthersAtTheSameTime:
 
     @pytest.mark.parametrize("moment", ["while files are copied", "before the root"])
     def test_an_init_at_the_same_place(self, catalog, dest, clock, moment):
+        """That of a program which does not look whether there is anything; ours makes none there."""
+        other = MemoryStore()
+        Catalog.create(other, clock=clock)
+
         class Racing(WrappedStore):
             def create_many(self, files):
                 if not dest.exists(root_path(0)) and (moment == "while files are copied" or root_path(3) in files):
-                    Catalog.create(dest, clock=clock)
+                    with pytest.raises(LocationNotEmpty):
+                        Catalog.create(dest, clock=clock)
+                    dest.create_many({file.path: other.read(file.path) for file in other.list("def/")})
+                    dest.create(root_path(0), other.read(root_path(0)))
                 super().create_many(files)
 
         with pytest.raises(PathTaken, match="another process"):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef
-from olympia_cli.names import Kind
+from olympia_cli.names import AtVersion, Kind
 from olympia_cli.ops.fsck.definitions import Definitions
 from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.ops.walk.facts import INNER_NODES, NodeFacts
@@ -81,3 +81,41 @@ def test_one_id_is_found_where_another_version_takes_the_definition_for_another_
     findings = fsck(store, level=Level.FULL, all_versions=True).findings
     [found] = [found for found in findings if found.code == "F305"]
     assert (found.versions, [str(name) for name in found.objects]) == (((2, 2),), ["a.t", "a.u"])
+
+
+def test_one_id_is_found_at_the_same_path_whatever_versions_are_looked_at():
+    """Both objects are altered again and again, and renamed, so that other definitions and names come first."""
+    store = MemoryStore()
+    catalog = Catalog.create(store, order=4)
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(ns("a"))
+        for name in "bcdmnuvw":
+            transaction.create_table(table(f"a.{name}"), location(1))
+    clashing = ["a.m", "a.n"]
+    for number in range(8):
+        name = clashing[number % 2]
+        with catalog.transaction() as transaction:
+            if number == 4:
+                transaction.rename_table(table(name), table("a.zz"))
+                clashing[0] = "a.zz"
+            else:
+                transaction.alter_table(table(name), {"number": str(number)}, (), location(number))
+    latest = catalog.snapshot().version
+    taken = TableDef.FromString(store.read(str(catalog.snapshot().find(table("a.zz"))))).id
+    for at in range(2, latest + 1):
+        path = str(catalog.snapshot(AtVersion(at)).find(table("a.n")))
+        rewrite_definition(store, path, lambda found: setattr(found, "id", taken))
+    found: dict[int, set[str]] = {}
+    for one in fsck(store, level=Level.FULL, all_versions=True).findings:
+        if one.code == "F305":
+            assert [name.namespace for name in one.objects] == ["a", "a"]
+            for first, last in one.versions:
+                for version in range(first, last + 1):
+                    found.setdefault(version, set()).add(one.path)
+    assert all(len(paths) == 1 for paths in found.values())
+    assert len({path for paths in found.values() for path in paths}) > 1, "the test has to have something to tell"
+    for version in range(1, latest + 1):
+        findings = fsck(store, level=Level.FULL, at=AtVersion(version)).findings
+        same = [one for one in findings if one.code == "F305"]
+        hit = {one.path for one in same if any(first <= version <= last for first, last in one.versions)}
+        assert hit == found.get(version, set()), version
