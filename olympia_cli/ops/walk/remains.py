@@ -23,8 +23,8 @@ DigestState = Literal["verified", "mismatch", "absent"]
 class Sections:
     """The sections of a node file: system rows, then the pivot table from `start` to `end`, then action rows.
 
-    `leftmost` is the index of the row without a key that precedes the first key, or of the row before the first key if
-    there is no such row.
+    `leftmost` is the index of the row without a key that precedes the first key. If there is none, it is the index of
+    the row before the first key.
     """
 
     start: int
