@@ -98,7 +98,7 @@ class NodeRules:
         return self._remains(path, node, []) if isinstance(node, bytes) else self._facts(path, node, True, True, [])
 
     def look_at_root_file(self, path: str, data: bytes) -> tuple[NodeFacts, int | None]:
-        """Examine a root file. Return its facts, with the catalog's definition among the names, and its creation time."""
+        """Examine a root file. Return its facts and its creation time. The names include the catalog's definition."""
         try:
             root = decode_root(data, path, self.java)
             check_pointer(root.catalog_def, path)
