@@ -210,7 +210,7 @@ def _store_at(location: StoreOrUri, options: Mapping[str, object] | None) -> Sto
 
 
 def check_free(store: Store) -> None:
-    """Raise an error if a catalog cannot be created here. The definition that an interrupted `create` left is allowed."""
+    """Raise an error if a catalog cannot be created here. The definition of an interrupted `create` is allowed."""
     # check root 0 first: listing a large catalog takes long
     if store.exists(root_path(0)):
         raise _catalog_exists(store)

@@ -112,7 +112,7 @@ def mark(catalog: Catalog, plan: MarkPlan, message: str = "", *, retry_for: floa
         return None
     catalog = catalog.anew()
     now = catalog.clock.now_millis()
-    manifest = plan.files.manifest(new_manifest_path(now), plan.oldest, plan.former_oldest)
+    manifest = plan.files.manifest(catalog.store, new_manifest_path(now), plan.oldest, plan.former_oldest)
     transaction = catalog.begin()
     catalog.store.create(manifest.path, encode_manifest(transaction.base.definition.id, manifest, time_text(now)))
     payload = ExpireDef(oldest=plan.oldest, former_oldest=plan.former_oldest, manifest=manifest.path)

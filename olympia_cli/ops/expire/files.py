@@ -10,7 +10,16 @@ from itertools import islice
 from typing import Protocol
 
 from olympia_cli.format.paths import FileKind, parse_root_path
-from olympia_cli.ops.expire.manifest import DELETABLE, Doomed, Manifest, check_deletable
+from olympia_cli.ops.expire.manifest import (
+    DELETABLE,
+    PART_FILES,
+    Doomed,
+    Manifest,
+    ManifestPart,
+    check_deletable,
+    encode_part,
+    new_part_path,
+)
 from olympia_cli.ops.progress import Progress
 from olympia_cli.storage.protocol import Store
 
@@ -45,7 +54,7 @@ class Going(Protocol):
         """Yield all files. An expire never calls this if there may be too many for one process."""
         ...
 
-    def manifest(self, path: str, oldest: int, former_oldest: int) -> Manifest:
+    def manifest(self, store: Store, path: str, oldest: int, former_oldest: int) -> Manifest:
         """Return a manifest that names the files. Its parts, if any, are already written; the manifest is not."""
         ...
 
@@ -69,8 +78,18 @@ class Listed(tuple[Doomed, ...]):
     def totals(self) -> GoingTotals:
         return GoingTotals(Counter(file.kind for file in self), sum(file.bytes for file in self))
 
-    def manifest(self, path: str, oldest: int, former_oldest: int) -> Manifest:
-        return Manifest(path, oldest, former_oldest, self)
+    def manifest(
+        self, store: Store, path: str, oldest: int, former_oldest: int, part_files: int = PART_FILES
+    ) -> Manifest:
+        if len(self) <= part_files:
+            return Manifest(path, oldest, former_oldest, self)
+        parts = []
+        for first in range(0, len(self), part_files):
+            files = self[first : first + part_files]
+            part = ManifestPart(new_part_path(path), len(files))
+            store.create(part.path, encode_part(path, files))
+            parts.append(part)
+        return Manifest(path, oldest, former_oldest, (), tuple(parts))
 
     def roots(self) -> Iterator[Doomed]:
         return iter(sorted((file for file in self if file.kind == ROOT), key=_order))

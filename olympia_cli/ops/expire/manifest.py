@@ -1,8 +1,8 @@
 """Expire manifests: the files that a mark takes out of history. A manifest is written once, before the mark is
 committed.
 
-It names the files itself, or names parts, which are files that do. Parts are written first; a part that no manifest
-names is ignored. A manifest with a damaged part counts as damaged.
+It names the files itself, or, if there are many, names parts, which are files that do. Parts are written first; a part
+that no manifest names is ignored. A manifest with a damaged part counts as damaged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ FOLDER = "ops/expire/"
 FORMAT = 1
 IN_PARTS = 2
 """The format of a manifest with parts."""
-FILES_A_PART = 100_000
+PART_FILES = 50_000
+"""The largest number of files in a part, for some megabytes. A huge manifest without parts would exceed the size that
+readers accept.
+"""
 DELETABLE = (FileKind.ROOT, FileKind.NODE, FileKind.DEFINITION, FileKind.TRANSACTION, FileKind.TEMPORARY)
 
 _PART = re.compile(rf"({FOLDER}[^./]+)\.[^./]+\.part\.json")
@@ -110,8 +113,8 @@ def write_narrowed(store: Store, catalog_id: str, manifest: Manifest, oldest: in
     path = new_manifest_path(now_millis)
     parts: list[ManifestPart] = []
     if manifest.parts:
-        for start in range(0, len(files), FILES_A_PART):
-            names = files[start : start + FILES_A_PART]
+        for start in range(0, len(files), PART_FILES):
+            names = files[start : start + PART_FILES]
             parts.append(ManifestPart(new_part_path(path), len(names)))
             store.create(parts[-1].path, encode_part(path, names))
     narrowed = Manifest(path, oldest, min(manifest.former_oldest, oldest), files, tuple(parts))

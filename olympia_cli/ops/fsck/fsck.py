@@ -264,6 +264,19 @@ def _checked(examined: Examined, holdings: Sequence[Held]) -> dict[str, int]:
     }
 
 
+def not_read(report: Report) -> list[tuple[str, str]]:
+    """What was not looked at, and the option that reads it."""
+    depth = list(Level).index(report.level)
+    kept = 0 if report.latest is None or report.oldest is None else report.latest - report.oldest + 1
+    parts = [
+        ("nodes", "--level structure", depth < STRUCTURE),
+        ("definitions", "--level full", report.definitions != "read"),
+        ("table data", "--level data", report.level is not Level.DATA),
+        ("other versions", "--all-versions", depth >= STRUCTURE and report.checked["versions"] < kept),
+    ]
+    return [(what, option) for what, option, is_left in parts if is_left]
+
+
 def describe_report(report: Report) -> dict[str, Any]:
     """Return the report in its JSON form."""
     return {
@@ -275,4 +288,5 @@ def describe_report(report: Report) -> dict[str, Any]:
         "complete": report.complete,
         "last_sound_version": report.last_sound_version,
         "definitions": report.definitions,
+        "not_read": [{"what": what, "option": option} for what, option in not_read(report)],
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from olympia_cli.ops.fsck.findings import CODES, Finding, Severity, shown
-from olympia_cli.ops.fsck.fsck import Report
+from olympia_cli.ops.fsck.fsck import Report, not_read
 from olympia_cli.ops.page import head, text
 
 NAMED = 200
@@ -50,7 +50,9 @@ def _verdict(report: Report) -> str:
         return f'<p class="verdict damaged">Damaged: {counts}. The last sound version: {last}.</p>'
     if not report.complete:
         return f'<p class="verdict open">Not complete: the time ran out. So far: {counts or "nothing found"}.</p>'
-    return f'<p class="verdict sound">Sound: {counts or "nothing found"}.</p>'
+    left = ", ".join(f"{what} ({option})" for what, option in not_read(report))
+    rest = f" Not read: {left}." if left else ""
+    return f'<p class="verdict sound">Sound: {counts or "nothing found"}.{rest}</p>'
 
 
 def _finding(finding: Finding) -> Iterator[str]:

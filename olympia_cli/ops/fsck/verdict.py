@@ -105,10 +105,9 @@ class Verdict:
     def _advice(self, each: Finding, mend: str, back: str) -> str:
         """Return the next step. For a read-only catalog it is `dump-node` at most."""
         hint = self._hint(each, mend, back)
-        if not self._examined.chain.java or hint.startswith("dump-node "):
+        if not self._examined.chain.java or hint == _look(each):
             return hint
-        node = each.severity is Severity.ERROR and file_kind(each.path) in (FileKind.NODE, FileKind.ROOT)
-        return f"dump-node {each.path}" if node and each.code != "F201" else ""
+        return _look(each) if each.severity is Severity.ERROR else ""
 
     def _hint(self, error: Finding, mend: str, back: str) -> str:
         """Return the next step of an error: `mend` if a repair can fix it; else `back`, as an older version has the
@@ -118,8 +117,7 @@ class Verdict:
             return error.hint
         if inside(self._examined.chain.latest, error.versions):
             return back if error.code == "F305" or error.code.startswith("F6") else mend
-        node = file_kind(error.path) in (FileKind.NODE, FileKind.ROOT) and error.code != "F201"
-        return f"dump-node {error.path}" if node else ""
+        return _look(error)
 
     # Nodes
 
@@ -363,6 +361,14 @@ class Verdict:
 def importance(finding: Finding) -> tuple[int, str, bool, str, str]:
     """Return the sort key of findings, the worst first."""
     return _ORDER[finding.severity], finding.code, finding.path == "", finding.path, finding.message
+
+
+def _look(error: Finding) -> str:
+    """A command that shows the file. Of a missing root, the log shows the versions that are there."""
+    if error.code == "F101":
+        return "log --oneline"
+    node = file_kind(error.path) in (FileKind.NODE, FileKind.ROOT) and error.code != "F201"
+    return f"dump-node {error.path}" if node else ""
 
 
 _SAME_ID = "an object has the id of the catalog, or of another object"
