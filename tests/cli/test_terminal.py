@@ -139,9 +139,34 @@ class TestTables:
     def test_nothing_to_list_is_said(self, seen):
         assert seen("view", "ls", "a.b").plain == ["no views"]
 
+    def test_colours_of_errors_and_warnings(self, seen, sample):
+        lines = seen("table", "show", "sales.nope").lines
+        assert lines[0].startswith("\x1b[1;31merror:\x1b[0m there is no table sales.nope in version 7: ")
+        assert seen("lgo").lines[0].startswith("\x1b[1;31merror:\x1b[0m ")
+        (sample.folder / "vn" / "latest").write_text("9")
+        assert seen("ns", "ls").lines[0].startswith("\x1b[1;33mwarning:\x1b[0m vn/latest names ")
+
+    def test_an_error_in_a_pipe_has_no_colour(self, program, sample):
+        assert program("-c", sample.uri, "ns", "show", "nope").stderr.startswith("error: ")
+        read, write = os.pipe()
+        shown = look("-c", sample.uri, "ns", "show", "nope", stdout=write)
+        assert shown.lines[0].startswith("\x1b[1;31merror:\x1b[0m "), "stderr is the terminal, and stdout is not"
+        os.close(read)
+        os.close(write)
+
+    def test_colours_of_a_diff(self, seen):
+        signs = {"+": "32", "-": "31", "~": "33", ">": "36"}
+        for words in (["v3", "latest"], ["-p", "v5", "v6"], ["-p", "v6", "v5"]):
+            head, *lines = seen("diff", *words).lines
+            assert "\x1b" not in head
+            for line in lines:
+                found = re.fullmatch(r"\x1b\[(\d+)m *(\S).*\x1b\[0m", line)
+                assert found is not None, line
+                assert signs[found[2]] == found[1], line
+
     @pytest.mark.parametrize(("env", "args"), [({"NO_COLOR": "1"}, []), ({}, ["--no-color"])])
     def test_without_colours(self, seen, env, args):
-        for command in (["table", "ls"], ["log"], ["log", "--graph"]):
+        for command in (["table", "ls"], ["log"], ["log", "--graph"], ["diff", "v3"], ["ns", "show", "nope"]):
             assert "\x1b" not in seen(*command, *args, env=env).screen
 
     def test_an_empty_no_color_means_nothing(self, seen):

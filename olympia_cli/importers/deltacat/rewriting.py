@@ -6,10 +6,11 @@ last row counts. A delete removes the rows with its keys. NULL keys are equal.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import groupby
+from itertools import count, groupby
 from typing import Protocol
 from uuid import uuid4
 
@@ -35,6 +36,10 @@ _MERGE_ORDERS = (b"DELTACAT:merge_order", b"DELTACAT:event_time")
 result depends on the time of the merge."""
 _ROW = "__row"
 _JSON, _ROWS_A_BATCH = "metadata.json", 2**16
+_AT_ONCE = 512 * 1024 * 1024
+"""Bytes of files that are merged at once; in memory they take several times as much."""
+_MOST_SHARES = 64
+_NO_MEMORY = f"a {_MOST_SHARES}th of its rows does not fit into the memory of one task: give executors more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +69,60 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """A part of a partition's rows, number `number` of `of`, a power of two. No delta merges rows of two shares."""
+
+    number: int = 0
+    of: int = 1
+
+    def halves(self) -> list[Share]:
+        return [Share(self.number, self.of * 2), Share(self.number + self.of, self.of * 2)]
+
+    def rows(self, rows: pa.Table, keys: list[str]) -> pa.Table:
+        """Return the rows whose keys fall into this share. Rows with the same keys fall into one share."""
+        if self.of == 1:
+            return rows
+        masks = [self._mask(batch) for batch in _keyed(rows, keys).to_batches(max_chunksize=_ROWS_A_BATCH)]
+        return rows.filter(pa.chunked_array(masks, pa.bool_()))
+
+    def _mask(self, keys: pa.RecordBatch) -> pa.BooleanArray:
+        total = pa.repeat(pa.scalar(0, pa.int64()), keys.num_rows)
+        for column in keys.columns:
+            encoded = column.dictionary_encode()
+            digests = pa.array([_digest(value) for value in encoded.dictionary], pa.int64())
+            total = pc.bit_wise_xor(total, pc.fill_null(digests.take(encoded.indices), 0))
+        return pc.equal(pc.bit_wise_and(total, self.of - 1), self.number)
+
+
+WHOLE = Share()
+
+
+def _digest(value: pa.Scalar) -> int:
+    """Return a number that equal values share. Values that Python cannot represent all share one."""
+    try:
+        plain = value.as_py()
+    except (ValueError, OverflowError):
+        return 0
+    # the zeros of both signs are equal
+    return zlib.crc32(repr(plain + 0.0 if isinstance(plain, float) else plain).encode("utf-8", "surrogatepass"))
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
     """A partition to rewrite: its deltas in order."""
 
     steps: tuple[Step, ...]
+
+    @property
+    def upserts(self) -> bool:
+        return any(step.kind == "upsert" for step in self.steps)
+
+    def shares(self) -> list[Share]:
+        """The shares in which it is merged, by the bytes of its files."""
+        size, of = sum(file.size for step in self.steps for file in step.files), 1
+        while size > _AT_ONCE * of and of < _MOST_SHARES:
+            of *= 2
+        return [Share(number, of) for number in range(of)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +134,7 @@ class Unseen:
 
 
 class OutOfMemory(str):
-    """Why a piece was not written where there was too little memory for it: another time there may be more."""
+    """The reason for an unwritten piece if memory was too small: a later run may have more."""
 
     __slots__ = ()
 
@@ -161,14 +216,31 @@ class Rewriting:
         return folder_store(self.folder, tuple(sorted(self.dest.items())))
 
     def write(self, piece: Piece) -> Outcome | Unseen:
-        """Write what a piece becomes."""
+        """Write the files of a piece, share by share. A share that does not fit into memory is halved."""
+        files: list[DataFile] = []
+        waiting = piece.shares()
+        while waiting:
+            share = waiting.pop()
+            try:
+                found = self._write(piece, share)
+            except MemoryError:
+                if share.of < _MOST_SHARES:
+                    waiting += share.halves()
+                    continue
+                found = OutOfMemory(_NO_MEMORY)
+            if not isinstance(found, tuple):
+                # nothing is to name what the other shares became
+                self.store.delete_many([file.file_path.removeprefix(f"{self.folder}/") for file in files])
+                return found
+            files += found
+        return tuple(files)
+
+    def _write(self, piece: Piece, share: Share) -> Outcome | Unseen:
         try:
-            rows = merged(piece, self.version, self._read)
+            rows = merged(piece, self.version, self._read, share)
         except (Unfit, pa.ArrowNotImplementedError) as error:
             # Arrow does not compare values of every type
             return " ".join(str(error).split())
-        except MemoryError:
-            return OutOfMemory("its rows do not fit into the memory of one task: give executors more")
         if isinstance(rows, Unseen):
             return rows
         dest = load_file_io(self.dest, self.folder)
@@ -198,23 +270,29 @@ class Rewriting:
 
 
 def merged(
-    piece: Piece, version: TableVersion, read: Callable[[PieceFile, Sequence[str]], pa.Table | Unseen]
+    piece: Piece,
+    version: TableVersion,
+    read: Callable[[PieceFile, Sequence[str]], pa.Table | Unseen],
+    share: Share = WHOLE,
 ) -> pa.Table | Unseen:
-    """The rows that the deltas of a partition leave. `read` gives those of a file, which must have these keys."""
+    """Return the rows that the deltas of a partition leave, or a share of them. `read` returns those of a file, which
+    must have these keys. Without upserts, a share is some of the files: a delete examines each row separately."""
     assert version.schema is not None
     schema = arrow_schema(version.schema)
     rows = fitted(schema.empty_table(), version, None, ())
-    keys = merge_keys(version)
+    keys, upserts, appended = merge_keys(version), piece.upserts, count()
     # consecutive deltas of one kind are applied together: each merge has a high fixed cost
     for kind, steps in groupby(piece.steps, lambda step: step.kind):
         parts: dict[tuple[str, ...], list[pa.Table]] = {}
         for file in (file for step in steps for file in step.files):
             named = _names(file.entry.keys, schema) if kind == "delete" else []
             by = [] if kind == "append" else named or keys
+            if kind == "append" and not upserts and next(appended) % share.of != share.number:
+                continue
             found = read(file, by)
             if isinstance(found, Unseen):
                 return found
-            parts.setdefault(tuple(by), []).append(found)
+            parts.setdefault(tuple(by), []).append(share.rows(found, keys) if upserts and kind != "delete" else found)
         for columns, some in parts.items():
             come = pa.concat_tables(some)
             if kind == "upsert":

@@ -21,7 +21,7 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.fsck.actions import read_actions
 from olympia_cli.ops.fsck.chain import ChainReader
-from olympia_cli.ops.fsck.findings import Finding, Severity, merge
+from olympia_cli.ops.fsck.findings import REPAIR, Finding, Severity, merge
 from olympia_cli.ops.walk.flaws import Flaw
 
 MOST = 1000
@@ -39,7 +39,8 @@ def of_the_past(finding: Finding, latest: int | None, oldest: int | None) -> boo
     is_error = finding.severity is Severity.ERROR or finding.mended_in is not None
     if not is_error or latest is None or not (finding.path and finding.versions):
         return False
-    if finding.held_by:
+    # where vn/oldest of a full export is lost, a repair writes it
+    if finding.held_by or finding.hint == REPAIR:
         return False
     at_the_end = finding.code == _GAP and oldest is not None and finding.versions[0][0] <= oldest
     return (at_the_end or finding.code not in _OF_ALL) and finding.versions[-1][1] < latest

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 from olympia_cli.catalog.protection import names_lost
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
 from olympia_cli.catalog.versions import catalog_not_found, parse_hint, stands_in_place, what_remains
 from olympia_cli.errors import FileTooLarge, PathMissing, StorageFailed, StoreError
-from olympia_cli.format.paths import LATEST, OLDEST, root_path
+from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.format.strict_json import read_json
 from olympia_cli.ops.fsck.chain import Chain, ChainReader, list_versions
 from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, Severity, finding
 from olympia_cli.ops.fsck.strays import leave_out_strays, stray_findings
@@ -169,6 +171,18 @@ def true_oldest(versions: Sequence[int], definition: CatalogDef, exact: bool, hi
     return max(marked or 0, min(hint or 0, first))
 
 
+def begins_as_export(store: Store, definition: CatalogDef | None, version: int) -> bool:
+    """Whether the catalog is a full export of this version, by its note, and has expired nothing: so no version before
+    it was ever here."""
+    if definition is None or marked_oldest(definition) is not None:
+        return False
+    try:
+        note: Any = read_json(store.read(EXPORT_NOTE))
+        return bool(note["mode"] == "full" and note["version"] == version)
+    except (PathMissing, ValueError, KeyError, TypeError):
+        return False
+
+
 def check_gaps(store: Store, chain: Chain) -> Iterator[Finding]:
     """Versions that are missing among those that count."""
     edges = [chain.oldest - 1, *chain.kept_versions]
@@ -183,14 +197,16 @@ def check_gaps(store: Store, chain: Chain) -> Iterator[Finding]:
         added += there
         first, last = first + (first in there), last - (last in there)
         if first <= last:
-            yield from _gap(chain, first, last)
+            # a repair writes where a full export begins to vn/oldest
+            is_mended = first == chain.oldest and begins_as_export(store, chain.reference, last + 1)
+            yield from _gap(chain, first, last, REPAIR if is_mended else "")
     if added:
         chain.existing = sorted({*chain.existing, *added})
 
 
-def _gap(chain: Chain, first: int, last: int) -> Iterator[Finding]:
+def _gap(chain: Chain, first: int, last: int, hint: str) -> Iterator[Finding]:
     which = f"version {first} is" if first == last else f"versions {first} to {last} are"
-    behind = f"; readers may stop there and not see version {chain.latest}" if first > chain.oldest else ""
-    yield finding(
-        "F101", chain.path(first), f"{which} missing{behind}", versions=[(first, last)], hint=SALVAGE if behind else ""
-    )
+    path, reason = chain.path(first), f"{which} missing"
+    if first > chain.oldest:
+        reason, hint = f"{reason}; readers may stop there and not see version {chain.latest}", SALVAGE
+    yield finding("F101", path, reason, versions=[(first, last)], hint=hint)

@@ -92,11 +92,17 @@ def needs_attention(
     """What makes the exit code 51, the most pressing first. `stored_at_millis` is when the latest root was written, by
     the store's clock."""
     return (
+        *_root(snapshot),
         *_hint(snapshot, hints, values["hint_lag"]),
         *_transactions(values["transactions"]),
         *_overdue(snapshot, now, fsck, expire),
         *_clocks(snapshot, now, stored_at_millis),
     )
+
+
+def _root(snapshot: Snapshot) -> Iterator[Reason]:
+    if not snapshot.in_place:
+        yield Reason(snapshot.out_of_place().reason, ("fsck",))
 
 
 def _hint(snapshot: Snapshot, hints: Hints, lag: int | None) -> Iterator[Reason]:
