@@ -297,4 +297,6 @@ def _advice_of(words: tuple[str, ...], message: str) -> Advice:
     if words[:2] == ("txn", "abort"):
         # what it staged is no object yet, and somebody's work all the same
         return Advice(words, None, f"{message}; this gives up all that it staged")
+    if words[:2] == ("export", "drop"):
+        return Advice(words, None, f"{message}; this gives up what the export needs of this catalog")
     return Advice(words, 0, message)

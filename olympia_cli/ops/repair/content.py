@@ -11,6 +11,7 @@ from olympia_cli.format.keys import KeyCodec, kind_of_key
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName
+from olympia_cli.ops.fsck.findings import Finding
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.history import History, HoleContent, Value
 from olympia_cli.ops.repair.leftovers import Leftovers, Suspect
@@ -18,6 +19,9 @@ from olympia_cli.ops.repair.lost_commits import LostCommits, lost_commits, recov
 from olympia_cli.ops.repair.tree import Hole, take_apart
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.uuids import new_uuid
+
+_MISPLACED = frozenset({"F209", "F210", "F213", "F214"})
+"""What a whole node in the place of another one looks like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +75,28 @@ class Content:
 
 
 def put_together(
-    files: RepairFiles, versions: Sequence[int], codec: KeyCodec, catalog: CatalogDef, hint: int | None = None
+    files: RepairFiles,
+    versions: Sequence[int],
+    codec: KeyCodec,
+    catalog: CatalogDef,
+    hint: int | None = None,
+    errors: Iterable[Finding] = (),
 ) -> Content:
-    """The content of the newest of the versions, or of a later one that the hint vn/latest names."""
-    return _PutTogether(files, versions, codec, catalog, hint).run()
+    """The content of the newest of the versions, or of a later one that the hint vn/latest names. `errors` are what
+    fsck finds wrong with the newest."""
+    misplaced = next((error for error in errors if error.code in _MISPLACED), None)
+    return _PutTogether(files, versions, codec, catalog, hint, misplaced).run()
 
 
 class _PutTogether:
     def __init__(
-        self, files: RepairFiles, versions: Sequence[int], codec: KeyCodec, catalog: CatalogDef, hint: int | None
+        self,
+        files: RepairFiles,
+        versions: Sequence[int],
+        codec: KeyCodec,
+        catalog: CatalogDef,
+        hint: int | None,
+        misplaced: Finding | None,
     ) -> None:
         self._files = files
         self._versions = versions
@@ -89,6 +106,7 @@ class _PutTogether:
         self._history = History(files, versions, codec)
         self._content = Content(lost_commits=lost_commits(files, versions, hint))
         self._hint = hint
+        self._misplaced = misplaced
 
     def run(self) -> Content:
         content, lost = self._content, self._content.lost_commits
@@ -113,8 +131,27 @@ class _PutTogether:
         content.entries, content.lost_keys = dict(tree.entries), list(tree.illegal)
         for filled in self._history.fill(tree.holes):
             self._take(filled)
+        if self._misplaced is not None and not content.lost_ranges:
+            self._compare_with_log(self._misplaced)
         if self._hint is not None and self._hint > self._head:
             content.lost_ranges.append(self._lost_range(self._head, self._hint))
+
+    def _compare_with_log(self, misplaced: Finding) -> None:
+        """Nodes were exchanged or copied. Another whole node may stand in a place that its keys fit, in this version or
+        in that which a hole was filled from; the log alone tells."""
+        content = self._content
+        told = self._history.all_told()
+        if told is not None:
+            logged, is_certain = told
+            rows = {key: value for key, value in content.entries.items() if isinstance(value, str)}
+            entries = {key: self._same(key, value, rows) for key, value in logged.entries.items()}
+            if entries == content.entries:
+                return
+            if is_certain:
+                content.entries = entries
+                content.notes.append(f"all objects as v{logged.as_of} and the log have them")
+                return
+        content.lost_ranges.append(LostRange(None, None, misplaced.path, misplaced.message, self._head))
 
     def _bring_back(self, lost: LostCommits, leftovers: Leftovers) -> bool:
         """Take what commits whose roots are lost left, where that makes a tree."""
@@ -180,10 +217,7 @@ class _PutTogether:
     def _same(self, key: str, value: Value, rows: dict[str, str]) -> Value:
         """The file that holds a definition of the log already, where a row names it."""
         path = rows.get(key)
-        if path is None or isinstance(value, str):
-            return value
-        definition = self._files.definition(kind_of_key(key, ""), path)
-        return path if not isinstance(definition, Flaw) and definitions.body(definition) == value else value
+        return path if path is not None and is_same(self._files, key, value, path) else value
 
     def _find_definitions(self) -> None:
         """Look for definitions that cannot be read; what has none anywhere is lost."""
@@ -292,6 +326,14 @@ def missing_namespaces(names: Iterable[ObjectName]) -> list[tuple[NamespaceName,
     names = set(names)
     needed = {name.namespace for name in names} - {name.namespace for name in names if name.kind is Kind.NAMESPACE}
     return [(NamespaceName(name), definitions.body(NamespaceDef(id=new_uuid()))) for name in sorted(needed)]
+
+
+def is_same(files: RepairFiles, key: str, value: Value | None, path: str) -> bool:
+    """Whether the value of a key is the definition at a path, or one that is the same."""
+    if not isinstance(value, bytes):
+        return value == path
+    definition = files.definition(kind_of_key(key, ""), path)
+    return not isinstance(definition, Flaw) and definitions.body(definition) == value
 
 
 def _keys(number: int) -> str:

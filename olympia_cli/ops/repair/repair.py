@@ -33,7 +33,7 @@ from olympia_cli.ops.fsck.sound import LatestVersion
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.aside import plan_aside, set_aside
 from olympia_cli.ops.repair.catalog import FormerCatalog, newest_catalog
-from olympia_cli.ops.repair.content import Content, put_together
+from olympia_cli.ops.repair.content import Content, is_same, put_together
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.hints import plan_hints
 from olympia_cli.ops.repair.plan import NO_COST, RepairPlan, RepairStep, name_order
@@ -75,7 +75,7 @@ def plan_repair(
         # what rests in quarantine can be read, and its log tells what was written
         resting = min(purged_before(catalog.definition), versions[0])
         readable = [version for version in every if version >= resting]
-        content = put_together(files, readable, codec, catalog.definition, ahead)
+        content = put_together(files, readable, codec, catalog.definition, ahead, errors)
         if content.lost_commits is not None:
             # who changes the catalog's definition writes a file of it
             catalog = replace(catalog, exact=content.brought_back and not content.lost_ranges)
@@ -256,7 +256,9 @@ class _Mending:
         loses = {codec.decode(key, "") for key in now if key not in entries}
         loses |= {name for name in content.lost if codec.encode(name) not in entries}
         # what is not known for sure is not known there either
-        reverts = {codec.decode(key, "") for key, value in entries.items() if now.get(key) != value}
+        reverts = {
+            codec.decode(key, "") for key, path in entries.items() if not is_same(self.files, key, now.get(key), path)
+        }
         returns = {codec.decode(key, "") for key in entries if key not in now} - set(content.lost)
         reverts |= set(content.stale)
         unsure = tuple(replace(lost, after=None, before=None, as_of=target) for lost in content.lost_ranges[:1])

@@ -122,10 +122,10 @@ def gather(files: RepairFiles) -> _NewCatalog:
     if versions and not names_lost(hint, versions[-1], former):
         hint = None
     gathered = _NewCatalog(without_protection(former), versions, notes)
-    if versions:
+    if versions and latest is not None:
         progress.phase("reading what the newest version holds")
         codec = gathered.codec
-        content = gathered.content = put_together(files, versions, codec, gathered.catalog, hint)
+        content = gathered.content = put_together(files, versions, codec, gathered.catalog, hint, latest.errors())
         gathered.values = {codec.decode(key, ""): value for key, value in content.entries.items()}
         gathered.origins["versions"] = len(gathered.values)
         gathered.notes += content.notes + content.unmended
