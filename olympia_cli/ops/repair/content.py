@@ -20,8 +20,11 @@ from olympia_cli.ops.repair.tree import Hole, take_apart
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.uuids import new_uuid
 
-_MISPLACED = frozenset({"F209", "F210", "F213", "F214"})
-"""What a whole node in the place of another one looks like."""
+_MISPLACED = frozenset({"F104", "F209", "F210", "F213", "F214"})
+"""What a whole root or node in the place of another one looks like."""
+
+MOST_VERSIONS = 2000
+"""To know what no version reaches, all that any version reaches is read: not of more versions than these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,11 @@ class _PutTogether:
             self._take_newest()
         self._find_definitions()
         if lost is not None and leftovers is not None and content.lost_ranges:
-            self._add_leftovers(lost, leftovers)
+            since, last = lost.base.created_at_millis, lost.base.version
+            self._add_leftovers(leftovers, Suspect((("", None),), since, nameless=True, after_version=last))
+        elif content.holes and len(self._versions) <= MOST_VERSIONS:
+            leftovers = Leftovers(self._files, self._versions, sizes_of(self._catalog))
+            self._add_leftovers(leftovers, suspect(self._files, self._codec, content))
         self._check_ids(self._catalog.id)
         self._add_namespaces()
         content.entries = dict(sorted(content.entries.items()))
@@ -171,15 +178,14 @@ class _PutTogether:
     def _lost_range(self, base: int, last: int) -> LostRange:
         return LostRange(None, None, root_path(last), "it is lost", base)
 
-    def _add_leftovers(self, lost: LostCommits, leftovers: Leftovers) -> None:
-        """Objects that only leftovers of the lost commits tell of, as far as their names are known."""
+    def _add_leftovers(self, leftovers: Leftovers, suspect: Suspect) -> None:
+        """Take objects that only leftovers tell of, as far as their names are known."""
         content = self._content
         there = {self._name(key): value for key, value in content.entries.items()}
-        since, last = lost.base.created_at_millis, lost.base.version
-        suspect = Suspect((("", None),), since, nameless=True, after_version=last)
         for left in leftovers.objects(there, suspect, unnamed=False):
             content.entries[self._codec.encode(left.name)] = left.path
             content.doubtful[left.name] = left.doubt
+        content.lost = [name for name in content.lost if name not in content.doubtful]
 
     def _take(self, filled: HoleContent) -> None:
         """Take what stood in a hole."""
@@ -319,6 +325,14 @@ class _PutTogether:
 
     def _bound(self, key: str | None) -> ObjectName | None:
         return self._codec.name(key) if key else None
+
+
+def suspect(files: RepairFiles, codec: KeyCodec, content: Content) -> Suspect:
+    """Where objects may be missing: in holes that could not be filled, and where they are lost."""
+    lost = list(map(codec.encode, content.lost))
+    ranges = [(hole.start, hole.end) for hole in content.holes] + [(key, key + "\0") for key in lost]
+    times = [0 if lost.as_of is None else files.root(lost.as_of).created_at_millis for lost in content.lost_ranges]
+    return Suspect(tuple(ranges), 0 if lost else min(times, default=0), nameless=bool(content.holes))
 
 
 def missing_namespaces(names: Iterable[ObjectName]) -> list[tuple[NamespaceName, bytes]]:

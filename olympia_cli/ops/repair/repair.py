@@ -70,12 +70,15 @@ def plan_repair(
     versions = _counting(every, catalog, hints)
     codec, content = KeyCodec.of(sizes_of(catalog.definition)), Content()
     ahead = hints.latest if names_lost(hints.latest, head, catalog.definition) else None
-    if errors or ahead is not None:
+    strays = [stray.version for stray in latest.chain.strays]
+    # without a hint nobody can say that the root that a copy stands in the place of never was
+    overwritten = head + 1 if hints.latest is None and head + 1 in strays else None
+    if errors or ahead is not None or overwritten is not None:
         progress.phase("reading what the latest version holds")
         # what rests in quarantine can be read, and its log tells what was written
         resting = min(purged_before(catalog.definition), versions[0])
         readable = [version for version in every if version >= resting]
-        content = put_together(files, readable, codec, catalog.definition, ahead, errors)
+        content = put_together(files, readable, codec, catalog.definition, ahead or overwritten, errors)
         if content.lost_commits is not None:
             # who changes the catalog's definition writes a file of it
             catalog = replace(catalog, exact=content.brought_back and not content.lost_ranges)
@@ -84,7 +87,7 @@ def plan_repair(
             content.notes.insert(0, f"the catalog definition is taken as {origin}")
     catalog = _settled(catalog, every, versions[0], hints)
     # which of two objects of one id is to stay is for people to say
-    damaged = ahead is not None or any(error.code != "F305" for error in errors)
+    damaged = ahead is not None or overwritten is not None or any(error.code != "F305" for error in errors)
     hint_steps, writes, stays = plan_hints(store, hints, versions, catalog, damaged)
     aside_steps, asides = plan_aside(latest.chain.strays, head)
     steps, unmended = (*aside_steps, *hint_steps), (*content.unmended, *stays)
