@@ -168,9 +168,9 @@ class TestVerdicts:
         assert run("-c", place, *words, "-q").ok().stdout == ""
 
     def test_a_warning_is_told(self, run: Run, place: Path):
-        (place / "vn" / "latest").unlink()
+        (place / "vn" / "latest").write_text("x")
         lines = run("-c", place, "fsck", "-q").ok().lines
-        assert [line.split("\t")[:2] for line in lines[:-1]] == [["warning", "F111"]]
+        assert [line.split("\t")[:2] for line in lines[:-1]] == [["warning", "F112"]]
         assert lines[-1].startswith("SOUND")
 
     def test_damage_is_told(self, run: Run, damageable: Sample):
@@ -182,18 +182,21 @@ class TestVerdicts:
         assert "DAMAGED" in done.stdout
 
     def test_what_needs_attention_is_told_and_nothing_else(self, run: Run, place: Path):
-        (place / "vn" / "latest").write_text("7")
+        (place / "vn" / "latest").unlink()
+        (place / "vn" / "latest").mkdir()
         done = run("-c", place, "status", "-q")
         assert done.exit_code == 51
         assert done.lines == [
             "verdict\tneeds attention",
-            f"reason\tthe hint vn/latest is 6 versions ahead\tolympia -c {place} fsck",
+            f"reason\ta hint cannot be read: a folder stands at vn/latest in {place}\tolympia -c {place} fsck",
         ]
         done = run("-c", place, "doctor", "-q")
         assert done.exit_code == 51
         assert [line.split("\t")[0] for line in done.lines] == ["check", "next"]
         seen = look("-c", str(place), "status", "-q")
-        assert [line.split()[0] for line in seen.plain] == ["NEEDS", "the", "next"]
+        assert seen.plain[0].startswith("NEEDS ATTENTION  ")
+        assert seen.plain[-1].startswith("    next  ")
+        assert "version" not in [line.split()[0] for line in seen.plain]
 
     def test_an_error_is_told(self, run: Run, place: Path):
         (place / root_path(1)).write_bytes(b"")

@@ -172,7 +172,7 @@ def test_what_does_not_end_does_not_keep_it_from_ending(tmp_path):
         (["--host", "0.0.0.0"], 2, "--tokens FILE"),
         (["--tokens", "missing.toml"], 2, "cannot be read"),
         (["--tls-cert", "missing.pem", "--tls-key", "missing.pem"], 2, "certificate"),
-        (["--host", "192.0.2.1", "--without-tokens"], 2, "cannot be listened at"),
+        (["--host", "192.0.2.1", "--without-tokens"], 2, "cannot listen on"),
         (["--request-timeout", "soon"], 2, "not a duration"),
     ],
 )
