@@ -146,14 +146,14 @@ class TestCreate:
             stopped = olympia("export", "create", "friday", "--dest", "a dest").failed(30)
         taken = olympia("export", "create", "other", "--dest", "a dest").failed(11)
         for done in (stopped, taken):
-            program, *words = shlex.split(done.stderr.partition("go on with: ")[2])
+            program, *words = shlex.split(done.stderr.partition("resume with: ")[2])
             assert program == "olympia"
             run(*words).ok()
 
     def test_what_it_says_to_go_on_with_names_the_profile(self, olympia, friday, config):
         config('["the backup"]\n')
         done = olympia("export", "create", "f", "--dest", "friday", "--dest-profile", "the backup").failed(11)
-        words = shlex.split(done.stderr.partition("go on with: ")[2])
+        words = shlex.split(done.stderr.partition("resume with: ")[2])
         assert words[words.index("--dest-profile") + 1] == "the backup"
 
     def test_killed_and_gone_on_with(self, sample, tmp_path, program):

@@ -1,4 +1,4 @@
-"""What fsck found as one page, for a colleague to open: no script, nothing from elsewhere, every value escaped."""
+"""The HTML page of a report of fsck: self-contained, with every value escaped."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from olympia_cli.ops.fsck.fsck import Report, not_read
 from olympia_cli.ops.page import head, text
 
 NAMED = 200
-"""So many objects of a finding are named on the page."""
+"""The number of objects of a finding to name on the page."""
 
 
 def report_page(report: Report, uri: str, now_millis: int, commands: Sequence[tuple[str, str, str]] = ()) -> str:
-    """The page. What it shows of a catalog is data: characters that turn text around are shown as escapes.
+    """Return the page.
 
-    `commands` are what to do next, each with what it loses and why."""
+    `commands` are the next steps, each with its loss and its reason.
+    """
     return "\n".join(_lines(report, uri, now_millis, commands)) + "\n"
 
 
