@@ -6,17 +6,12 @@ Other programs write the file, so invalid parts are skipped, and the depth is li
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from olympia_cli.iceberg.schemas import columns_of, current_schema, partition_spec
 from olympia_cli.masking import masked
 from olympia_cli.names import time_text
 from olympia_cli.ops.look.describe import describe_properties
-
-if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
-    from pyiceberg.types import IcebergType
 
 DEEPEST = 32
 """The maximum nesting depth of structs, lists and maps that is shown."""
@@ -56,21 +51,6 @@ def describe_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
             "properties": describe_properties(properties) if isinstance(properties, dict) else {},
         },
     }
-
-
-def columns_told(schema: Schema) -> tuple[tuple[str, str], ...]:
-    """Return the names and types of the columns of a schema, as `describe_metadata` writes them."""
-    return tuple(_column(field.name, _told(field.field_type)) for field in schema.fields)
-
-
-def _told(type: IcebergType) -> str:
-    return str(type) if type.is_primitive else type_text(type.model_dump(mode="json"))
-
-
-@lru_cache(maxsize=2**16)
-def _column(name: str, type: str) -> tuple[str, str]:
-    # an import holds the columns of a hundred thousand tables, most of them alike
-    return name, type
 
 
 def type_text(type: object, depth: int = 0) -> str:

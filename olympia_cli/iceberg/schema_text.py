@@ -1,4 +1,4 @@
-"""Parse the schema of a table: `id long not null, name string, ts timestamptz`.
+"""Parse and write the schema of a table: `id long not null, name string, ts timestamptz`.
 
 A column is a name, a type, and `not null` if a value is required. Types are Iceberg's, including nested ones:
 `decimal(10, 2)`, `fixed(16)`, `list<string>`, `map<string, long>`, `struct<lat: double, lon: double not null>`. A name
@@ -9,6 +9,7 @@ that begins with a brace is Iceberg's JSON.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import count
 
 from pydantic import ValidationError
@@ -37,6 +38,7 @@ from pyiceberg.types import (
 
 from olympia_cli.errors import InvalidOption
 from olympia_cli.format.strict_json import read_request
+from olympia_cli.iceberg.describe import type_text
 
 _TYPES: dict[str, type[IcebergType]] = {
     "boolean": BooleanType,
@@ -92,6 +94,21 @@ def parse_type(text: str) -> IcebergType:
     found = parser.type(0)
     parser.end()
     return found
+
+
+def columns_told(schema: Schema) -> tuple[tuple[str, str], ...]:
+    """Return the names and types of the columns of a schema, as `describe_metadata` writes them."""
+    return tuple(_column(field.name, _told(field.field_type)) for field in schema.fields)
+
+
+def _told(type: IcebergType) -> str:
+    return str(type) if type.is_primitive else type_text(type.model_dump(mode="json"))
+
+
+@lru_cache(maxsize=2**16)
+def _column(name: str, type: str) -> tuple[str, str]:
+    # an import holds the columns of a hundred thousand tables, most of them alike
+    return name, type
 
 
 def _from_json(text: str) -> Schema:

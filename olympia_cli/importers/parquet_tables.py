@@ -26,8 +26,8 @@ from pyiceberg.typedef import Record
 from olympia_cli.errors import command_words
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.catalog_transaction import CatalogTransaction
-from olympia_cli.iceberg.describe import columns_told
 from olympia_cli.iceberg.identifiers import identifier_of
+from olympia_cli.iceberg.schema_text import columns_told
 from olympia_cli.iceberg.table_layout import partition_spec
 from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut, Remedy
 from olympia_cli.importers.new_table import data_file, new_table

@@ -12,8 +12,8 @@ from typing import cast
 
 from olympia_cli.errors import InvalidName
 from olympia_cli.format.pb.objects_pb2 import NamespaceDef, TableDef
-from olympia_cli.iceberg.describe import columns_told
 from olympia_cli.iceberg.identifiers import identifier_of
+from olympia_cli.iceberg.schema_text import columns_told
 from olympia_cli.importers.deltacat import notes
 from olympia_cli.importers.deltacat.bodies import Namespace, Table
 from olympia_cli.importers.deltacat.contents import Contents, Unreadable, contents
