@@ -256,7 +256,7 @@ class _Mending:
         now = content.entries
         loses = {codec.decode(key, "") for key in now if key not in entries}
         loses |= {name for name in content.lost if codec.encode(name) not in entries}
-        # objects of uncertain state are uncertain there too
+        # what is not known for sure is not known there either
         reverts = {codec.decode(key, "") for key, value in entries.items() if now.get(key) != value}
         returns = {codec.decode(key, "") for key in entries if key not in now} - set(content.lost)
         reverts |= set(content.stale)
