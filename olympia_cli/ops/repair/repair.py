@@ -82,7 +82,7 @@ def plan_repair(
             origin = f"v{catalog.version} and the log have it" if catalog.exact else f"v{catalog.version} has it"
             content.notes.insert(0, f"the catalog definition is taken as {origin}")
     catalog = _settled(catalog, every, versions[0], hints)
-    # if two objects have one id, a person must decide which of them stays
+    # which of two objects of one id is to stay is for people to say
     damaged = ahead is not None or any(error.code != "F305" for error in errors)
     hint_steps, writes, stays = plan_hints(store, hints, versions, catalog, damaged)
     aside_steps, asides = plan_aside(latest.chain.strays, head)
