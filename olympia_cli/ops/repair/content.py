@@ -1,4 +1,4 @@
-"""What the latest version holds, put together from all that can be read: its own tree, older versions, the log."""
+"""The content of the latest version, collected from all readable sources: its own tree, older versions and the log."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ MOST_VERSIONS = 2000
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
-    """Keys between two objects (None is no bound) of which not all is known.
+    """A range of keys between two objects whose content is not fully known. None means no bound.
 
-    `as_of` is the version that what is there now comes from; None when no version has them.
+    `as_of` is the version that the present content is from; None if no version has the keys.
     """
 
     after: ObjectName | None
@@ -54,27 +54,27 @@ class LostRange:
 
 @dataclass(slots=True)
 class Content:
-    """A version's content: for each key the path of its definition, or a definition to be written."""
+    """The content of a version: by key, the path of a definition or a definition to write."""
 
     entries: dict[str, Value] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    """What was found again, and where."""
+    """The recovered parts, with their sources."""
     lost: list[ObjectName] = field(default_factory=list)
     lost_keys: list[str] = field(default_factory=list)
     lost_ranges: list[LostRange] = field(default_factory=list)
     recreated: list[NamespaceName] = field(default_factory=list)
     stale: list[ObjectName] = field(default_factory=list)
-    """Objects that are there as an older version has them."""
+    """Objects with the definition of an older version."""
     unmended: list[str] = field(default_factory=list)
     holes: list[Hole] = field(default_factory=list)
-    """The ranges that `lost_ranges` are about."""
+    """The ranges of `lost_ranges`."""
     doubtful: dict[ObjectName, str] = field(default_factory=dict)
-    """Objects that are there, and why nobody can be sure of them."""
+    """Objects in the content, each with the reason to doubt them."""
     former: list[ObjectName] = field(default_factory=list)
     """Objects that lost commits may have dropped or renamed."""
     lost_commits: LostCommits | None = None
     brought_back: bool = False
-    """Whether the content is that of the last lost commit, as far as the files of it tell."""
+    """True if the content is that of the last lost commit, as far as its files show."""
 
 
 def put_together(
@@ -132,7 +132,7 @@ class _PutTogether:
         return content
 
     def _take_newest(self) -> None:
-        """What the tree of the newest version holds, and what older ones and the log say of its holes."""
+        """Take the tree of the newest version, and fill its holes from older versions and the log."""
         content = self._content
         tree = take_apart(self._files, self._files.root(self._head).top, self._codec)
         content.entries, content.lost_keys = dict(tree.entries), list(tree.illegal)
@@ -161,7 +161,7 @@ class _PutTogether:
         content.lost_ranges.append(LostRange(None, None, misplaced.path, misplaced.message, self._head))
 
     def _bring_back(self, lost: LostCommits, leftovers: Leftovers) -> bool:
-        """Take what commits whose roots are lost left, where that makes a tree."""
+        """Take the content of commits with lost roots. Return False if their nodes form no tree."""
         content, base = self._content, lost.base
         tree = take_apart(self._files, base.top, self._codec)
         recovered = None if tree.holes else recover(self._files, leftovers, lost, tree.entries)
@@ -179,7 +179,7 @@ class _PutTogether:
         return LostRange(None, None, root_path(last), "it is lost", base)
 
     def _add_leftovers(self, leftovers: Leftovers, suspect: Suspect) -> None:
-        """Take objects that only leftovers tell of, as far as their names are known."""
+        """Add objects that are known only from leftovers, if their names are known."""
         content = self._content
         there = {self._name(key): value for key, value in content.entries.items()}
         for left in leftovers.objects(there, suspect, unnamed=False):
@@ -188,14 +188,14 @@ class _PutTogether:
         content.lost = [name for name in content.lost if name not in content.doubtful]
 
     def _take(self, filled: HoleContent) -> None:
-        """Take what stood in a hole."""
+        """Add the former content of a hole."""
         content, hole = self._content, filled.hole
         rows = self._sound(hole.rows)
         if filled.exact:
             result = {key: self._same(key, value, rows) for key, value in filled.entries.items()}
             content.notes.append(f"{hole.path}: {_keys(len(result))} as v{filled.as_of} and the log have them")
         else:
-            # the log does not say all, so the rows that can still be read are the newest there is
+            # the log is incomplete, so the readable rows are the newest information
             result = {**filled.entries, **rows}
             content.stale += [self._name(key) for key in filled.entries if key not in rows]
             content.lost += [self._name(key) for key in hole.rows if key not in result]
@@ -214,7 +214,7 @@ class _PutTogether:
         content.entries.update(result)
 
     def _sound(self, rows: dict[str, str | None]) -> dict[str, str]:
-        """The rows whose definitions can be read."""
+        """Return the rows with readable definitions."""
         named = {key: value for key, value in rows.items() if value is not None}
         paths = [(kind_of_key(key, ""), value) for key, value in named.items()]
         checked = zip(named.items(), self._files.ids(paths), strict=True)
@@ -226,7 +226,7 @@ class _PutTogether:
         return path if path is not None and is_same(self._files, key, value, path) else value
 
     def _find_definitions(self) -> None:
-        """Look for definitions that cannot be read; what has none anywhere is lost."""
+        """Replace definitions that cannot be read. An object without any is lost."""
         content = self._content
         paths = [(key, value) for key, value in content.entries.items() if isinstance(value, str)]
         checked = self._files.ids((kind_of_key(key, ""), path) for key, path in paths)
@@ -258,7 +258,7 @@ class _PutTogether:
             content.notes.append(f"{name.kind.word} {name}: {origin}")
 
     def _give_up(self, key: str, name: ObjectName) -> None:
-        """No version and no log has a definition whole: what the one that is there still says, or nothing."""
+        """Take the readable rest of a definition that no version and no log has, or drop the object."""
         content, path = self._content, self._content.entries[key]
         remains = self._files.remains(name.kind, path) if isinstance(path, str) else None
         if remains is None:
@@ -270,7 +270,7 @@ class _PutTogether:
             content.notes.append(f"{name.kind.word} {name}: as much of its definition as is left")
 
     def _add_namespaces(self) -> None:
-        """Make namespaces that tables or views are in and that are not there: so nothing in them is lost."""
+        """Create namespaces that objects need and that are missing, so that the objects are not lost."""
         content = self._content
         for name, definition in missing_namespaces(map(self._name, content.entries)):
             content.entries[self._codec.encode(name)] = definition
@@ -280,7 +280,7 @@ class _PutTogether:
                 content.lost.remove(name)
 
     def _check_ids(self, catalog_id: str) -> None:
-        """Report ids that two objects have; where one of them comes from an older version, it was renamed since."""
+        """Report ids that two objects have. If one of the objects is from an older version, it was renamed since."""
         content = self._content
         stale = {*content.stale, *content.former}
         owners: dict[str, str] = {}
@@ -305,7 +305,7 @@ class _PutTogether:
                 )
 
     def _ids(self) -> dict[str, str]:
-        """The id of the object of each key."""
+        """Return the id of the object of each key."""
         entries = self._content.entries
         paths = [(kind_of_key(key, ""), value) for key, value in entries.items() if isinstance(value, str)]
         ids = self._files.ids(paths)
@@ -336,7 +336,7 @@ def suspect(files: RepairFiles, codec: KeyCodec, content: Content) -> Suspect:
 
 
 def missing_namespaces(names: Iterable[ObjectName]) -> list[tuple[NamespaceName, bytes]]:
-    """The namespaces that objects are in and that are not there, with new definitions."""
+    """Return the namespaces that objects need and that are missing, with new definitions."""
     names = set(names)
     needed = {name.namespace for name in names} - {name.namespace for name in names if name.kind is Kind.NAMESPACE}
     return [(NamespaceName(name), definitions.body(NamespaceDef(id=new_uuid()))) for name in sorted(needed)]
