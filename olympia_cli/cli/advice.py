@@ -44,7 +44,9 @@ def complete(error: OlympiaError, ctx: typer.Context) -> None:
     # whatever goes wrong here, what is told is the error that there was
     with suppress(OlympiaError):
         latest = session.snapshot()
-        if error.version == latest.version:
+        if isinstance(error, NamespaceNotFound) and error.for_new:
+            _say_how_to_create(error, latest, ctx.params.get("txn"))
+        elif error.version == latest.version:
             _say_what_is_there(error, latest, [])
         else:
             _say_what_is_there(error, session.resolve(f"v{error.version}", latest), ["--at", f"v{error.version}"])
@@ -73,6 +75,21 @@ def _point_to(error: Damaged, ctx: typer.Context, session: Session) -> None:
         error.command = (*error.command, "--at", f"v{version}")
     elif version is None and several:
         error.command = (*error.command, "--all-versions")
+
+
+def _say_how_to_create(error: NamespaceNotFound, latest: Snapshot, txn: str | None) -> None:
+    """Name the command that creates the namespace, and the namespace that was probably meant."""
+    from olympia_cli.names import NamespaceName
+
+    namespace, _ = error.missing
+    within = ["--txn", txn] if txn is not None else []
+    if not within and latest.find(NamespaceName(namespace)) is not None:
+        # a statement of the same transaction dropped or renamed it, or another writer has just created it
+        error.advice = "create it again in the same transaction"
+        return
+    meant = _meant(namespace, latest.namespaces())
+    error.advice = "create it first" if meant is None else f"did you mean {meant}? If not, create it"
+    error.command = command_words("ns", "create", *within, names=[namespace])
 
 
 def _say_what_is_there(error: NotThere, snapshot: Snapshot, at: list[str]) -> None:

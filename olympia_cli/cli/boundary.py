@@ -57,7 +57,9 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
             tell(error.format_message())
         else:
             about(command=_command_of(error))
-            report("Usage", error.format_message().rstrip("."), _usage_hint(error), 2, as_json)
+            # the library lists the choices of a missing argument on lines of their own
+            message = error.format_message().replace("\n\t", " ").rstrip(".")
+            report("Usage", message, _usage_hint(error), 2, as_json)
         return 2
     except (KeyboardInterrupt, typer.Abort):
         tell("interrupted", level="error", exit_code=INTERRUPTED)

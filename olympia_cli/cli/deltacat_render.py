@@ -20,17 +20,12 @@ _FIELDS = ["severity", "code", "path", "message"]
 
 
 def print_inspected(session: Session, outcome: Imported, transactions: Iterable[Told]) -> None:
-    """The tables, then the log, the newest transaction last; what an import would leave out is told on stderr."""
+    """Print the log, the newest transaction last, then the tables; what an import would leave out is told on stderr."""
     from olympia_cli.cli.import_render import print_imported
 
     log = [_describe(entry) for entry in transactions]
     if session.output not in (Output.JSON, Output.JSONL) and not session.quiet:
         with session.out(paged=True) as out:
-            for table in outcome.created:
-                skipped = f"  {plural(len(table.skipped), 'sort')} left out" if table.skipped else ""
-                files = "" if table.files is None else plural(table.files, "file")
-                rows = "" if table.rows is None else plural(table.rows, "row")
-                out.write(visible(f"{table.source}  {files}  {rows}{skipped}") + "\n")
             for entry in log:
                 words = entry["problem"] or ", ".join(_counted(entry["operations"])) or "nothing written"
                 said = f"  {entry['message']}" if entry["message"] else ""
@@ -73,7 +68,7 @@ def print_checked(session: Session, source: str, checked: dict[str, int], findin
             out.writelines(render.json_text(session, describe_finding(finding)) + "\n" for finding in findings)
         elif session.output is Output.CSV:
             render.csv_rows(session, out, _FIELDS, map(describe_finding, findings))
-        else:
+        elif findings or not session.quiet:
             for finding in findings:
                 out.write(
                     "\t".join(map(visible, (str(finding.severity), finding.code, finding.path, finding.message))) + "\n"

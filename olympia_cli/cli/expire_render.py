@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from olympia_cli.ops.expire.files import Going
     from olympia_cli.ops.expire.simulate import PolicyOutcome
     from olympia_cli.ops.expire.values import ExpirePlan, PurgePlan, UndoPlan
+    from olympia_cli.ops.fsck.findings import Finding
+
+SHOWN = 5
+"""So many reasons are shown; JSON has all of them."""
 
 KEPT = [
     render.Column("version", "VERSION", right=True),
@@ -77,9 +81,16 @@ def purge(session: Session, plan: PurgePlan) -> None:
         session.say(f"keep    {plural(plan.rescued, 'file')} of the quarantine that something kept reaches")
 
 
-def undo(session: Session, plan: UndoPlan) -> None:
+def undo(session: Session, plan: UndoPlan, errors: Sequence[Finding]) -> None:
     if not plan.is_empty:
         session.say(f"brings back {versions_said(plan.versions)}; the oldest version is v{plan.oldest} then")
+    if plan.left:
+        session.say(f"leaves {versions_said(plan.left)} in quarantine: not all of it is there")
+        for error in errors[:SHOWN]:
+            session.say(f"  {error.path}: {error.message}")
+        if len(errors) > SHOWN:
+            session.say(f"  … and {len(errors) - SHOWN:,} more")
+        session.say(f"bring the files back from a backup, and then: {session.command('expire undo')}")
 
 
 def question(plan: ExpirePlan) -> str:
@@ -130,52 +141,47 @@ def marks(session: Session, quarantine_millis: int) -> None:
 
 
 def done(session: Session, plan: ExpirePlan, looking: bool, version: int) -> None:
-    if session.output in DOCUMENTS:
-        render.document(session, {"dry_run": looking, **plan.describe(), "version": version})
-        return
-    if session.quiet:
-        return
+    texts = []
     if plan.is_empty:
-        render.line(session, f"v{version}  nothing to expire; the oldest version is v{plan.mark.oldest}")
+        texts.append(f"nothing to expire; the oldest version is v{plan.mark.oldest}")
     if not plan.purge.is_empty:
-        render.line(session, f"v{version}  {_purged(plan.purge, looking)}")
+        texts.append(_purged(plan.purge, looking))
     if not plan.mark.is_empty:
         many = plural(len(plan.mark.expired), "version")
         expired = "would expire" if looking else "expired"
-        render.line(session, f"v{version}  {expired} {many}: {_totals(plan.mark.files)}, into quarantine")
+        texts.append(f"{expired} {many}: {_totals(plan.mark.files)}, into quarantine")
+    value = {"dry_run": looking, **plan.describe(), "version": version}
+    render.outcome(session, value, *(f"v{version}  {text}" for text in texts))
 
 
 def purged(session: Session, plan: PurgePlan, oldest: int, marks: int, looking: bool, version: int) -> None:
-    if session.output in DOCUMENTS:
-        described = plan.describe()
-        value = {
-            "dry_run": looking,
-            "oldest": oldest,
-            "expired_versions": described.pop("versions"),
-            "kept_versions": [],
-            **described,
-            "version": version,
-        }
-        render.document(session, value)
-    elif not session.quiet:
-        resting = f"; {plural(marks, 'mark')} in quarantine" if marks else ""
-        text = f"nothing to purge{resting}" if plan.is_empty else _purged(plan, looking)
-        render.line(session, f"v{version}  {text}")
+    described = plan.describe()
+    value = {
+        "dry_run": looking,
+        "oldest": oldest,
+        "expired_versions": described.pop("versions"),
+        "kept_versions": [],
+        **described,
+        "version": version,
+    }
+    resting = f"; {plural(marks, 'mark')} in quarantine" if marks else ""
+    text = f"nothing to purge{resting}" if plan.is_empty else _purged(plan, looking)
+    render.outcome(session, value, f"v{version}  {text}")
 
 
-def undone(session: Session, plan: UndoPlan, looking: bool, version: int) -> None:
-    if session.output in DOCUMENTS:
-        value = {
-            "dry_run": looking,
-            "oldest": plan.oldest,
-            "restored_versions": list(plan.versions),
-            "version": version,
-        }
-        render.document(session, value)
-    elif not session.quiet:
-        did = "would bring" if looking else "brought"
-        text = "nothing is in quarantine" if plan.is_empty else f"{did} back {versions_said(plan.versions)}"
-        render.line(session, f"v{version}  {text}")
+def undone(session: Session, plan: UndoPlan, errors: Sequence[Finding], looking: bool, version: int) -> None:
+    value = {
+        "dry_run": looking,
+        "oldest": plan.oldest,
+        "restored_versions": list(plan.versions),
+        "version": version,
+        "left_versions": list(plan.left),
+        "problems": [{"what": error.path, "why": error.message} for error in errors],
+    }
+    did = "would bring" if looking else "brought"
+    nothing = "nothing of what is in quarantine is whole" if plan.left else "nothing is in quarantine"
+    text = nothing if plan.is_empty else f"{did} back {versions_said(plan.versions)}"
+    render.outcome(session, value, f"v{version}  {text}")
 
 
 def _purged(plan: PurgePlan, looking: bool) -> str:

@@ -12,7 +12,6 @@ from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_profile
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.engine import EngineWord, engine
-from olympia_cli.cli.params import Output
 
 if TYPE_CHECKING:
     from olympia_cli.names import Reference
@@ -121,20 +120,16 @@ def copy_for_java(session: Session, dest: Store, name: str, reference: Reference
 
     with session.progress() as progress:
         copy = create_java_copy(session.catalog, dest, name, at=reference, progress=progress)
-    if session.output in (Output.JSON, Output.JSONL):
-        render.document(session, describe_java_copy(copy))
-    elif not session.quiet:
-        size = f"{plural(copy.count.files, 'file')}, {plural(copy.count.bytes, 'byte')}"
-        render.line(session, f"v{copy.version}  copied v{copy.at_version} to {copy.location} for the Java SDK: {size}")
+    size = f"{plural(copy.count.files, 'file')}, {plural(copy.count.bytes, 'byte')}"
+    text = f"v{copy.version}  copied v{copy.at_version} to {copy.location} for the Java SDK: {size}"
+    render.outcome(session, describe_java_copy(copy), text)
 
 
 def render_exported(session: Session, export: Exported) -> None:
     from olympia_cli.cli.escape import plural
     from olympia_cli.ops.export.export import describe_exported
 
-    if session.output in (Output.JSON, Output.JSONL):
-        render.document(session, describe_exported(export))
-    elif not session.quiet:
-        note = export.note
-        size = f"{plural(export.count.files, 'file')}, {plural(export.count.bytes, 'byte')}"
-        render.line(session, f"v{export.version}  exported v{note.version} as {note.name} to {export.location}: {size}")
+    note = export.note
+    size = f"{plural(export.count.files, 'file')}, {plural(export.count.bytes, 'byte')}"
+    text = f"v{export.version}  exported v{note.version} as {note.name} to {export.location}: {size}"
+    render.outcome(session, describe_exported(export), text)

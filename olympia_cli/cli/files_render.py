@@ -8,7 +8,6 @@ from typing import Any
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.escape import plural
-from olympia_cli.cli.params import Output
 from olympia_cli.cli.render import Column
 from olympia_cli.masking import masked
 
@@ -24,7 +23,7 @@ FILES = [
     Column("records", "RECORDS", right=True),
     Column("bytes", "BYTES", right=True),
     Column("partition", "PARTITION"),
-    Column("location", "LOCATION"),
+    Column("location", "LOCATION", place=True),
     Column("spec_id", "SPEC", wide=True, right=True),
     Column("sort_order_id", "ORDER", wide=True, right=True),
     Column("equality_ids", "EQUALITY IDS", wide=True),
@@ -37,7 +36,7 @@ TABLES = [
     Column("name", "TABLE"),
     Column("format_version", "FORMAT", right=True),
     Column("snapshot_id", "SNAPSHOT"),
-    Column("metadata_location", "METADATA"),
+    Column("metadata_location", "METADATA", place=True),
     Column("id", "ID", wide=True),
     Column("schema", "SCHEMA", wide=True),
     Column("partition_spec", "PARTITIONING", wide=True),
@@ -115,10 +114,8 @@ def print_rows(
 
 def print_written(session: Session, version: int, kind: str, count: int, where: str, problems: Problems) -> None:
     """That rows were written, and where."""
-    if session.output in (Output.JSON, Output.JSONL):
-        render.document(session, {"version": version, "location": where, "rows": count, **problems.describe()})
-    elif not session.quiet:
-        render.line(session, f"v{version}  {plural(count, kind)} written to {where}")
+    value = {"version": version, "location": where, "rows": count, **problems.describe()}
+    render.outcome(session, value, f"v{version}  {plural(count, kind)} written to {where}")
 
 
 def _describe(row: Mapping[str, Any], kind: str) -> dict[str, Any]:

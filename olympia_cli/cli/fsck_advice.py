@@ -50,11 +50,26 @@ class NextCommand:
 
 def next_commands(session: Session, report: Report, looked: Sequence[str]) -> list[NextCommand]:
     """The one that loses least first. `looked` are the options that fsck looked with."""
+    from olympia_cli.ops.fsck.fsck import Level
     from olympia_cli.ops.repair.advice import advise
 
+    data = data_checks(session) if report.level is Level.DATA else None
     with session.progress() as progress:
-        advice = advise(session.store, report, looked, lambda: _places(session), progress)
-    return [NextCommand((*session.program, *each.words), each.loses, each.why, each.leaves_versions) for each in advice]
+        advice = advise(session.store, report, looked, lambda: _places(session), progress, data)
+    here, elsewhere = session.program, session.program_elsewhere
+    programs = (here if each.catalog is None else (*elsewhere, "-c", each.catalog) for each in advice)
+    return [
+        NextCommand((*program, *each.words), each.loses, each.why, each.leaves_versions)
+        for program, each in zip(programs, advice, strict=True)
+    ]
+
+
+def data_checks(session: Session) -> Any:
+    """Who looks at the data of tables, with the storage options of the catalog."""
+    from olympia_cli.iceberg.data_checks import IcebergDataChecks
+
+    scheme, separator, _ = session.location.uri.partition("://")
+    return IcebergDataChecks(session.location.options or None, scheme if separator else "")
 
 
 def with_commands(session: Session, report: Report, commands: Sequence[NextCommand] | None) -> Report:
@@ -62,7 +77,8 @@ def with_commands(session: Session, report: Report, commands: Sequence[NextComma
     best of the commands, so that no finding says another; where nobody asked for commands it is what it is."""
     from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE
 
-    best = next((each.line for each in commands or () if {"--repair", "--salvage", "promote"} & set(each.argv)), "")
+    mending = {"--repair", "--salvage", "promote", "resume"}
+    best = next((each.line for each in commands or () if mending & set(each.argv)), "")
 
     def whole(hint: str) -> str:
         return best if commands is not None and hint in (REPAIR, SALVAGE) else session.command(hint)
@@ -112,7 +128,7 @@ def _empty_place(session: Session) -> str:
     for place in (base, *others):
         try:
             store = open_store(place, session.options_for(place))
-            check_free(store)
+            check_free(store, session.store.uri)
             store.close()
             return place
         except OlympiaError:

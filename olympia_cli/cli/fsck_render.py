@@ -48,9 +48,18 @@ def print_report(
             for path in dict.fromkeys(shown(finding).path for finding in report.findings if finding.path):
                 out.write(visible(path) + "\n")
         else:
-            for finding in report.findings:
+            news = [finding for finding in report.findings if not session.quiet or is_news(finding)]
+            for finding in news:
                 write_finding(session, out, finding)
-            out.write(_verdict(session, report, to_repair) + "\n")
+            if news or not session.quiet or report.damaged or not report.complete:
+                out.write(_verdict(session, report, to_repair) + "\n")
+
+
+def is_news(finding: Finding) -> bool:
+    """Whether it is told with --quiet, too."""
+    from olympia_cli.ops.fsck.findings import Severity
+
+    return finding.severity is not Severity.INFO and not finding.acknowledged
 
 
 def write_finding(session: Session, out: TextIO, finding: Finding) -> None:
@@ -120,6 +129,7 @@ def _parts(session: Session, finding: Finding) -> Iterator[tuple[str, list[str]]
 
 def _verdict(session: Session, report: Report, to_repair: bool) -> str:
     from olympia_cli.ops.fsck.findings import Severity
+    from olympia_cli.ops.fsck.fsck import not_read
 
     counts = [(report.count(severity), str(severity)) for severity in Severity]
     summary = ", ".join(f"{count:,} info" if word == "info" else plural(count, word) for count, word in counts if count)
@@ -139,7 +149,9 @@ def _verdict(session: Session, report: Report, to_repair: bool) -> str:
         return f"{_colored(session, 'TO REPAIR', '1;33')}  {checked}; {summary or 'nothing found'}"
     if not report.complete:
         return f"{_colored(session, 'INCOMPLETE', '1;33')}  {checked} so far; {summary or 'nothing found'}"
-    return f"{_colored(session, 'SOUND', '1;32')}  {checked}; {summary or 'nothing found'}"
+    left = ", ".join(f"{what} ({option})" for what, option in not_read(report))
+    read = f"{checked}; not read: {left}" if left else checked
+    return f"{_colored(session, 'SOUND', '1;32')}  {read}; {summary or 'nothing found'}"
 
 
 def _colored(session: Session, text: str, color: str) -> str:

@@ -233,7 +233,7 @@ def acknowledge(session: Session, report: Report, *, dry_run: bool, message: str
     past_findings = [
         finding
         for finding in report.findings
-        if finding.is_damage and of_the_past(finding, report.latest, report.oldest)
+        if not finding.acknowledged and of_the_past(finding, report.latest, report.oldest)
     ]
     if not past_findings:
         session.say("there is nothing to acknowledge: only damage that the latest version does not reach can be")

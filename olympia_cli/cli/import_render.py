@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.escape import plural
+from olympia_cli.cli.escape import plural, size
 from olympia_cli.cli.fsck_render import write_finding
 from olympia_cli.cli.params import Output
 from olympia_cli.masking import masked
 
 if TYPE_CHECKING:
-    from olympia_cli.importers.iceberg import Imported, LeftOut
+    from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut
     from olympia_cli.importers.iox.checks import Checked
 
 SHOWN = 20
 """So many names of one sort are shown; JSON has all of them."""
+
+COLUMNS_SHOWN = 8
+"""So many columns of a table are shown on a terminal; `-o wide` and JSON have all of them."""
 
 
 def print_imported(
@@ -33,21 +36,21 @@ def print_imported(
     """Print it, and raise PartlyDone when something was left out. In JSON there is `more` to say."""
     from olympia_cli.errors import PartlyDone
 
-    if session.output in (Output.JSON, Output.JSONL):
-        render.document(session, {**_describe(session, outcome, version), **more, "dry_run": dry_run})
-    elif not session.quiet:
-        words = [f"{plural(len(outcome.created), 'table')} registered"]
-        for count, text in (
-            (len(outcome.moved_on), "moved on"),
-            (outcome.unchanged, "as before"),
-            (outcome.dropped, "dropped"),
-        ):
-            if count:
-                words.append(f"{count} {text}")
-        if outcome.views:
-            words.insert(1, plural(outcome.views, "view"))
-        would = "  nothing was done" if dry_run else ""
-        render.line(session, f"v{version}  {', '.join(words)}{would}")
+    if dry_run:
+        _print_tables(session, outcome)
+    words = [f"{plural(len(outcome.created), 'table')} registered"]
+    for count, text in (
+        (len(outcome.moved_on), "moved on"),
+        (outcome.unchanged, "as before"),
+        (outcome.dropped, "dropped"),
+    ):
+        if count:
+            words.append(f"{count} {text}")
+    if outcome.views:
+        words.insert(1, plural(outcome.views, "view"))
+    would = "  nothing was done" if dry_run else ""
+    value = {**_describe(session, outcome, version), **more, "dry_run": dry_run}
+    render.outcome(session, value, f"v{version}  {', '.join(words)}{would}")
     for former, name in outcome.renamed[:SHOWN]:
         session.say(f"renamed {former} to {name}")
     skipped = [
@@ -64,9 +67,54 @@ def print_imported(
         raise PartlyDone(f"{plural(len(left_out), noun)} left out", hint=said[0], command=said[1])
 
 
+_COLUMNS = (
+    render.Column("change", "CHANGE"),
+    render.Column("name", "TABLE"),
+    render.Column("files", "FILES", right=True),
+    render.Column("rows", "ROWS", right=True),
+    render.Column("bytes", "SIZE", right=True),
+    render.Column("left_out", "LEFT OUT", right=True),
+    render.Column("columns", "COLUMNS"),
+    render.Column("source", "SOURCE", wide=True),
+)
+
+
+def _print_tables(session: Session, outcome: Imported) -> None:
+    """Print the tables that an import would bring, for people: JSON has them anyway."""
+    if session.output not in (Output.TABLE, Output.WIDE) or session.quiet:
+        return
+    rows = [
+        {**_describe_table(session, table, change), "left_out": len(table.skipped), "columns": _columns(session, table)}
+        for table, change in _tables(outcome)
+    ]
+    if session.is_tty:
+        for row in rows:
+            row |= {"bytes": None if row["bytes"] is None else size(row["bytes"]), "left_out": row["left_out"] or None}
+    # lines in a pipe always have the same columns
+    shown = [column for column in _COLUMNS if not session.is_tty or any(row[column.key] is not None for row in rows)]
+    if rows:
+        render.records(session, "tables", shown, rows)
+
+
+def _columns(session: Session, table: FoundTable) -> str | None:
+    """The columns of a table on one line: on a terminal the first of them."""
+    if table.columns is None:
+        return None
+    most = COLUMNS_SHOWN if session.is_tty and session.output is Output.TABLE else len(table.columns)
+    more = len(table.columns) - most
+    shown = ", ".join(f"{name} {type}" for name, type in table.columns[:most])
+    return f"{shown}, and {more} more" if more > 0 else shown
+
+
+def _tables(outcome: Imported) -> Iterator[tuple[FoundTable, str]]:
+    """The tables with what is done to them, in the words of `diff`."""
+    yield from ((table, "created") for table in outcome.created)
+    yield from ((table, "altered") for table in outcome.moved_on)
+
+
 def _left_out(outcome: Imported) -> Iterator[LeftOut]:
     yield from outcome.left_out
-    for table in (*outcome.created, *outcome.moved_on):
+    for table, _ in _tables(outcome):
         yield from table.skipped
 
 
@@ -75,21 +123,25 @@ def _describe_left_out(session: Session, omission: LeftOut) -> dict[str, Any]:
     return {"what": masked(omission.what), "why": masked(omission.why), **command}
 
 
+def _describe_table(session: Session, table: FoundTable, change: str) -> dict[str, Any]:
+    columns = None if table.columns is None else [{"name": name, "type": type} for name, type in table.columns]
+    return {
+        "name": str(table.name),
+        "source": table.source,
+        "files": table.files,
+        "rows": table.rows,
+        "skipped": [_describe_left_out(session, omission) for omission in table.skipped],
+        "change": change,
+        "bytes": table.size,
+        "columns": columns,
+    }
+
+
 def _describe(session: Session, outcome: Imported, version: int) -> dict[str, Any]:
-    tables: list[dict[str, Any]] = [
-        {
-            "name": str(table.name),
-            "source": table.source,
-            "files": table.files,
-            "rows": table.rows,
-            "skipped": [_describe_left_out(session, omission) for omission in table.skipped],
-        }
-        for table in (*outcome.created, *outcome.moved_on)
-    ]
     return {
         "version": version,
         "namespaces": outcome.namespaces,
-        "tables": tables,
+        "tables": [_describe_table(session, table, change) for table, change in _tables(outcome)],
         "views": outcome.views,
         "problems": [_describe_left_out(session, omission) for omission in outcome.left_out],
         "unchanged": outcome.unchanged,
@@ -111,7 +163,7 @@ def print_checked(session: Session, result: Checked) -> int:
     elif session.output is Output.JSONL:
         for finding in result.findings:
             render.line(session, render.json_text(session, describe_finding(finding)))
-    else:
+    elif result.findings or not session.quiet:
         with session.out(paged=True) as out:
             for finding in result.findings:
                 write_finding(session, out, finding)

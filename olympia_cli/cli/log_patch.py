@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -15,6 +15,9 @@ from olympia_cli.errors import Damaged, VersionNotFound
 from olympia_cli.names import Kind, NamespaceName, quote_part
 from olympia_cli.ops.look.diff import ObjectChange, changed_fields, diff
 from olympia_cli.ops.look.log import LogEntry
+
+Fields = dict[str, tuple[Any, Any]]
+"""What fields were and are, by their names."""
 
 MARKS = {"created": "+", "dropped": "-", "altered": "~", "renamed": ">"}
 
@@ -45,11 +48,11 @@ def _patch(new: Snapshot, previous: int) -> Iterator[str]:
             yield f"  {line}"
     for change in diff(old, new):
         yield change_line(change)
-        for line in field_lines(_all_fields(change)):
+        for line in field_lines(all_fields(change)):
             yield f"  {line}"
 
 
-def _all_fields(change: ObjectChange) -> dict[str, tuple[Any, Any]]:
+def all_fields(change: ObjectChange) -> Fields:
     """The fields that changed; of an object that came or went, all of them, so that it can be made again."""
     if change.old is not None and change.new is not None:
         return change.fields()
@@ -80,15 +83,17 @@ def folded_changes(changes: Iterable[ObjectChange]) -> Iterator[tuple[str, int]]
     yield from _folded(alike)
 
 
-def told_changes(changes: Iterable[ObjectChange]) -> Iterator[tuple[str, int]]:
+def told_changes(
+    changes: Iterable[ObjectChange], fields: Callable[[ObjectChange], Fields] = ObjectChange.fields
+) -> Iterator[tuple[str, int]]:
     """As above, but what has fields to show is told one by one, with the fields below it."""
-    for has_fields, some in groupby(changes, key=lambda change: bool(change.fields())):
+    for has_fields, some in groupby(changes, key=lambda change: bool(fields(change))):
         if not has_fields:
             yield from folded_changes(some)
             continue
         for change in some:
             yield change_line(change), 1
-            yield from ((f"    {line}", 0) for line in field_lines(change.fields()))
+            yield from ((f"    {line}", 0) for line in field_lines(fields(change)))
 
 
 def _alike(change: ObjectChange) -> tuple[str, int, str]:
@@ -106,7 +111,7 @@ def _folded(alike: list[ObjectChange]) -> Iterator[tuple[str, int]]:
     yield visible(f"{mark} {len(alike):,} {first.kind.word}s  {first} … {end}"), len(alike)
 
 
-def field_lines(fields: dict[str, tuple[Any, Any]]) -> Iterator[str]:
+def field_lines(fields: Fields) -> Iterator[str]:
     for name, (old, new) in fields.items():
         if old is not None:
             yield visible(f"- {name}: {_value(old)}")

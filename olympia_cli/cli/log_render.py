@@ -108,7 +108,7 @@ def _print_for_pipe(out: TextIO, entries: Iterable[LogEntry], stats: bool, patch
 def _print_blocks(
     session: Session, out: TextIO, entries: Iterable[LogEntry], now: int, stats: bool, patch: Patch | None
 ) -> None:
-    paint = _painter(session)
+    paint = painter(session)
     width = 0
     for entry in entries:
         width = width or len(f"v{entry.version}") + 1
@@ -137,13 +137,13 @@ def _print_blocks(
             for row in folded(_untold(shown["actions"]) if patched.complete else shown["actions"]):
                 out.write(f"{indent}{paint(row.text, '2' if undone else _STYLES.get(row.sign, '0'))}\n")
         for text in patched.lines:
-            out.write(f"{indent}{paint(text, '2' if undone else _STYLES.get(text[:1], '0'))}\n")
+            out.write(f"{indent}{paint(text, '2' if undone else style(text))}\n")
         out.flush()
 
 
 def _print_lines(session: Session, out: TextIO, entries: Iterable[LogEntry], now: int, graph: bool) -> None:
     """One line a version; with a graph, versions that a rollback passed over stand in a lane of their own."""
-    paint = _painter(session)
+    paint = painter(session)
     lanes = _Lanes(_marks(session))
     for entry in entries:
         shown = describe(entry)
@@ -225,7 +225,12 @@ class _Lanes:
         return f"{self._dot}   "
 
 
-def _painter(session: Session) -> Callable[[str, str], str]:
+def style(line: str) -> str:
+    """The colour of a line that begins with a sign, such as that of a changed field."""
+    return _STYLES.get(line.lstrip()[:1], "0")
+
+
+def painter(session: Session) -> Callable[[str, str], str]:
     """Colours by escape codes: the log is streamed, and its lines are not laid out."""
     if not session.color:
         return lambda text, code: text

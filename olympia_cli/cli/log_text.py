@@ -47,6 +47,8 @@ def sign(action: dict[str, Any]) -> str:
     words = action["type"].split("_")
     if "SHOW" in words or "SNOW" in words:
         return "?"
+    if "RESTORE" in words and (action["detail"] or {}).get("replaces"):
+        return "~"
     return next((_SIGNS[word] for word in words if word in _SIGNS), "~")
 
 
@@ -118,7 +120,7 @@ class Line:
 
 def folded(actions: Sequence[dict[str, Any]]) -> Iterator[Line]:
     """One line an action; neighbours of one type in one namespace share a line when they are many."""
-    for _, group in groupby(actions, key=lambda action: (action["type"], action["object"], _fold_key(action))):
+    for _, group in groupby(actions, key=lambda action: (action["type"], sign(action), _fold_key(action))):
         alike = list(group)
         if len(alike) < FOLD_FROM or alike[0]["object"] == "catalog":
             yield from (Line(action_line(action), sign(action)) for action in alike)

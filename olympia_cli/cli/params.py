@@ -46,7 +46,10 @@ def _shared(
         Output | None, typer.Option("--output", "-o", help="How to print: table, wide, name, json, jsonl, csv.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Short for --output json.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but data and errors.")] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="Print data and errors alone; no verdict when all is well."),
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Say more.")] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="No colours. [NO_COLOR]")] = False,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bars.")] = False,

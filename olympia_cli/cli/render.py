@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from dataclasses import dataclass, field
+from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from olympia_cli.cli.context import Changed, Session
@@ -28,13 +29,15 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Column(NamedTuple):
-    """A column of a list: where its value is, and whether it is shown only when asked for more."""
+    """A column of a list: where its value is, and whether it is shown only when asked for more. A `place` has a short
+    form where the terminal is narrow: without the folder that all rows share, and with the heads of UUIDs."""
 
     key: str
     title: str
     wide: bool = False
     right: bool = False
     style: str = ""
+    place: bool = False
 
 
 def document(session: Session, value: Mapping[str, Any]) -> None:
@@ -137,21 +140,35 @@ def _is_number(cell: str) -> bool:
     return True
 
 
+def outcome(session: Session, value: Mapping[str, Any], *texts: str) -> None:
+    """What a command did: a document or a row of CSV for programs, lines for people, which --quiet leaves out."""
+    if session.output in (Output.JSON, Output.JSONL):
+        document(session, value)
+        return
+    with session.out() as out:
+        if session.output is Output.CSV:
+            csv_rows(session, out, list(value), [value])
+        elif not session.quiet:
+            out.writelines(f"{visible(text)}\n" for text in texts)
+
+
+_ACTION = ["version", "transaction", "type", "object", "namespace", "name"]
+
+
 def changed(session: Session, change: Changed, text: str, **more: Any) -> None:
-    """What a changing command did; in JSON with more to say of it."""
+    """What a changing command did; in JSON with more to say of it, in CSV a row for each action."""
     from olympia_cli.ops.look.describe import describe_actions
 
-    if session.output in (Output.JSON, Output.JSONL):
-        value: dict[str, Any] = {"version": change.version, "actions": describe_actions(change.actions)}
-        if change.transaction is not None:
-            value["transaction"] = change.transaction
-        document(session, value | more)
+    where: dict[str, Any] = {"version": change.version}
+    if change.transaction is not None:
+        where["transaction"] = change.transaction
+    if session.output is Output.CSV:
+        with session.out() as out:
+            csv_rows(session, out, _ACTION, ({**action, **where} for action in describe_actions(change.actions)))
         return
-    if session.quiet:
-        return
-    where = f"v{change.version}" if change.transaction is None else f"transaction {change.transaction}"
-    with session.out() as out:
-        out.write(f"{where}  {visible(text)}\n" if change.actions else f"{where}  nothing to do\n")
+    place = f"v{change.version}" if change.transaction is None else f"transaction {change.transaction}"
+    said = text if change.actions else "nothing to do"
+    outcome(session, {**where, "actions": describe_actions(change.actions), **more}, f"{place}  {said}")
 
 
 def say_actions(session: Session, actions: Iterable[Action]) -> None:
@@ -167,6 +184,14 @@ def line(session: Session, text: str) -> None:
     """One line of data."""
     with session.out() as out:
         out.write(visible(text) + "\n")
+
+
+def wrapped(session: Session, text: str, indent: int) -> list[str]:
+    """Break the text into lines that fit beside an indentation. Words stay whole: a path is copied in one piece."""
+    from textwrap import wrap
+
+    room = max(session.width - indent, 20)
+    return wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def console(session: Session, out: TextIO, *, width: int | None = None) -> Any:
@@ -214,22 +239,90 @@ def _write_rows(
     cells = [[visible(_for_people(value.get(key))) for key in keys] for value in first]
     if session.output is not Output.WIDE:
         cells = [[_short_time(cell) for cell in row] for row in cells]
-    rigid = [column.right or _is_whole(row[at] for row in cells) for at, column in enumerate(columns)]
-    widths = [max(len(column.title), *(len(row[at]) for row in cells)) for at, column in enumerate(columns)]
-    needed = sum(width if whole else min(width, FOLDED) for width, whole in zip(widths, rigid, strict=True))
-    if needed + 2 * (len(columns) - 1) > session.width:
-        _write_blocks(session, out, columns, cells)
+    grid = _Grid(
+        columns, cells, [column.right or _is_whole(row[at] for row in cells) for at, column in enumerate(columns)]
+    )
+    if session.output is not Output.WIDE and not grid.fits(session.width):
+        grid = grid.without_constants()
+        short = grid if grid.fits(session.width) else grid.shortened()
+        grid = short if short.fits(session.width) else grid
+    if grid.common:
+        _write_blocks(session, out, list(grid.common), [list(grid.common.values())])
+        out.write("\n")
+    if not grid.fits(session.width):
+        _write_blocks(session, out, grid.columns, grid.rows)
         return
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column, whole in zip(columns, rigid, strict=True):
+    for column, whole in zip(grid.columns, grid.rigid, strict=True):
         justify: Any = "right" if column.right else "left"
         table.add_column(column.title, justify=justify, overflow="fold", no_wrap=whole, style=column.style)
-    for row in cells:
+    for row in grid.rows:
         table.add_row(*(Text(cell) for cell in row))
     console(session, out).print(table)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """A table on a terminal. `rigid` tells the columns whose cells are not folded. `common` is told once, before the
+    rows: cells by their columns."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
+    rigid: Sequence[bool]
+    common: Mapping[Column, str] = field(default_factory=dict)
+
+    def fits(self, width: int) -> bool:
+        widths = [
+            max(len(column.title), *map(len, cells)) for column, cells in zip(self.columns, self._cells(), strict=True)
+        ]
+        needed = sum(width if whole else min(width, FOLDED) for width, whole in zip(widths, self.rigid, strict=True))
+        return needed + 2 * (len(self.columns) - 1) <= width
+
+    def without_constants(self) -> _Grid:
+        """Take out the columns that have one value in all of several rows; those without a value are not told."""
+        if len(self.rows) < 2:
+            return self
+        values = [set(cells) for cells in self._cells()]
+        stays = [at for at, some in enumerate(values) if len(some) > 1] or [0]
+        common = {
+            column: cell
+            for at, (column, cell) in enumerate(zip(self.columns, self.rows[0], strict=True))
+            if at not in stays and cell
+        }
+        rows = [[row[at] for at in stays] for row in self.rows]
+        return _Grid([self.columns[at] for at in stays], rows, [self.rigid[at] for at in stays], common)
+
+    def shortened(self) -> _Grid:
+        """Take the short forms of places, and tell the folder that they share."""
+        columns, common = [], dict(self.common)
+        for column, cells in zip(self.columns, self._cells(), strict=True):
+            folder, short = _short_places(cells) if column.place else ("", cells)
+            if folder:
+                common[column] = f"{folder}…"
+            columns.append(short)
+        return _Grid(self.columns, list(zip(*columns, strict=True)), self.rigid, common)
+
+    def _cells(self) -> Iterator[Sequence[str]]:
+        """The cells of each column."""
+        return zip(*self.rows, strict=True)
+
+
+def _short_places(cells: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """The folder that all of them share, and what is left of each, with the heads of its UUIDs. Cells that differ still
+    differ."""
+    import re
+
+    folders = zip(*(cell.split("/")[:-1] for cell in cells), strict=False)
+    folder = "".join(f"{parts[0]}/" for parts in takewhile(lambda parts: len(set(parts)) == 1, folders))
+    if folder == "/" or folder.endswith("://"):
+        folder = ""
+    rest = [cell.removeprefix(folder) for cell in cells]
+    uuid = r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.metadata\.json)?"
+    short = [re.sub(uuid, r"\1…", cell) for cell in rest]
+    return folder, short if len(set(short)) == len(set(cells)) else rest
 
 
 def write_lines(out: TextIO, rows: Iterable[Sequence[str]]) -> None:

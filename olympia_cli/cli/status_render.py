@@ -45,6 +45,8 @@ def describe_failure(session: Session, error: OlympiaError, looked_at: str) -> d
 def print_status(session: Session, status: Status) -> None:
     if session.output in (Output.TABLE, Output.WIDE):
         with session.out() as out:
+            if session.quiet and not status.exit_code:
+                return
             if session.is_tty:
                 _write_screen(session, out, status)
             else:
@@ -80,20 +82,26 @@ def _reason(session: Session, reason: Reason) -> dict[str, Any]:
 
 def _after(error: OlympiaError) -> tuple[str, ...]:
     """What to type when the catalog cannot be looked at: fsck names damage, doctor what is missing otherwise."""
-    return ("fsck",) if error.exit_code == 40 else ("doctor",)
+    return ("fsck",) if error.exit_code == 40 or error.command == ("fsck",) else ("doctor",)
 
 
 # A pipe: one value a line
 
 
 def _records(session: Session, status: Status) -> Iterator[tuple[str, ...]]:
-    for key, value in status.values.items():
-        if key not in ("needs_attention", "fsck_runs", "transactions"):
+    values = {"verdict": status.values["verdict"]} if session.quiet else status.values
+    for key, value in values.items():
+        if key not in ("needs_attention", "fsck_runs", "transactions", "unfinished_exports"):
             yield from _flat(key, value)
-    for run in status.values["fsck_runs"]:
+    for run in values.get("fsck_runs", ()):
         yield "fsck_run", *(_cell(value) for value in run.values())
-    for transaction in status.values["transactions"]:
+    for transaction in values.get("transactions", ()):
         yield "transaction", *(_cell(value) for value in transaction.values())
+    for export in values.get("unfinished_exports", ()):
+        yield (
+            "unfinished_export",
+            *(_cell(export[key]) for key in ("name", "at_version", "mode", "begun_at", "location")),
+        )
     for reason in status.reasons:
         yield "reason", reason.text, shlex.join(session.argv(reason.words, shell=reason.shell))
 
@@ -122,13 +130,25 @@ def _write_screen(session: Session, out: TextIO, status: Status) -> None:
     # beside damage it would only confuse that others looked at less, or earlier
     sound = [run for run in reversed(status.runs) if run.sound and not status.damaged]
     checked = "  " + ", ".join(_run(run, now, values["version"]) for run in sound) if sound else ""
-    out.write(f"{_standing(session, status.standing)}  {visible(values['catalog'])}{checked}\n")
+    lead = f"{_standing(session, status.standing)}  "
+    _write_beside(session, out, lead, f"{values['catalog']}{checked}", len(status.standing) + 2)
     for reason in status.reasons:
         command = shlex.join(session.argv(reason.words, shell=reason.shell))
-        out.write(f"  {visible(reason.text)}\n    next  {visible(command)}\n")
+        _write_beside(session, out, "  ", reason.text, 2)
+        # a command is copied in one piece
+        out.write(f"    next  {visible(command)}\n")
+    if session.quiet:
+        return
     out.write("\n")
     for title, text in _fields(values, now, wide=session.output is Output.WIDE):
-        out.write(f"{title.ljust(13)} {visible(text)}\n")
+        _write_beside(session, out, title.ljust(13) + " ", text, 14)
+
+
+def _write_beside(session: Session, out: TextIO, lead: str, text: str, indent: int) -> None:
+    """Write a text beside the lead, which takes `indent` columns, in as many lines as the terminal needs."""
+    lines = render.wrapped(session, visible(text), indent)
+    out.write(f"{lead}{lines[0]}\n")
+    out.writelines(f"{' ' * indent}{line}\n" for line in lines[1:])
 
 
 def _standing(session: Session, standing: Standing) -> str:
@@ -154,7 +174,9 @@ def _fields(values: Mapping[str, Any], now: int, *, wide: bool) -> Iterator[tupl
     yield "last fsck", _last(values["last_fsck"], now, _fsck_detail)
     yield "last expire", _last(values["last_expire"], now, lambda record: "")
     yield "last export", _last(values["last_export"], now, _export_detail)
-    yield "exports", _names(values["exports"], values["export_names"])
+    unfinished = [export["name"] for export in values["unfinished_exports"]]
+    more = f"; unfinished: {_names(len(unfinished), unfinished)}" if unfinished else ""
+    yield "exports", _names(values["exports"], values["export_names"]) + more
     yield "quarantine", _quarantine(values, now)
     transactions = values["transactions"]
     shown = [f"{transaction['id']} ({_lifetime(transaction, now)})" for transaction in transactions]

@@ -27,9 +27,12 @@ class _Run:
     catalog: str | None = None
     quiet: bool = False
     ended: bool = False
+    color: bool = False
 
 
 _run = _Run()
+_COLORS = {"error": "1;31", "warning": "1;33"}
+"""On a terminal, of the word that a line begins with."""
 
 
 def begin(arguments: Sequence[str]) -> None:
@@ -39,7 +42,8 @@ def begin(arguments: Sequence[str]) -> None:
         arguments = arguments[: list(arguments).index("--")]
     said = [word.partition("=")[2] for word in arguments if word.startswith("--log-format=")]
     said += [value for flag, value in pairwise(arguments) if flag == "--log-format"]
-    _run = _Run(as_json=(said[-1] if said else os.environ.get(VARIABLE)) == "json")
+    color = "--no-color" not in arguments and not os.environ.get("NO_COLOR")
+    _run = _Run(as_json=(said[-1] if said else os.environ.get(VARIABLE)) == "json", color=color)
 
 
 def about(*, command: str | None = None, catalog: str | None = None, quiet: bool | None = None) -> None:
@@ -69,6 +73,9 @@ def tell(text: str, end: str = "\n", *, level: Level = "info", exit_code: int | 
     text = masked(text)
     if _run.as_json:
         text, end = _line(text, level, exit_code, more), "\n"
+    elif _run.color and sys.stderr.isatty():
+        word, colon, rest = text.partition(":")
+        text = f"\x1b[{_COLORS[word]}m{word}:\x1b[0m{rest}" if colon and word in _COLORS else text
     _print(text, end)
 
 

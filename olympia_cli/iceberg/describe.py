@@ -1,24 +1,28 @@
-"""An Iceberg table as its metadata file describes it: fields, partitioning, sort order, snapshots.
+"""Describe an Iceberg table by its metadata file: fields, partitioning, sort order, snapshots.
 
-It is somebody else's file: what in it is not as it should be is left out, and never followed far.
+Other programs write the file, so invalid parts are skipped, and the depth is limited.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from olympia_cli.iceberg.schemas import columns_of, current_schema, partition_spec
 from olympia_cli.masking import masked
 from olympia_cli.names import time_text
 from olympia_cli.ops.look.describe import describe_properties
 
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
 DEEPEST = 32
-"""How many structs, lists and maps within each other are written out."""
+"""The maximum nesting depth of structs, lists and maps that is shown."""
 
 
 def describe_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The table as plain values. Times are text, and types are written as Iceberg does: `list<string>`."""
+    """Return the table as plain values. Times are text, and types are in Iceberg's notation, such as `list<string>`."""
     schema = current_schema(metadata) or {}
     location, properties = metadata.get("location"), metadata.get("properties")
     names = {id: column.name for id, column in columns_of(metadata).items()}
@@ -53,8 +57,19 @@ def describe_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def columns_told(schema: Schema) -> tuple[tuple[str, str], ...]:
+    """The names and types of the columns of a schema, as `describe_metadata` writes them."""
+    return tuple(_column(field["name"], field["type"]) for field in _fields(schema.model_dump(mode="json")))
+
+
+@lru_cache(maxsize=2**16)
+def _column(name: str, type: str) -> tuple[str, str]:
+    # an import holds the columns of a hundred thousand tables, most of them alike
+    return name, type
+
+
 def type_text(type: object, depth: int = 0) -> str:
-    """A type on one line."""
+    """Return a type in one line."""
     if not isinstance(type, dict):
         return str(type)
     if depth == DEEPEST:
@@ -100,7 +115,7 @@ def _snapshots(metadata: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _source(field: Mapping[str, Any], names: Mapping[int, str]) -> str:
-    """The column that a partition or an order is made of."""
+    """Return the source column of a partition field or sort field."""
     id = field.get("source-id")
     return names.get(id, f"column {id}") if isinstance(id, int) else ""
 

@@ -1,8 +1,8 @@
-"""A catalog from what is left of one whose tree is gone: definitions, and the metadata files of its tables.
+"""Rebuild a catalog without its tree, from what is left: definitions, and the metadata files of its tables.
 
-Of each id the newest definition counts, and of a table the newest metadata that follows the one that it names. The path
-of a definition says what the object was called when it was written: a later rename does not show, nor does a drop. What
-cannot be told is left out, and said.
+Of each id the newest definition counts, and of a table the newest metadata that follows the metadata in its definition.
+The path of a definition has the name of the object at the time of writing: later renames and drops are not visible.
+Objects whose state is ambiguous are left out, and reported.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from urllib.parse import quote, unquote
 
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot, check_supported, read_object
 from olympia_cli.errors import CatalogExists, Damaged, InvalidLocation, OlympiaError, Refused
 from olympia_cli.format.definitions import decode
-from olympia_cli.format.paths import DEFINITION_FOLDERS, may_be_cut, parse_root_path
+from olympia_cli.format.paths import DEFINITION_FOLDERS, name_in, parse_root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
 from olympia_cli.iceberg.locations import Location, parse_location
 from olympia_cli.importers.iceberg import Imported, LeftOut
@@ -26,14 +25,12 @@ from olympia_cli.ops.verify_metadata import parse_metadata
 from olympia_cli.storage.open import open_store
 from olympia_cli.storage.protocol import Store
 
-_STEM = 37
-"""A uuid and a dash stand before the names in a definition's path."""
 _METADATA = re.compile(r"(?:v(\d{1,9})|(\d{1,9})-[^/]*)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """A definition that is left, and when it was written by the store's clock."""
+    """A remaining definition, and the time of its writing by the store's clock."""
 
     kind: Kind
     path: str
@@ -42,12 +39,12 @@ class _Left:
 
     @property
     def order(self) -> tuple[int, int]:
-        """The later a definition is, the higher the number of its metadata; clocks decide between others."""
+        """Sort key: a later definition has a higher metadata number; the store's clock decides between equal ones."""
         return _number(_location(self.definition)), self.written_at_millis
 
 
 def check_gone(store: Store) -> None:
-    """Refuse a place that has versions: they know more than what they are made of."""
+    """Raise Refused if the location has versions: they hold more than definitions do."""
     for file in store.list("vn/"):
         if parse_root_path(file.path) is not None:
             raise Refused(
@@ -58,8 +55,8 @@ def check_gone(store: Store) -> None:
 
 
 def check_target(here: Snapshot, changes: Iterable[ObjectChange]) -> None:
-    """Refuse a catalog of other objects: they would be mixed. One that is empty, or that has an object of these, is
-    where a rebuild was before."""
+    """Raise CatalogExists for a catalog with other objects, which would be mixed. An empty catalog, or one with an
+    object of this rebuild, is accepted: an earlier rebuild made it."""
     ids = {(change.name.kind, change.id) for change in changes}
     is_empty = True
     for kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW):
@@ -74,7 +71,7 @@ def check_target(here: Snapshot, changes: Iterable[ObjectChange]) -> None:
 
 
 def newest_catalog(store: Store) -> CatalogDef | None:
-    """The newest definition of the catalog itself that can be read."""
+    """Return the newest readable definition of the catalog itself."""
     for file in sorted(store.list("def/catalog/"), key=lambda file: -file.modified_at_millis):
         try:
             definition = decode(CatalogDef, store.read(file.path), file.path)
@@ -88,13 +85,13 @@ def newest_catalog(store: Store) -> CatalogDef | None:
 def objects_left(
     store: Store, options: Callable[[str], Mapping[str, object] | None], done: Imported
 ) -> Iterator[ObjectChange]:
-    """The objects that definitions tell of, as if they had come just now, namespaces first. `options` are the storage
-    options of a location."""
+    """Yield the objects in definitions as newly created, namespaces first. `options` returns the storage options of a
+    location."""
     namespaces: set[str] = set()
     for kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW):
         named: dict[ObjectName, _Left] = {}
         for left in sorted(_newest(store, kind, done), key=lambda left: -left.written_at_millis):
-            name = _name(left, namespaces)
+            name = name_in(left.path, left.kind, namespaces)
             if isinstance(name, str):
                 done.left_out.append(LeftOut(left.path, name))
             elif name in named:
@@ -112,7 +109,7 @@ def objects_left(
 
 
 def _newest(store: Store, kind: Kind, done: Imported) -> Iterator[_Left]:
-    """The newest definition of each id."""
+    """Yield the newest definition of each id."""
     listed = {file.path: file for file in store.list(f"def/{DEFINITION_FOLDERS[kind]}/")}
     found: list[_Left] = []
     for path, data in store.read_many(sorted(listed)):
@@ -136,25 +133,10 @@ def _newest(store: Store, kind: Kind, done: Imported) -> Iterator[_Left]:
         yield newest
 
 
-def _name(left: _Left, namespaces: set[str]) -> ObjectName | str:
-    """What an object was called, or why that cannot be told: the path does not say where the namespace ends."""
-    stem = left.path.rpartition("/")[2].removesuffix(".binpb")[_STEM:]
-    if may_be_cut(left.path):
-        return "its path is as long as paths get, so the name that it had may go on"
-    if left.kind is Kind.NAMESPACE:
-        return as_found(Kind.NAMESPACE, unquote(stem)) if stem else "its path does not say what it was called"
-    fitting = [namespace for namespace in namespaces if stem.startswith(quote(namespace, safe="") + "-")]
-    if len(fitting) != 1:
-        many = "several namespaces" if fitting else "no namespace"
-        return f"it was called {unquote(stem)!a}, which goes with {many}"
-    name = unquote(stem[len(quote(fitting[0], safe="")) + 1 :])
-    return as_found(left.kind, fitting[0], name) if name else "its path does not say what it was called"
-
-
 def _follow(
     name: ObjectName, table: TableDef, options: Callable[[str], Mapping[str, object] | None], done: Imported
 ) -> None:
-    """Let a table go on to the newest metadata that follows the one it names, if that is numbered as Iceberg does."""
+    """Move a table on to the newest metadata that follows its own, if that has a number as in Iceberg."""
     location = table.iceberg_metadata_location
     if _number(location) < 0:
         return
@@ -163,7 +145,7 @@ def _follow(
         place = parse_location(location)
         above = Location(place.store, place.path.rpartition("/")[0])
         if not above.path:
-            # the listing of a whole disk or bucket has no end
+            # a whole disk or bucket is too large to list
             raise InvalidLocation(f"{location} lies in no folder")
         store = open_store(above.text, options(above.text))
         numbers = {file.path: _number(file.path) for file in store.list() if "/" not in file.path}
@@ -196,6 +178,6 @@ def _location(definition: ObjectDefinition) -> str:
 
 
 def _number(location: str) -> int:
-    """The number in the name of a metadata file; -1 if there is none."""
+    """Return the number in the name of a metadata file; -1 if there is none."""
     found = _METADATA.fullmatch(location.rpartition("/")[2])
     return -1 if found is None else int(found[1] or found[2])

@@ -1,7 +1,7 @@
-"""Taking back what some versions did, and keeping what came after.
+"""Revert of versions: undo their changes, and keep the later ones.
 
-A revert is made of ordinary actions on the objects that those versions changed, so conflicts with other writers,
-retries and distributed transactions are what they are for every commit.
+A revert consists of ordinary actions on the objects that those versions changed. Conflicts with other writers, retries
+and distributed transactions work as for every commit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _INVERSE = {"created": "dropped", "dropped": "created", "altered": "altered", "r
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """What cannot be taken back, and why; `name` is None for the catalog itself."""
+    """An object that cannot be reverted, and the reason. `name` is None for the catalog itself."""
 
     name: ObjectName | None
     why: str
@@ -43,7 +43,9 @@ class Conflict:
 
 @dataclass(slots=True)
 class RevertPlan:
-    """What a revert does: the changes in the order in which they are shown, and the catalog's own."""
+    """The changes of a revert, in the order in which they are displayed, and the changes of the catalog's properties
+    and settings.
+    """
 
     first: int
     last: int
@@ -62,22 +64,24 @@ class RevertPlan:
 
 
 def plan_revert(transaction: Transaction, first: int, last: int, at: Callable[[int], Snapshot]) -> RevertPlan:
-    """How to take back the versions from one to another, both included, on what the transaction sees.
+    """Plan the revert of the versions `first` to `last`, both included, on the state that the transaction sees.
 
-    `at` opens versions. RevertConflict tells all that was changed again since; NotRevertible that one of the versions
-    did what only another command takes back.
+    `at` opens versions. Raise RevertConflict with all objects that were changed again since. Raise NotRevertible if one
+    of the versions has actions that only another command can undo.
     """
     if first == 0:
-        raise NotRevertible("v0 created the catalog", hint="there is nothing before it to go back to")
+        raise NotRevertible("v0 created the catalog", hint="no version precedes it")
     after = at(last)
     try:
         before = at(first - 1)
     except VersionNotFound as error:
-        reason = f"what was before v{first} is not known any more: {error.message}"
+        reason = f"the state before v{first} is unknown: {error.message}"
         raise VersionNotFound(reason, hint=error.advice, command=error.command) from None
     for entry in log(after, first):
         if entry.unreadable:
-            raise Damaged("F401", root_path(entry.version, after.file.width), "it is not known what this version did")
+            raise Damaged(
+                "F401", root_path(entry.version, after.file.width), "the actions of this version cannot be read"
+            )
         check_revertible(entry.version, entry.changes)
     plan = _Planner(transaction, RevertPlan(first, last, before), after).make()
     if plan.conflicts:
@@ -86,17 +90,25 @@ def plan_revert(transaction: Transaction, first: int, last: int, at: Callable[[i
 
 
 def apply_revert(transaction: Transaction, plan: RevertPlan) -> None:
-    """Do it: namespaces get their names back first, and those that go do so last, when they are empty."""
+    """Apply the plan in this order:
+
+    1. Rename namespaces back. One that is to be dropped, and has the former name of another one, takes a free name.
+    2. Drop views and tables.
+    3. Restore namespaces.
+    4. Rename tables and views back.
+    5. Restore tables and views.
+    6. Drop namespaces, which are empty now.
+    7. Change the catalog's properties and settings.
+    """
     version, changes = plan.before.version, plan.changes
     renamed = [change for change in changes if change.change == "renamed"]
-    # views, tables, namespaces
+    # sorted by kind, views first and namespaces last
     gone = sorted((change.name for change in changes if change.change == "dropped"), key=lambda name: -name.kind)
     back = [change.new for change in changes if change.new is not None and _comes_back(change)]
     coming = {change.name for change in changes if change.change != "dropped"}
     moves = []
     for name in gone:
         if isinstance(name, NamespaceName) and name in coming:
-            # with all that is in it, so that another one can take its name
             moves += _rename_all(transaction, {name: _free_name(transaction, name, coming)}, coming)
     spaces = {change.old_name: change.name for change in renamed if isinstance(change.name, NamespaceName)}
     moves += _rename_all(transaction, spaces, coming)
@@ -126,7 +138,9 @@ def apply_revert(transaction: Transaction, plan: RevertPlan) -> None:
 def _rename_all(
     transaction: Transaction, renames: Mapping[ObjectName, ObjectName], coming: Collection[ObjectName]
 ) -> list[tuple[ObjectName, ObjectName]]:
-    """Rename objects; the renames that did it, in order. One in a circle of renames takes a free name in between."""
+    """Rename objects in an order in which each new name is free. An object in a circle takes a free name in between.
+    Return the renames in order.
+    """
     moves: list[tuple[ObjectName, ObjectName]] = []
     waiting = {old: new for old, new in renames.items() if old != new}
     while waiting:
@@ -143,7 +157,7 @@ def _rename_all(
 
 
 def _free_name(transaction: Transaction, near: ObjectName, coming: Collection[ObjectName]) -> ObjectName:
-    """A name that no object of this kind has, or is going to have, in the same namespace."""
+    """Return a name in the same namespace that no object has and that none in `coming` gets."""
     names = (_named(near, f"~{number or ''}") for number in count())
     return next(name for name in names if name not in coming and not transaction.draft.find(name))
 
@@ -153,39 +167,41 @@ def _named(near: ObjectName, text: str) -> ObjectName:
 
 
 def check_revertible(version: int, actions: Sequence[Action]) -> None:
-    """Raise NotRevertible when a version did what only another command takes back."""
+    """Raise NotRevertible if the version has actions that only another command can undo."""
     target = rollback_target(actions)
     for action in actions:
         if action.type == T.CATALOG_ROLLBACK:
             former_version = action.parse_payload(RollbackDef).from_version
             raise NotRevertible(
                 f"v{version} is a rollback to v{target}",
-                hint="go back to what it left",
+                hint="roll back to the version before it",
                 command=("rollback", f"v{former_version}"),
             )
         if action.type == T.CATALOG_EXPORT:
             export = action.parse_payload(ExportDef)
             if export.dropped:
-                raise NotRevertible(f"v{version} dropped the export {export.name}", hint="make it anew")
+                raise NotRevertible(f"v{version} dropped the export {export.name}", hint="export again")
             words = command_words("export", "drop", names=[export.name])
-            raise NotRevertible(f"v{version} recorded an export", hint="drop it", command=words)
+            raise NotRevertible(f"v{version} recorded an export", hint="drop the export", command=words)
         if action.type == T.CATALOG_EXPIRE_MARK:
             raise NotRevertible(
-                f"v{version} is an expire", hint="bring back what it marked", command=("expire", "undo", "--dry-run")
+                f"v{version} is an expire", hint="undo the expire", command=("expire", "undo", "--dry-run")
             )
         if action.type in EXPIRES:
-            raise NotRevertible(f"v{version} is an expire", hint="what it decided stays decided")
+            raise NotRevertible(f"v{version} is an expire", hint="an expire cannot be reverted")
         if action.type == T.CATALOG_REPAIR:
             words = ("rollback", "--dry-run", f"v{version - 1}")
             raise NotRevertible(
-                f"v{version} is a repair", hint="see whether what was before can come back", command=words
+                f"v{version} is a repair", hint="check with a dry run whether a rollback is possible", command=words
             )
         if action.name is None and action.type not in (T.CATALOG_ALTER, T.CATALOG_COMPACT):
-            raise NotRevertible(f"v{version} did what no revert takes back: {action.type_name}", hint="see the log")
+            raise NotRevertible(
+                f"v{version} has an action that cannot be reverted: {action.type_name}", hint="see the log"
+            )
 
 
 class _Planner:
-    """Compares three states of every object that was changed: before, after, and now."""
+    """Compare three states of every changed object: before the versions, after them, and now."""
 
     def __init__(self, transaction: Transaction, plan: RevertPlan, after: Snapshot) -> None:
         self._transaction = transaction
@@ -194,9 +210,9 @@ class _Planner:
         changes = list(diff(plan.before, after))
         around = [change for change in changes if change.change == "renamed" and isinstance(change.name, NamespaceName)]
         self._came: dict[ObjectName, str] = {}
-        """The ids of what came to a name with the namespace around it, and goes back with that."""
+        """The ids of objects by the names to which their namespaces took them."""
         self._left: dict[ObjectName, str] = {}
-        """The ids of what left a name so."""
+        """The same by their former names."""
         own: list[ObjectChange] = []
         for change in changes:
             if _follows(change, around):
@@ -234,20 +250,20 @@ class _Planner:
     def _read_now(self) -> dict[ObjectName, Found | None]:
         base = self._transaction.base
         paths = [path for name in self._became if (path := base.find(name)) is not None]
-        # so that they are read together; what is wrong with one is told when it is looked at
+        # read all definitions in one round trip; errors are raised by `find` below
         for _ in base.definitions.read(paths):
             pass
         return {name: self._transaction.find(name) for name in self._became}
 
     def _is(self, name: ObjectName, expected: Found | None, followers: Mapping[ObjectName, str]) -> bool:
-        """Whether the object that has a name now is the expected one. One that follows its namespace counts as none."""
+        """Return whether the name has the expected object now. An object that follows its namespace counts as none."""
         now = self._now[name]
         if expected is None and now is not None and now.id == followers.get(name):
             return True
         return _same(now, expected)
 
     def _stays(self) -> Iterator[ObjectName]:
-        """What kept its name although another namespace is around it now, and has it still."""
+        """Yield the tables and views that kept their names while their namespaces were exchanged, and have them still."""
         before, after = self._plan.before, self._after
         spaces = {name for change in self._plan.changes for name in (change.name, change.old_name)}
         for space, was in self._was.items():
@@ -258,8 +274,8 @@ class _Planner:
                 continue  # that is not taken back
             for kind in (Kind.TABLE, Kind.VIEW):
                 for found in before.objects(kind, space.namespace):
-                    ids = {one.id for one in (after.get(found.name), self._transaction.find(found.name)) if one}
-                    if ids == {found.id}:
+                    later, now = after.get(found.name), self._transaction.find(found.name)
+                    if later is not None and now is not None and later.id == now.id == found.id:
                         yield found.name
 
     def _why(self, name: ObjectName) -> str:
@@ -268,11 +284,13 @@ class _Planner:
             return "dropped or renamed since"
         became = self._became[name]
         if became is None or became.id != now.id:
-            return "another one has the name since"
+            return "another object has the name now"
         return "altered since"
 
     def _misplaced(self) -> Iterator[Conflict]:
-        """What has no place to come back to, and namespaces that hold more than what goes."""
+        """Yield the conflicts about places: objects whose name is in use or whose namespace is gone, and namespaces to
+        drop that hold later objects.
+        """
         changes, draft = self._plan.changes, self._transaction.draft
         leaving = {change.old_name for change in changes if change.change in ("dropped", "renamed")}
         leaving.update(self._plan.stays)
@@ -288,7 +306,7 @@ class _Planner:
         for former in back:
             now = lives[former.id]
             if now is not None and now != former.name and now not in leaving:
-                yield Conflict(former.name, f"lives as {now} since")
+                yield Conflict(former.name, f"exists as {now} now")
         for name in sorted(coming, key=str):
             around = NamespaceName(name.namespace)
             if around not in coming and (around in leaving or not draft.find(around)):
@@ -296,12 +314,12 @@ class _Planner:
             for space in spaces:
                 there = moved(name, space.name, space.old_name)
                 if there != name and there not in leaving and draft.find(there):
-                    yield Conflict(there, "another one has the name since")
+                    yield Conflict(there, "another object has the name now")
         for change in changes:
             if change.change == "dropped" and isinstance(change.name, NamespaceName):
                 within = (name for kind in (Kind.TABLE, Kind.VIEW) for name in draft.names(kind, change.name.namespace))
                 if more := [name for name in within if name not in leaving]:
-                    yield Conflict(change.name, f"holds {more[0].kind.word} {more[0]}, which came since")
+                    yield Conflict(change.name, f"holds {more[0].kind.word} {more[0]}, which is newer")
 
     def _compare_catalogs(self, was: CatalogDef, became: CatalogDef, now: CatalogDef) -> None:
         plan = self._plan
@@ -324,7 +342,7 @@ class _Planner:
 
 
 def _conflict(plan: RevertPlan, after: Snapshot, latest: Snapshot) -> RevertConflict:
-    """The error, with the last version that touched each of the objects."""
+    """Return the error, with the last version that touched each of the objects."""
     last: dict[ObjectName | None, int] = {}
     for entry in log(latest, after.version + 1):
         names = {name for action in entry.changes for name in touched(action)}
@@ -338,8 +356,8 @@ def _conflict(plan: RevertPlan, after: Snapshot, latest: Snapshot) -> RevertConf
     count = len(plan.conflicts)
     what = "1 object was changed again" if count == 1 else f"{count:,} objects were changed again"
     error = RevertConflict(
-        f"{versions} cannot be taken back, and nothing was written: {what}",
-        hint="see what came since",
+        f"{versions} cannot be reverted, and nothing was written: {what}",
+        hint="show the later changes",
         command=("diff", f"v{plan.last}..latest"),
     )
     error.conflicts = [
@@ -350,7 +368,7 @@ def _conflict(plan: RevertPlan, after: Snapshot, latest: Snapshot) -> RevertConf
 
 
 def _follows(change: ObjectChange, around: Sequence[ObjectChange]) -> bool:
-    """Whether a rename is that of the namespace around it and nothing else: it is taken back with that one."""
+    """Return whether the rename only follows from a rename of its namespace. Reverting that one reverts it too."""
     if change.change != "renamed" or isinstance(change.name, NamespaceName) or change.fields():
         return False
     return any(moved(change.old_name, move.old_name, move.name) == change.name for move in around)
@@ -363,7 +381,7 @@ def _same(this: Found | None, other: Found | None) -> bool:
 
 
 def _comes_back(change: ObjectChange) -> bool:
-    """Whether the older definition is to be put in place."""
+    """Return whether the older definition must be restored."""
     return change.change in ("created", "altered") or (change.change == "renamed" and bool(change.fields()))
 
 

@@ -23,6 +23,8 @@ from tests.helpers.fsck import fsck
 
 DOES_NOT_COUNT = "F102"
 """By this no version is there: the oldest is beyond the latest."""
+LOST = "F114"
+"""By this versions after the latest are lost."""
 
 
 Exporting = Callable[[Catalog, MemoryStore, int], int]
@@ -59,9 +61,14 @@ def _differences(damaged: DamagedCatalog, exporting: Exporting) -> Iterator[Disa
         if not damaged.report.damaged:
             yield Disagreement("a sound catalog does not open", damaged.name, "sound", str(error))
         return
-    if not snapshot.in_place and exporting is _full_export:
-        # an export is recorded by a commit, and none goes on from such a root
-        yield from misnamed(snapshot.out_of_place(), damaged.errors, damaged.name, "committing")
+    if exporting is _full_export and (not snapshot.in_place or LOST in damaged.error_codes):
+        # an export is recorded by a commit, and none goes on from such a root, or takes the name of one that is lost
+        try:
+            damaged.catalog().begin()
+        except Damaged as error:
+            yield from misnamed(error, damaged.errors, damaged.name, "committing")
+        else:
+            yield Disagreement("a commit goes on from there", damaged.name, shown(damaged.errors), "begun")
         return
     for version in _versions(damaged, latest):
         yield from _export(damaged, version, exporting)

@@ -12,6 +12,8 @@ from tests.agreement.disagreements import Disagreement, say_the_same
 
 NO_WAY = {"F101", "F103"}
 """Versions are missing, or none can be read: a repair is refused."""
+LOST = "F114"
+"""Versions after the latest are lost: that is mended on top of it, however whole it is."""
 
 
 def test_repair_mends_what_fsck_blames(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
@@ -37,7 +39,7 @@ def _mending(damaged: DamagedCatalog) -> Iterator[Disagreement]:
         if damaged.report.last_sound_version is not None:
             yield Disagreement("refused, though a version is sound", damaged.name, shown(damaged.errors), str(error))
         return
-    blame = damaged.errors_in(plan.head)
+    blame = damaged.errors_in(plan.head) + [one for one in damaged.errors if one.code == LOST]
     # which of two objects of one id is to stay is for people to say
     if bool(blame) != bool(plan.repair or plan.unmended):
         steps = "; ".join(step.text for step in plan.steps) or "nothing to do"
@@ -73,7 +75,8 @@ def _going_back(damaged: DamagedCatalog) -> Iterator[Disagreement]:
         target = int(re.findall(r"go back to v(\d+)", text)[0])
     except Refused:
         pass
-    sound = [version for version in damaged.sample.versions[:-1] if not damaged.errors_in(version)]
+    older = damaged.sample.versions if LOST in damaged.error_codes else damaged.sample.versions[:-1]
+    sound = [version for version in older if not damaged.errors_in(version)]
     newest = sound[-1] if sound else None
     if target != newest:
         codes = "none" if target is None else "|".join(sorted({one.code for one in damaged.errors_in(target)}))

@@ -26,7 +26,5 @@ def _differences(damaged: DamagedCatalog) -> Iterator[Disagreement]:
         if path not in known and (path in damaged.files or not damaged.report.damaged):
             kind = "unreadable for salvage, and not for fsck"
             yield Disagreement(kind, damaged.name, shown(damaged.errors), f"{path}: {reason}")
-    # a hint that promises more versions is a warning to fsck, and lost versions to whoever looks for all there was
-    promised = any(one.code == "F114" for one in damaged.report.findings)
-    if not damaged.report.damaged and not promised and not report.complete:
+    if not damaged.report.damaged and not report.complete:
         yield Disagreement("a sound catalog is not complete", damaged.name, "sound", str(report))

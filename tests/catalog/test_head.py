@@ -7,7 +7,7 @@ import pytest
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.head import SURE_FOR_MILLIS
 from olympia_cli.errors import Damaged
-from olympia_cli.format.paths import root_path
+from olympia_cli.format.paths import LATEST, root_path
 from olympia_cli.names import Kind, NamespaceName, TableName
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.values import Floors
@@ -195,7 +195,7 @@ class TestCommitsOnWhatIsThere:
     def test_a_root_that_was_lost_and_made_again(self, files):
         idle = Catalog(files, remembers=True)
         commit(idle, "lost")
-        files.delete_many([root_path(2)])
+        files.delete_many([root_path(2), LATEST])
         commit(Catalog(files), "theirs")
         commit(idle, "mine")
         found = Catalog(files).snapshot()

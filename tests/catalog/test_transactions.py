@@ -1511,7 +1511,7 @@ class TestWhatIsLeftOfADistributedTransaction:
         begun.save()
         second = run(begun.id)
         begun.commit()
-        assert {first, second} <= saves.committed_runs(catalog.store, catalog.store.read_many)
+        assert {first, second} <= saves.committed_runs(catalog.store, catalog.store.read_many).keys()
         assert run(other.id) not in saves.committed_runs(catalog.store, catalog.store.read_many)
         catalog.store.overwrite(f"dtxn/{begun.id}.1.binpb", b"")
         runs = saves.committed_runs(catalog.store, catalog.store.read_many)

@@ -127,6 +127,11 @@ def command_line() -> list[str]:
     return [str(script)] if script.exists() else [sys.executable, "-c", MAIN]
 
 
+def program_line(env: Mapping[str, str]) -> list[str]:
+    """What starts the program fastest in such an environment."""
+    return [sys.executable, "-I", "-S", warm.__file__, warm.serving()] if warm.can_run(env) else command_line()
+
+
 @pytest.fixture
 def program(tmp_path: Path) -> Run:
     """The program as a process of its own. Bytes may be given where text cannot say it."""
@@ -134,9 +139,8 @@ def program(tmp_path: Path) -> Run:
     def start(
         *args: str | bytes | Path, input: str | bytes | None = None, env: Mapping[str, str] | None = None, **more: Any
     ) -> Ran:
-        warmed = [sys.executable, "-I", "-S", warm.__file__, warm.serving()] if warm.can_run(env or {}) else None
         done = subprocess.run(
-            [*(warmed or command_line()), *args],
+            [*program_line(env or {}), *args],
             input=input.encode() if isinstance(input, str) else input if input is not None else b"",
             capture_output=True,
             env={**os.environ, **(env or {})},

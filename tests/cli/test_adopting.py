@@ -66,7 +66,16 @@ class TestTheShape:
         assert done.exit_code == 3
         assert {name: type(done.json[name]) for name in PROMISED} == PROMISED
         [found] = done.json["tables"]
-        assert list(found) == ["name", "source", "files", "rows", "skipped"]
+        assert list(found) == [
+            "name",
+            "source",
+            "files",
+            "rows",
+            "skipped",
+            "change",
+            "bytes",
+            "columns",
+        ]
         assert found["name"] == {"parquet": "raw.t", "iox": "iox.t"}.get(kind, "a.t")
         assert (found["files"], found["rows"]) == ((1, 2) if kind in ("parquet", "iox") else (None, None))
         [problem] = done.json["problems"]

@@ -104,6 +104,13 @@ class TestUsage:
         assert "Commands:" in done.stderr
         assert "error" not in done.stderr.lower().replace("show the traceback of an error", "").replace("errors", "")
 
+    def test_a_missing_choice_is_named_on_one_line(self, run):
+        done = run("completion")
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr == (
+            "error: Missing argument 'SHELL'. Choose from: bash, zsh, fish: see olympia completion --help\n"
+        )
+
     @pytest.mark.parametrize("args", [["-q"], ["--json"], ["ns", "-q"]])
     def test_options_without_a_command_are_an_error(self, run, args):
         done = run(*args)

@@ -21,6 +21,7 @@ from tests.cli.test_terminal import look
 from tests.helpers import java_catalog
 from tests.helpers.check import check_catalog
 from tests.helpers.expire import mark
+from tests.helpers.json_schema import check
 from tests.helpers.names import ns
 from tests.helpers.places import BUCKET
 from tests.helpers.servers.s3 import StrictS3
@@ -145,14 +146,14 @@ class TestCreate:
             stopped = olympia("export", "create", "friday", "--dest", "a dest").failed(30)
         taken = olympia("export", "create", "other", "--dest", "a dest").failed(11)
         for done in (stopped, taken):
-            program, *words = shlex.split(done.stderr.partition("go on with: ")[2])
+            program, *words = shlex.split(done.stderr.partition("resume with: ")[2])
             assert program == "olympia"
             run(*words).ok()
 
     def test_what_it_says_to_go_on_with_names_the_profile(self, olympia, friday, config):
         config('["the backup"]\n')
         done = olympia("export", "create", "f", "--dest", "friday", "--dest-profile", "the backup").failed(11)
-        words = shlex.split(done.stderr.partition("go on with: ")[2])
+        words = shlex.split(done.stderr.partition("resume with: ")[2])
         assert words[words.index("--dest-profile") + 1] == "the backup"
 
     def test_killed_and_gone_on_with(self, sample, tmp_path, program):
@@ -194,7 +195,7 @@ class TestLs:
         assert rows[0]["expires_at"] > "2026"
 
     def test_none(self, olympia):
-        assert olympia("export", "ls", "--json").ok().json == {"version": 7, "exports": []}
+        assert olympia("export", "ls", "--json").ok().json == {"version": 7, "exports": [], "unfinished": []}
         assert olympia("export", "ls").ok().stdout == ""
 
     def test_names_are_data(self, olympia, sample):
@@ -436,3 +437,92 @@ class TestExpire:
         told = run("-c", friday, "fsck", "--all-versions", "--json").json
         assert told["next"][0]["command"][3:] == ["fsck", "--all-versions", "--acknowledge"]
         assert (friday / "vn" / "oldest").read_text() == "2"
+
+
+class TestUnfinished:
+    """An export that was interrupted is seen from its catalog, which has no record of it."""
+
+    @pytest.fixture
+    def dest(self, sample, tmp_path) -> Path:
+        dest = tmp_path / "the dest"
+        run_killed("-c", sample.uri, "export", "create", "f", "--dest", dest, event="os.link", number=12)
+        return dest
+
+    def test_it_is_listed_with_the_command_that_goes_on(self, run, sample, dest):
+        done = run("-c", sample.uri, "export", "ls", "--json").ok()
+        check(done.json, "export-ls")
+        assert done.json["exports"] == []
+        [row] = done.json["unfinished"]
+        assert (row["name"], row["at_version"], row["mode"], row["location"]) == ("f", 7, "full", str(dest))
+        assert row["begun_at"].endswith("Z")
+        assert run("-c", sample.uri, "export", "ls").ok().lines == [f"f\t7\tfull\tunfinished\t\t{dest}"]
+        for form in ("name", "csv", "jsonl"):
+            assert "unfinished" not in run("-c", sample.uri, "export", "ls", "-o", form).ok().stdout
+        program, *words = row["command"]
+        assert program == "olympia"
+        run(*words).ok()
+        done = run("-c", sample.uri, "export", "ls", "--json").ok()
+        assert (done.json["unfinished"], [row["name"] for row in done.json["exports"]]) == ([], ["f"])
+        assert not list((sample.folder / "ops" / "exports").iterdir())
+        check_catalog(sample.store)
+
+    def test_status_says_it(self, run, sample, dest):
+        done = run("-c", sample.uri, "status", "--json").ok()
+        check(done.json, "status")
+        [row] = done.json["unfinished_exports"]
+        assert (row["name"], row["location"], done.json["exports"]) == ("f", str(dest), 0)
+        [reason] = [reason for reason in done.json["reasons"] if "the export f" in reason["text"]]
+        assert done.json["needs_attention"] == []
+        lines = run("-c", sample.uri, "status").ok().lines
+        assert f"unfinished_export\tf\t7\tfull\t{row['begun_at']}\t{dest}" in lines
+        run(*reason["command"][1:]).ok()
+        done = run("-c", sample.uri, "status", "--json").ok()
+        assert (done.json["unfinished_exports"], done.json["exports"]) == ([], 1)
+        assert not [reason for reason in done.json["reasons"] if "export" in reason["text"]]
+
+    def test_it_can_be_forgotten(self, run, sample, dest):
+        before = run("-c", sample.uri, "status", "--json").ok().json["version"]
+        run("-c", sample.uri, "export", "drop", "f", "--delete-files", "--yes").failed(12, "unfinished")
+        assert run("-c", sample.uri, "export", "drop", "f", "--dry-run").ok().lines == [
+            f"v{before}  would drop export f"
+        ]
+        assert len(run("-c", sample.uri, "export", "ls", "--json").ok().json["unfinished"]) == 1
+        done = run("-c", sample.uri, "export", "drop", "f", "--yes", "--json").ok()
+        check(done.json, "export-drop")
+        assert (done.json["version"], done.json["dropped"], done.json["location"]) == (before, True, str(dest))
+        assert (dest / EXPORT_NOTE).exists()
+        assert run("-c", sample.uri, "export", "ls", "--json").ok().json["unfinished"] == []
+        run("-c", sample.uri, "export", "drop", "f", "--yes").failed(10)
+
+    def test_one_whose_note_outlived_it_is_not_unfinished(self, run, sample, dest):
+        """Killed after the record, before the note in the catalog went."""
+        [note] = (sample.folder / "ops" / "exports").iterdir()
+        kept = note.read_bytes()
+        run("-c", sample.uri, "export", "resume", "f", "--dest", dest).ok()
+        note.write_bytes(kept)
+        assert run("-c", sample.uri, "export", "ls", "--json").ok().json["unfinished"] == []
+        assert run("-c", sample.uri, "status", "--json").ok().json["unfinished_exports"] == []
+        run("-c", sample.uri, "export", "drop", "f", "--yes").ok()
+        assert run("-c", sample.uri, "export", "ls", "--json").ok().json["unfinished"] == []
+
+    def test_fsck_and_expire_know_the_file(self, run, sample, dest):
+        found = run("-c", sample.uri, "fsck", "--level", "full", "--all-versions", "--json").ok().json["findings"]
+        assert not [each for each in found if each["path"].startswith("ops/")]
+        ran = run("-c", sample.uri, "expire", "--dry-run", "--json").ok()
+        assert ran.json["unknown_files"]["count"] == 0
+
+    @pytest.mark.parametrize(
+        "content", [b"", b"[]", b"{}", b'{"name": 3}', b"\xff", b'{"name": "f", "at_version": -1}']
+    )
+    def test_a_note_that_cannot_be_read_is_none(self, run, sample, dest, content):
+        [note] = (sample.folder / "ops" / "exports").iterdir()
+        note.write_bytes(content)
+        assert run("-c", sample.uri, "export", "ls", "--json").ok().json["unfinished"] == []
+        run("-c", sample.uri, "status").ok()
+        run("-c", sample.uri, "export", "resume", "f", "--dest", dest).ok()
+        assert not note.exists()
+
+    def test_a_catalog_that_takes_no_note_is_exported_all_the_same(self, olympia, sample):
+        (sample.folder / "ops").mkdir(exist_ok=True)
+        (sample.folder / "ops" / "exports").write_bytes(b"in the way")
+        olympia("export", "create", "f", "--dest", "d").ok()

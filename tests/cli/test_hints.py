@@ -194,6 +194,51 @@ def io_of(place: Place, *args: str) -> str:
     return said.getvalue()
 
 
+NEW_IN_A_NAMESPACE = {
+    "table create": ["table", "create", "--schema", "id long", "--", "-new.t"],
+    "table create at a location": ["table", "create", "--schema", "id long", "--location", "x", "--", "-new.t"],
+    "table register": ["table", "register", "--metadata-location", "s3://lake/x", "--", "-new.t"],
+    "table rename": ["table", "rename", "--", "-a.orders", "-new.t"],
+    "view create": ["view", "create", "--plan", "plan", "--", "-new.v"],
+    "view rename": ["view", "rename", "--", "-a.open", "-new.v"],
+    "apply": ["apply", "lines"],
+}
+
+
+@pytest.mark.parametrize("args", NEW_IN_A_NAMESPACE.values(), ids=NEW_IN_A_NAMESPACE)
+@pytest.mark.parametrize("in_transaction", [False, True], ids=["", "in a transaction"])
+def test_a_missing_namespace_is_created_by_the_advice(place, args, in_transaction):
+    """The advice is typed, and then the command works."""
+    Path("plan").write_bytes(b"plan")
+    Path("lines").write_text('{"do": "table register", "name": "-new.t", "metadata_location": "s3://lake/x"}\n')
+    args = [str(Path("x").resolve()) if word == "x" else word for word in args]
+    if in_transaction and args[0] != "apply":
+        args[2:2] = ["--txn", place.run("txn", "begin", "-o", "name").ok().stdout.strip()]
+    failed = place.run(*args).failed(10, "there is no namespace -new", "create it first: olympia")
+    assert suggested(failed.stderr)[2:4] == ["ns", "create"]
+    follow(failed)
+    place.run(*args).ok()
+    check_catalog(place.catalog.store)
+
+
+def test_a_namespace_that_was_probably_meant_is_named_beside_the_one_to_create(place):
+    failed = place.run("table", "register", "--metadata-location", "s3://lake/x", "b_d.t").failed(10)
+    assert ": did you mean b_c? If not, create it: olympia" in failed.stderr
+    follow(failed)
+    assert "b_d" in place.run("ns", "ls").ok().lines
+
+
+def test_a_namespace_that_the_same_transaction_drops_is_not_advised_to_be_created_elsewhere(place):
+    lines = [
+        '{"do": "ns drop", "name": "-a", "cascade": true}',
+        '{"do": "table rename", "name": "b_c.orders", "to": "-a.o"}',
+    ]
+    failed = run_here("-c", place.uri, "apply", "-", input="\n".join(lines)).failed(10, "line 2")
+    assert failed.stderr.endswith(": create it again in the same transaction\n")
+    lines.insert(1, '{"do": "ns create", "name": "-a"}')
+    run_here("-c", place.uri, "apply", "-", input="\n".join(lines)).ok()
+
+
 @pytest.mark.parametrize(
     ("args", "meant"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import decimal
 import json
@@ -11,7 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from olympia_cli.cli.app import app
 from olympia_cli.iceberg import OlympiaCatalog
+from tests.cli.test_layout import Screen
+from tests.helpers.json_schema import check
 
 
 @pytest.fixture
@@ -240,6 +244,62 @@ def test_a_table_that_takes_nothing_any_more_says_what_can_be_done(bring, write,
     run(*shlex.split(problem["command"])[1:]).ok()
     bring().ok()
     assert rows("raw.t") == [(0,), (1,), (2,), (3,)]
+
+
+@pytest.mark.parametrize("look", ["--inspect", "--dry-run"])
+def test_a_look_shows_the_tables(write, run, empty, tmp_path, look):
+    write("orders/day=2026-11-15/a.parquet", id=[1, 2], name=["x", "y"])
+    file = write("lines/b.parquet", n=[decimal.Decimal("1.50")], at=pa.array([[{"x": 1.5}]]))
+    words = ["-c", empty, "import", "parquet", tmp_path / "raw", look]
+    source = f"file://{tmp_path}/raw"
+    done = run(*words, "--json").ok().json
+    check(done, "import")
+    [lines, orders] = done["tables"]
+    assert {key: lines[key] for key in ("name", "change", "bytes")} == {
+        "name": "raw.lines",
+        "change": "created",
+        "bytes": file.stat().st_size,
+    }
+    assert lines["columns"] == [
+        {"name": "n", "type": "decimal(3, 2)"},
+        {"name": "at", "type": "list<struct<x: double>>"},
+    ]
+    assert [column["name"] for column in orders["columns"]] == ["day", "id", "name"]
+    size = sum(one["bytes"] for one in done["tables"]) - file.stat().st_size
+    shown = run(*words, "-o", "wide").ok()
+    columns = "n decimal(3, 2), at list<struct<x: double>>"
+    assert shown.lines[:2] == [
+        f"created\traw.lines\t1\t1\t{file.stat().st_size}\t0\t{columns}\t{source}/lines",
+        f"created\traw.orders\t1\t2\t{size}\t0\tday date, id long, name string\t{source}/orders",
+    ]
+    assert shown.lines[2].endswith("2 tables registered  nothing was done")
+    assert len(shown.lines) == 3
+    assert run(*words).ok().lines[0] == shown.lines[0].rpartition("\t")[0]
+    run("-c", empty, "import", "parquet", tmp_path / "raw").ok()
+    write("orders/day=2026-11-16/c.parquet", id=[3], price=[1.5])
+    if look == "--dry-run":
+        again = run(*words).ok().lines
+        assert [line.split("\t")[:4] for line in again[:-1]] == [["altered", "raw.orders", "1", "1"]]
+        assert again[0].endswith("day date, id long, name string, price double")
+
+
+def test_a_look_at_a_wide_table_shows_the_first_columns_on_a_terminal(write, empty, tmp_path, monkeypatch):
+    write("t/a.parquet", **{f"c{number}": [number] for number in range(10)})
+    for name, value in {"NO_COLOR": "1", "OLYMPIA_PAGER": "cat", "COLUMNS": "160"}.items():
+        monkeypatch.setenv(name, value)
+
+    def shown(*words):
+        with contextlib.redirect_stdout(Screen()) as screen:
+            line = ["-c", str(empty), "import", "parquet", str(tmp_path / "raw"), "--inspect", "--no-progress", *words]
+            assert app(line, standalone_mode=False) == 0
+        return screen.getvalue()
+
+    heading, row, last = shown().splitlines()
+    assert heading.split() == ["CHANGE", "TABLE", "FILES", "ROWS", "SIZE", "COLUMNS"]
+    assert row.startswith("created  raw.t ")
+    assert row.rstrip().endswith("c7 long, and 2 more")
+    assert last.endswith("1 table registered  nothing was done")
+    assert "c9 long" in shown("-o", "wide")
 
 
 @pytest.mark.parametrize("look", ["--inspect", "--dry-run", "-q"])

@@ -85,13 +85,14 @@ def test_the_plan_comes_first(run, lake, tmp_path):
 
 def test_as_json(run, lake, tmp_path):
     run("-c", lake, "fsck", "--salvage", tmp_path / "copy").ok()
+    run("-c", tmp_path / "copy", "table", "register", "a.since", "--metadata-location", "s3://x/1").ok()
     lose_roots(lake, 3, 4, 6)
     planned = run("-c", lake, "promote", tmp_path / "copy", "--dry-run", "--json").ok().json
     check(planned, "promote")
     assert (planned["version"], planned["latest"], planned["in_place"]) == (6, None, False)
     assert (planned["lost_versions"], planned["passed_versions"]) == ([3, 4], [7])
     assert planned["kept_aside"] == {"first": 0, "last": 5}
-    assert [(change["namespace"], change["name"]) for change in planned["changes"]] == [("a", "t6")]
+    assert [(change["namespace"], change["name"]) for change in planned["changes"]] == [("a", "since")]
     done = run("-c", lake, "promote", tmp_path / "copy", "--yes", "--json", "-m", "disk 3").ok().json
     assert done == {**planned, "dry_run": False, "latest": 7}
     again = run("-c", lake, "promote", tmp_path / "copy", "--json").ok().json
@@ -100,7 +101,7 @@ def test_as_json(run, lake, tmp_path):
     [entry] = run("-c", lake, "log", "--since", "v6", "--until", "v6", "--json").ok().json["versions"]
     assert (entry["message"], entry["actions"][0]["type"]) == ("disk 3", "CATALOG_REPAIR")
     assert entry["actions"][0]["detail"]["source"] == f"{tmp_path}/copy"
-    assert entry["actions"][0]["detail"]["source_version"] == 0
+    assert entry["actions"][0]["detail"]["source_version"] == 1
 
 
 def test_forget(run, lake, tmp_path):

@@ -76,9 +76,16 @@ def test_versions_before_a_damaged_root_can_be_read(run, folder, data):
 
 def test_a_root_that_was_lost_is_told(run, folder):
     root(folder, 3).unlink()
-    for words in (["table", "ls"], ["ns", "create", "w"]):
-        done = run("-c", folder, *words).ok()
-        assert "warning: vn/latest names version 3, but the last root is that of version 2" in done.stderr
+    warning = "warning: vn/latest names version 3, but the last root is that of version 2"
+    assert warning in run("-c", folder, "table", "ls").ok().stderr
+    # a commit would take the name of the version that is lost, and all that tells of it
+    for words in (["ns", "create", "w"], ["rollback", "v1", "--yes"], ["expire", "--yes"]):
+        refused = run("-c", folder, *words)
+        assert refused.exit_code in (12, 40)
+        assert (folder / "vn" / "latest").read_text() == "3"
+        assert run(*suggested(refused.stderr)).exit_code == 50
+    transaction = run("-c", folder, "txn", "begin").failed(40, "it says 3")
+    assert run(*suggested(transaction.stderr)).exit_code == 50
 
 
 def test_a_copy_of_a_root_is_no_version_of_the_log_and_the_warning_can_be_pasted(run, folder):

@@ -93,13 +93,16 @@ def test_without_yes_nobody_is_there_to_ask(run, folder):
 
 
 def test_the_way_as_json(run, folder):
+    newest_leaf(folder).unlink()
     root(folder, 4).write_bytes(b"junk")
     done = run("-c", folder, "fsck", "--repair", "--yes", "--json").ok()
     repair = done.json["repair"]
     assert (repair["head"], repair["version"], repair["dry_run"]) == (4, 5, False)
     assert repair["steps"][0]["kind"] == "rebuild"
     assert (done.json["version"], done.json["last_sound_version"]) == (5, 5)
-    assert done.json["damaged"] is True, "version 4 stays what it is until it expires"
+    assert done.json["damaged"] is False
+    [known] = [one for one in done.json["findings"] if one["path"] == "vn/00100000000000000000000000000000"]
+    assert (known["severity"], known["mended_in"]) == ("warning", 5)
     assert done.stderr == ""
     [lost] = repair["steps"][0]["lost_ranges"]
     assert (lost["as_of"], lost["after"], lost["before"]) == (3, None, None)
@@ -132,8 +135,11 @@ def test_options_that_mean_nothing_together(run, folder, words):
 def test_hints(run, folder):
     (folder / "vn" / "latest").write_text("999")
     (folder / "vn" / "oldest").write_text("junk")
-    assert "vn/latest says 999: write 4" in run("-c", folder, "fsck", "--repair", "--yes").ok().stderr
-    assert (folder / "vn" / "latest").read_text() == "4"
+    done = run("-c", folder, "fsck", "--repair", "--yes").ok()
+    assert "vn/latest says 999: write 5" in done.stderr
+    log = run("-c", folder, "log", "-n", "1", "--json").ok().json["versions"][0]
+    assert [action["detail"]["named_latest"] for action in log["actions"]] == [999]
+    assert (folder / "vn" / "latest").read_text() == "5"
     assert (folder / "vn" / "oldest").read_text() == "0"
 
 
@@ -202,7 +208,8 @@ def test_the_other_commands_work_across_a_repair(run, repaired):
     assert run("-c", repaired, "status").exit_code == 50, "there is damage in the versions that are kept"
     full = run("-c", repaired, "status", "--full", "--json").json
     assert full["reclaimable_bytes"] is None
-    assert run("-c", repaired, "diff", "v3", "v5", "--json").ok().json["changes"] == []
+    [altered] = run("-c", repaired, "diff", "v3", "v5", "--json").ok().json["changes"]
+    assert (altered["change"], altered["name"]) == ("altered", "t01")
     [renamed] = run("-c", repaired, "diff", "--json").ok().json["changes"]
     assert renamed["change"] == "renamed"
     run("-c", repaired, "diff", "v4").failed(40, "vn/0010")

@@ -26,6 +26,34 @@ def test_a_version_is_taken_back_and_what_came_after_stays(olympia):
     assert olympia("revert", "v8", "--yes").ok().stdout == "v10  nothing to do\n"
 
 
+def test_the_log_tells_what_was_altered_back_from_what_came_back(olympia):
+    """An object that is there is altered, also by a restore; one that was dropped comes back."""
+    olympia("ns", "alter", "sales", "--set", "owner=bob").ok()
+    olympia("table", "alter", "sales.lines", "--set", "tier=silver").ok()
+    olympia("revert", "v8..v9", "--yes").ok()
+    olympia("table", "restore", "sales.lines", "--at", "v9").ok()
+    olympia("table", "drop", "sales.lines").ok()
+    olympia("revert", "latest", "--yes").ok()
+    actions = {}
+    for line in olympia("log", "--since", "v10").ok().lines:
+        cells = line.split("\t")
+        actions.setdefault(cells[0], []).append(cells[5])
+    assert actions == {
+        "v10": ["~ namespace sales from v7", "~ table sales.lines from v7"],
+        "v11": ["~ table sales.lines from v9"],
+        "v12": ["- table sales.lines"],
+        "v13": ["+ table sales.lines from v11"],
+    }
+    assert [line.split()[2] for line in olympia("log", "--since", "v10", "--oneline").ok().lines] == [
+        "+1",
+        "-1",
+        "~1",
+        "~2",
+    ]
+    [restored] = olympia("log", "-n", "1", "--json").ok().json["versions"][0]["actions"]
+    assert restored["detail"]["replaces"] is False
+
+
 @pytest.mark.parametrize("words", [["v8..v9"], ["v8", "--to", "latest"], ["v8.."]])
 def test_a_range_in_three_ways(olympia, words):
     olympia("ns", "create", "x").ok()
@@ -38,7 +66,7 @@ def test_a_range_in_three_ways(olympia, words):
 def test_conflicts_are_all_named(olympia):
     olympia("ns", "alter", "sales", "--set", "owner=bob").ok()
     olympia("ns", "alter", "sales", "--set", "owner=cid").ok()
-    refused = olympia("revert", "v8", "--yes").failed(20, "v8 cannot be taken back", "diff v8..latest")
+    refused = olympia("revert", "v8", "--yes").failed(20, "v8 cannot be reverted", "diff v8..latest")
     assert refused.stderr.splitlines()[0] == "  ! namespace sales  altered since (v9)"
     error = json.loads(olympia("revert", "v8", "--dry-run", "--json").stderr)["error"]
     assert (error["code"], error["exit_code"]) == ("RevertConflict", 20)

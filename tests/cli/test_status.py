@@ -154,6 +154,18 @@ class TestNext:
         watched.follow("--yes")
         assert watched.olympia("status", "--json").json["hint_lag"] == 0
 
+    def test_an_old_root_in_the_place_of_the_next_version(self, watched):
+        """It says the same as the warning of every command that reads."""
+        old, new = (watched.sample.folder / root_path(version) for version in (1, 8))
+        new.write_bytes(old.read_bytes())
+        warned = watched.olympia("ns", "ls").stderr.removeprefix("warning: ").partition(": see ")[0]
+        assert warned.endswith("does not name the version before it")
+        assert watched.look() == ("needs attention", 51)
+        [reason] = watched.olympia("status", "--json").json["reasons"]
+        assert reason["text"] == warned
+        found = watched.follow()
+        assert (found.exit_code, "F104" in found.stdout) == (50, True)
+
     def test_a_hint_that_is_ahead(self, watched):
         (watched.sample.folder / LATEST).write_text("9")
         assert watched.look() == ("needs attention", 51)
@@ -294,10 +306,26 @@ class TestScreen:
         seen = look("-c", watched.sample.uri, "status")
         assert seen.exit_code == 0
         assert seen.lines[0].startswith("\x1b[1;32mSOUND\x1b[0m  ")
-        assert re.search(r"full \d+s ago \(v7, 1 version since\)$", seen.plain[0])
+        head = " ".join(" ".join(seen.plain[: seen.plain.index("")]).split())
+        assert re.search(r"full \d+s ago \(v7, 1 version since\)$", head)
         fields = dict(line.split(maxsplit=1) for line in seen.plain if line and not line.startswith((" ", "last")))
         assert fields["transactions"].startswith(watched.sample.transaction)
         assert not [line for line in seen.plain if "{" in line or "[" in line]
+
+    @pytest.mark.parametrize("width", [80, 60])
+    def test_no_word_is_broken(self, watched, width):
+        """A line is as long as the terminal at most, unless the folder of the catalog is longer."""
+        distributed.begin(watched.sample.catalog)
+        watched.olympia("fsck", "--level", "full", "--all-versions").ok()
+        watched.olympia("ns", "create", "since").ok()
+        (watched.sample.folder / LATEST).write_text("111")
+        narrow = look("-c", watched.sample.uri, "status", width=width)
+        wide = look("-c", watched.sample.uri, "status", width=1000)
+        times = re.compile(r"\b\d+s\b")
+        assert times.sub("0s", " ".join(narrow.screen.split())) == times.sub("0s", " ".join(wide.screen.split()))
+        assert max(map(len, wide.plain)) > width
+        for line in narrow.plain:
+            assert len(line) <= width or watched.sample.uri in line, line
 
     def test_damaged_and_what_files_say_that_is_no_time(self, watched):
         """Values are data: they move no cursor, and make no error of a screen."""

@@ -111,6 +111,12 @@ def seen(sample: Sample) -> Callable[..., Seen]:
     return lambda *args, **more: look("-c", sample.uri, *args, **more)
 
 
+def split_at_gap(lines: list[str]) -> tuple[list[str], str, list[str]]:
+    """What stands before the empty line, the heading of the table after it, and its rows."""
+    gap = lines.index("")
+    return lines[:gap], lines[gap + 1], lines[gap + 2 :]
+
+
 class TestTables:
     @pytest.mark.parametrize("width", [40, 80, 120])
     def test_no_line_is_wider_than_the_terminal(self, seen, width, sample):
@@ -133,9 +139,34 @@ class TestTables:
     def test_nothing_to_list_is_said(self, seen):
         assert seen("view", "ls", "a.b").plain == ["no views"]
 
+    def test_colours_of_errors_and_warnings(self, seen, sample):
+        lines = seen("table", "show", "sales.nope").lines
+        assert lines[0].startswith("\x1b[1;31merror:\x1b[0m there is no table sales.nope in version 7: ")
+        assert seen("lgo").lines[0].startswith("\x1b[1;31merror:\x1b[0m ")
+        (sample.folder / "vn" / "latest").write_text("9")
+        assert seen("ns", "ls").lines[0].startswith("\x1b[1;33mwarning:\x1b[0m vn/latest names ")
+
+    def test_an_error_in_a_pipe_has_no_colour(self, program, sample):
+        assert program("-c", sample.uri, "ns", "show", "nope").stderr.startswith("error: ")
+        read, write = os.pipe()
+        shown = look("-c", sample.uri, "ns", "show", "nope", stdout=write)
+        assert shown.lines[0].startswith("\x1b[1;31merror:\x1b[0m "), "stderr is the terminal, and stdout is not"
+        os.close(read)
+        os.close(write)
+
+    def test_colours_of_a_diff(self, seen):
+        signs = {"+": "32", "-": "31", "~": "33", ">": "36"}
+        for words in (["v3", "latest"], ["-p", "v5", "v6"], ["-p", "v6", "v5"]):
+            head, *lines = seen("diff", *words).lines
+            assert "\x1b" not in head
+            for line in lines:
+                found = re.fullmatch(r"\x1b\[(\d+)m *(\S).*\x1b\[0m", line)
+                assert found is not None, line
+                assert signs[found[2]] == found[1], line
+
     @pytest.mark.parametrize(("env", "args"), [({"NO_COLOR": "1"}, []), ({}, ["--no-color"])])
     def test_without_colours(self, seen, env, args):
-        for command in (["table", "ls"], ["log"], ["log", "--graph"]):
+        for command in (["table", "ls"], ["log"], ["log", "--graph"], ["diff", "v3"], ["ns", "show", "nope"]):
             assert "\x1b" not in seen(*command, *args, env=env).screen
 
     def test_an_empty_no_color_means_nothing(self, seen):
@@ -146,6 +177,46 @@ class TestTables:
         shown = seen("txn", "ls", "-o", "wide", env={"TERM": "dumb"}, width=int(width))
         assert shown.exit_code == 0
         assert max(len(line) for line in shown.plain) <= int(width)
+
+    @pytest.mark.parametrize("width", [80, 100, 120])
+    def test_files_and_revisions_take_a_line_each(self, run, tmp_path, width):
+        """What all rows share is told once, before them; the rows stay different, and -o wide has all of each."""
+        lake = str(tmp_path / "lake")
+        run("init", lake, "-q").ok()
+        run("-c", lake, "ns", "create", "ns", "-q").ok()
+        run("-c", lake, "table", "create", "ns.t", "--schema", "id long, day date", "--partition-by", "day", "-q").ok()
+        (tmp_path / "rows.csv").write_text("id,day\n1,2026-01-01\n2,2026-01-02\n")
+        for _ in range(2):
+            run("-c", lake, "table", "append", "ns.t", "rows.csv", "-q").ok()
+        files = [row["location"] for row in run("-c", lake, "table", "files", "--json").json["files"]]
+        common, _, rows = split_at_gap(look("-c", lake, "table", "files", width=width).plain)
+        # the folder of a test is long, so it has lines of its own
+        told = dict(line.split(maxsplit=1) for line in re.sub(r"\n  ", " ", "\n".join(common)).splitlines())
+        assert told.items() >= {"NAMESPACE": "ns", "TABLE": "t", "CONTENT": "data", "FORMAT": "parquet"}.items()
+        folder = told["LOCATION"].replace(" ", "").removesuffix("…")
+        places = [row.split()[-1].split("…") for row in rows]
+        assert len({tuple(place) for place in places}) == len(files) == 4
+        for file, (head, tail) in zip(files, places, strict=True):
+            assert file.startswith(folder + head)
+            assert file.endswith(tail)
+        shown = look("-c", lake, "table", "history", "ns.t", width=width).plain
+        # the age and who it was are told once, where there is no room for them beside each
+        rows = split_at_gap(shown)[2] if "" in shown else shown[1:]
+        assert [row.split()[0] for row in rows] == ["v4", "v3", "v2"]
+        wide = look("-c", lake, "table", "files", "-o", "wide", width=width).screen
+        assert all(file in re.sub(r"\s", "", wide) for file in files)
+
+    def test_one_row_alone_has_short_forms_too(self, run, tmp_path):
+        lake = str(tmp_path / "lake")
+        run("init", lake, "-q").ok()
+        run("-c", lake, "ns", "create", "ns", "-q").ok()
+        run("-c", lake, "table", "create", "ns.t", "--schema", "id long", "-q").ok()
+        (tmp_path / "rows.csv").write_text("id\n1\n")
+        run("-c", lake, "table", "append", "ns.t", "rows.csv", "-q").ok()
+        common, head, rows = split_at_gap(look("-c", lake, "table", "files", width=120).plain)
+        assert [line.split()[0] for line in common] == ["LOCATION"]
+        assert head.split()[0] == "NAMESPACE"
+        assert [row.split()[0] for row in rows] == ["ns"]
 
     def test_a_terminal_of_no_width(self, seen):
         assert seen("table", "ls", width=0).exit_code == 0

@@ -274,8 +274,38 @@ class TestDiff:
         ]
         assert olympia("diff", "v5", "-o", "name").ok().lines == ["sales.lines", "sales.orders_2025"]
 
+    def test_all_fields_with_a_patch(self, olympia):
+        """Those of what came and went, too; the others are shown without it."""
+        [line] = olympia("diff", "v5", "v6").ok().lines
+        assert line == "+ table sales.lines"
+        [line] = olympia("diff", "-p", "v5", "v6").ok().lines
+        first, *fields = line.split("\t")
+        assert first == "+ table sales.lines"
+        assert "+ properties.k: v" in fields
+        [line] = olympia("diff", "--patch", "v6", "v5").ok().lines
+        assert "- properties.k: v" in line.split("\t")
+        assert olympia("diff", "-p", "v3", "v4").ok().stdout == olympia("diff", "v3", "v4").ok().stdout
+
 
 class TestTimeTravel:
+    @pytest.mark.parametrize("form", [[], ["--json"], ["-o", "name"], ["-o", "csv"]])
+    def test_at_means_the_same_as_the_argument(self, olympia, form):
+        for reference in ("v2", "latest~1"):
+            done = olympia("time-travel", "--at", reference, *form).ok()
+            assert done.stdout == olympia("time-travel", reference, *form).ok().stdout
+        olympia("time-travel", "v2", "--at", "v2").failed(2, "do not go together")
+        olympia("time-travel").failed(2, "which version")
+        olympia("time-travel", "").failed(2)
+        olympia("time-travel", "--at", "").failed(2)
+
+    def test_what_lists_or_shows_objects_takes_at(self, olympia):
+        """README says so."""
+        commands = [f"{kind} {verb}" for kind in ("ns", "table", "view") for verb in ("ls", "show")]
+        names = {"ns show": "sales", "table show": "sales.orders", "view show": "sales.open"}
+        for command in (*commands, "catalog show", "table files sales.orders", "table history sales.orders", "tree"):
+            words = [*command.split(), *([names[command]] if command in names else [])]
+            assert olympia(*words, "--at", "v4", "--json").json["version"] == 4, command
+
     @pytest.mark.parametrize(
         ("reference", "version"),
         [("v3", 3), ("3", 3), ("latest", 7), ("latest~4", 3), ("oldest", 0), ("2999-12-31", 7), ("0s", 7)],

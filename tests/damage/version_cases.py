@@ -163,7 +163,7 @@ def latest_hint(given: tuple[bytes | None, str]) -> Callable[[Sample, Store], Wa
             store.delete_many(["vn/latest"])
         else:
             store.overwrite("vn/latest", data)
-        return wanted(code, "vn/latest", damaged=False)
+        return wanted(code, "vn/latest", damaged=code == "F114")
 
     return do
 

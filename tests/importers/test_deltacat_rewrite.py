@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime
 import decimal
 import gzip
@@ -21,14 +22,22 @@ import pyarrow.feather
 import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.avro.file import AvroOutputFile
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, NestedField, StringType
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.iceberg import OlympiaCatalog
+from olympia_cli.importers.deltacat import rewriting
 from olympia_cli.importers.deltacat.adoption import Adoption
 from olympia_cli.importers.deltacat.bodies import Entry, TableVersion
 from olympia_cli.importers.deltacat.importing import import_at
 from olympia_cli.importers.deltacat.index import FOREVER
-from olympia_cli.importers.deltacat.rewriting import Piece, PieceFile, Step, merged
+from olympia_cli.importers.deltacat.inspecting import look
+from olympia_cli.importers.deltacat.rewriting import WHOLE, Piece, PieceFile, Step, merged
+from olympia_cli.importers.deltacat.rows import read_rows
 from olympia_cli.importers.deltacat.schemas import Unfit
 from olympia_cli.importers.deltacat.source import Source
 from olympia_cli.importers.iceberg import Remedy
@@ -37,6 +46,7 @@ from olympia_cli.importers.renaming import Renaming
 from olympia_cli.importers.surviving import survives
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.adopting import RewritesHere
+from tests.helpers.avro_file import write_avro
 from tests.helpers.check import check_catalog
 from tests.helpers.deltacat_catalog import DeltacatWriter, numbered, version_body
 from tests.importers.test_parquet import FATAL, SOUND
@@ -68,17 +78,19 @@ class World:
         self.store = LocalStore(str(folder / "c"))
         Catalog.create(self.store)
 
-    def bring(self, rewrite=True, dry_run=False):
-        """What was done, and the version; `self.written` is how many partitions were written anew."""
+    def adoption(self, rewriter, dry_run):
         base = f"file://{self.made.folder}"
-        catalog = OlympiaCatalog.of(Catalog(self.store))
-        rewriter = RewritesHere(base, {}, catalog.properties) if rewrite else None
         source = Source(LocalStore(str(self.made.folder)))
         source.remedy = Remedy("do it", ("import", "deltacat"))
         source.last_remedy = COMPACT
-        renaming = Renaming(Catalog(self.store).snapshot().sizes)
-        adoption = Adoption(source, base, open_io(base, {}), catalog, renaming, dry_run, rewriter)
-        done, version = import_at(adoption, FOREVER, "")
+        catalog, renaming = OlympiaCatalog.of(Catalog(self.store)), Renaming(Catalog(self.store).snapshot().sizes)
+        return Adoption(source, base, open_io(base, {}), catalog, renaming, dry_run, rewriter)
+
+    def bring(self, rewrite=True, dry_run=False):
+        """What was done, and the version; `self.written` is how many partitions were written anew."""
+        properties = OlympiaCatalog.of(Catalog(self.store)).properties
+        rewriter = RewritesHere(f"file://{self.made.folder}", {}, properties) if rewrite else None
+        done, version = import_at(self.adoption(rewriter, dry_run), FOREVER, "")
         self.written = rewriter.written if rewriter else 0
         return done, version
 
@@ -111,6 +123,19 @@ def partition(world):
     return delta
 
 
+@contextlib.contextmanager
+def small_memory():
+    """128 MiB more than this process has already."""
+    usual = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm") as said:
+        mine = int(said.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mine + 2**27, usual[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, usual)
+
+
 def why(done):
     return [one.why for table in (*done.created, *done.moved_on) for one in table.skipped] + [
         one.why for one in done.left_out
@@ -128,6 +153,17 @@ def test_deltas_are_applied_in_their_order(world, partition):
     assert (found.files, found.rows, found.skipped) == (1, 5, ())
     assert world.bring() == (world.bring()[0], version)
     assert (world.written, world.bring()[0].unchanged) == (0, 2)
+
+
+def halved(chosen):
+    """Shares that are a whole together, some of them halved again."""
+    waiting = [WHOLE]
+    while waiting:
+        share = waiting.pop()
+        if share.of < 16 and chosen.random() < 0.6:
+            waiting += share.halves()
+        else:
+            yield share
 
 
 def test_any_deltas_leave_what_they_leave_one_by_one():
@@ -168,6 +204,11 @@ def test_any_deltas_leave_what_they_leave_one_by_one():
         else:
             compared += 1
             assert Counter(tuple(row.values()) for row in found.to_pylist()) == Counter(left)
+            shares = (
+                merged(Piece(tuple(steps)), version, lambda file, _, files=files: files[file.path], share)
+                for share in halved(chosen)
+            )
+            assert Counter(tuple(row.values()) for found in shares for row in found.to_pylist()) == Counter(left)
     assert compared > 300
 
 
@@ -230,9 +271,17 @@ def test_a_dry_run_writes_nothing(world, partition):
     assert sorted(file.path for file in world.store.list()) == before
 
 
+def optional(type):
+    """Return the type of a column that may hold NULL, in the order of polars."""
+    return [type, "null"]
+
+
 def packed(table, kind):
     sink = io.BytesIO()
     plain = table.replace_schema_metadata()
+    if kind == "application/avro":
+        rows = [tuple(row.values()) for row in table.to_pylist()]
+        return write_avro({"id": optional("long"), "name": optional("string")}, rows)
     if kind == "application/orc":
         pyarrow.orc.write_table(plain, sink)
     elif kind == "application/feather":
@@ -245,7 +294,9 @@ def packed(table, kind):
 
 
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
-@pytest.mark.parametrize("kind", ["application/orc", "application/feather", "text/csv", "application/json"])
+@pytest.mark.parametrize(
+    "kind", ["application/orc", "application/feather", "text/csv", "application/json", "application/avro"]
+)
 def test_what_is_not_parquet(world, partition, kind, encoding):
     content = packed(data((1, "a"), (2, None)), kind)
     meta = {"record_count": 2, "content_encoding": encoding}
@@ -254,6 +305,185 @@ def test_what_is_not_parquet(world, partition, kind, encoding):
     assert why(world.bring(rewrite=False)[0])
     assert why(world.bring()[0]) == []
     assert world.rows() == [(1, "a"), (2, None), (3, "")]
+
+
+AVRO = {
+    "flag": (pa.bool_(), "boolean", [True, False]),
+    "small": (pa.int8(), "int", [-5, 127]),
+    "half": (pa.float32(), "float", [0.5, -2.0]),
+    "whole": (pa.float64(), "double", [0.1, 1e300]),
+    "raw": (pa.binary(), "bytes", [b"\0\xff", b""]),
+    "day": (pa.date32(), {"type": "int", "logicalType": "date"}, [20_000, -1]),
+    "at": (pa.timestamp("us"), {"type": "long", "logicalType": "local-timestamp-micros"}, [1_700_000_000_000_001, -1]),
+    "utc": (pa.timestamp("us", "UTC"), {"type": "long", "logicalType": "timestamp-micros"}, [1, 2]),
+    "clock": (pa.time64("us"), {"type": "long", "logicalType": "time-micros"}, [1, 2]),
+    "price": (
+        pa.decimal128(20, 2),
+        {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 2},
+        [b"\xff\x85", (10**19 + 1).to_bytes(9, "big")],
+    ),
+    "key": (pa.binary(4), {"type": "fixed", "name": "f", "size": 4}, [b"abcd", b"\0\0\0\0"]),
+    "colour": (pa.string(), {"type": "enum", "name": "e", "symbols": ["red", "green"]}, ["green", "red"]),
+    "tags": (pa.list_(pa.string()), {"type": "array", "items": ["string", "null"]}, [["a", None], []]),
+    "of": (pa.map_(pa.string(), pa.int64()), {"type": "map", "values": "long"}, [{"x": 1}, {}]),
+    "place": (
+        pa.struct([("x", pa.int64()), ("y", pa.string())]),
+        {
+            "type": "record",
+            "name": "r",
+            "fields": [{"name": "x", "type": ["long", "null"]}, {"name": "y", "type": "string"}],
+        },
+        [{"x": None, "y": "b"}, {"x": 2**62, "y": "é"}],
+    ),
+}
+"""Columns of Avro: the type of the table, the one in the file, and two values as Avro stores them."""
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate"])
+@pytest.mark.parametrize("some", [["id"], ["id", *AVRO]], ids=["one column", "every type"])
+def test_every_type_of_an_avro_file(codec, some):
+    columns = {"id": (pa.int64(), "long", [1, -(2**63)]), **AVRO}
+    schema = numbered(*((name, columns[name][0]) for name in some))
+    values = [columns[name][2] for name in some]
+    rows = [*zip(*values, strict=True), tuple(None for _ in some)]
+    content = write_avro({name: optional(columns[name][1]) for name in some}, rows, codec, rows_a_block=2)
+    version = TableVersion("1", "active", None, schema.serialize().to_pybytes(), (), (), None)
+    found = read_rows(content, Entry("x", 3, len(content), "application/avro", "identity", "data"), version, ())
+    assert found.schema == schema.remove_metadata()
+    stored = {
+        "price": [decimal.Decimal("-1.23"), decimal.Decimal("100000000000000000.01")],
+        "of": [[("x", 1)], []],
+        "day": [datetime.date(2024, 10, 4), datetime.date(1969, 12, 31)],
+    }
+    for name, type in zip(some, schema.types, strict=True):
+        if name in stored:
+            assert found[name].to_pylist() == [*stored[name], None]
+        else:
+            assert found[name].combine_chunks().equals(pa.array([*columns[name][2], None], type)), name
+
+
+def test_an_avro_file_that_another_program_wrote(world, partition):
+    """PyIceberg's writer stands for others: its types are not in a union with null where a column is required."""
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType(), required=False)
+    )
+    file = world.made.folder / "other.avro"
+    with AvroOutputFile(PyArrowFileIO().new_output(str(file)), schema, "r", record_schema=schema) as out:
+        out.write_block([Record(1, "a"), Record(2, None)])
+    partition(1, file.read_bytes(), content_type="application/avro", meta={"record_count": 2})
+    file.unlink()
+    assert why(world.bring()[0]) == []
+    assert world.rows() == [(1, "a"), (2, None)]
+
+
+def test_a_damaged_avro_file_takes_nobody_along():
+    """Any byte that is flipped gives other values, or an error that names the file; nothing else."""
+    schema = numbered(*((name, type) for name, (type, _, _) in AVRO.items()))
+    rows = list(zip(*(values for _, _, values in AVRO.values()), strict=True))
+    content = write_avro({name: optional(type) for name, (_, type, _) in AVRO.items()}, rows)
+    version = TableVersion("1", "active", None, schema.serialize().to_pybytes(), (), (), None)
+    entry, told = Entry("x", None, None, "application/avro", "identity", "data"), 0
+    for at in range(len(content)):
+        for damaged in (content[:at], content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :]):
+            try:
+                read_rows(damaged, entry, version, ())
+            except Unfit:
+                told += 1
+    assert told > len(content)
+
+
+@pytest.mark.parametrize(
+    "type",
+    [
+        ["string", "long"],
+        {"type": "record", "name": "r", "fields": [{"name": "x", "type": "long"}, {"name": "x", "type": "long"}]},
+    ],
+    ids=["a choice", "two of one name"],
+)
+def test_an_avro_file_of_types_that_are_not_read(world, partition, type):
+    content = write_avro({"id": type}, [])
+    partition(1, content, content_type="application/avro", meta={"record_count": 0})
+    [said] = why(world.bring()[0])
+    assert "cannot be read: it has a type that is not read here" in said or "two of its columns have one name" in said
+
+
+# Files whose ids are wrong
+
+
+def swapped(*rows, ids=("0", "0")):
+    """Parquet rows of id and name, in columns with these ids."""
+    fields = [
+        field.with_metadata({"PARQUET:field_id": id} if id else {}) for field, id in zip(SCHEMA, ids, strict=True)
+    ]
+    return data(*rows, schema=pa.schema(fields))
+
+
+@pytest.mark.parametrize(
+    ("ids", "reason"),
+    [
+        (("0", "0"), "two of its columns have one id"),
+        (("0", None), "some of its columns have ids, and some have none"),
+        (("1", "0"), "its column 'id' has the id of 'name'"),
+    ],
+)
+def test_a_file_whose_ids_are_wrong_is_read_by_its_names(world, partition, ids, reason):
+    """DeltaCAT reads it so. Without --rewrite it is left out, the advice brings it, and other files stay plain."""
+    plain = partition(1, data((1, "a")))
+    odd = partition(2, swapped((2, "b"), (3, "c"), ids=ids))
+    done, _ = world.bring(rewrite=False)
+    [left_out] = done.created[0].skipped
+    assert (left_out.what, left_out.why) == (odd, reason)
+    assert left_out.remedy is not None
+    assert left_out.remedy.hint == "do it"
+    assert world.rows() == [(1, "a")]
+    done, version = world.bring()
+    assert (why(done), world.rows(), world.written) == ([], [(1, "a"), (2, "b"), (3, "c")], 1)
+    assert f"file://{world.made.folder}/{plain}" in world.files()
+    assert f"file://{world.made.folder}/{odd}" not in world.files()
+    assert world.bring()[1] == world.bring(rewrite=False)[1] == version
+    partition(3, data((4, "d")))
+    done, _ = world.bring(rewrite=False)
+    assert why(done) == ["rows of it were written anew, and it has moved on at the source"]
+    assert (why(world.bring()[0]), len(world.rows())) == ([], 4)
+
+
+def test_a_file_whose_ids_are_wrong_among_upserts(world, partition):
+    partition(1, swapped((1, "a"), (2, "b")))
+    partition(2, swapped((1, "x"), ids=("1", "0")), type="upsert")
+    assert why(world.bring()[0]) == []
+    assert world.rows() == [(1, "x"), (2, "b")]
+
+
+@pytest.mark.parametrize("delta", [{}, {"type": "upsert"}], ids=["append", "upsert"])
+def test_a_file_whose_ids_are_wrong_and_its_names_too(world, partition, delta):
+    """A column of a strange name may be one that was renamed: nothing is guessed. What is sound comes all the same."""
+    columns = [field.with_name(name) for field, name in zip(swapped((1, "a")).schema, ("id", "what"), strict=True)]
+    partition(1, data((1, "a")))
+    odd = partition(2, data((2, "b"), schema=pa.schema(columns)), **delta)
+    done, _ = world.bring()
+    if delta:
+        why_not = "the ids of its columns are wrong, and 'what' is none of the table's"
+        assert why(done) == [f"it is not rewritten: {odd} cannot be read: {why_not}"]
+        assert world.rows() == []
+    else:
+        assert [(one.what, one.remedy) for one in done.created[0].skipped] == [(odd, None)]
+        assert (world.rows(), world.written) == ([(1, "a")], 0)
+
+
+def test_inspect_and_import_agree(world, partition):
+    """The import does what inspect lists: for sound files, odd files and unreadable ones."""
+    partition(1, data((1, "a")))
+    partition(2, swapped((2, "b")))
+    partition(3, b"junk", content_type="application/parquet")
+    partition(4, packed(data((4, "d")), "application/avro"), content_type="application/avro")
+    (world.made.folder / partition(5, data((5, "e")))).unlink()
+    shown, _ = look(world.adoption(None, dry_run=True), FOREVER)
+    done, _ = world.bring(rewrite=False)
+    assert shown.created[0].skipped == done.created[0].skipped
+    told = [(one.name, one.files, one.rows, one.size, one.columns) for one in (*shown.created, *done.created)]
+    assert told[0] == told[1]
+    assert told[0][1:3] == (1, 1)
+    assert len(done.created[0].skipped) == 4
 
 
 def test_an_orc_file_that_arrow_does_not_survive(world, partition):
@@ -324,7 +554,7 @@ def test_what_nobody_can_go_on_with_takes_no_written_rows_away(world, partition,
     partition(1, data((1, "a"), (2, "b")))
     partition(2, data((1, "x")), type="upsert")
     world.bring()
-    partition(3, data((3, "c")), content_type="application/avro")
+    partition(3, data((3, "c")), content_type="application/x-unknown")
     done, _ = world.bring(rewrite)
     assert (world.rows(), done.moved_on) == ([(1, "x"), (2, "b")], [])
     assert any("which is not read here" in one for one in why(done))
@@ -418,7 +648,7 @@ class TestWhatIsNotKnown:
                 {**DELETE, "meta": {"entry_params": {"equality_field_locators": ["id", ["name", "first"]]}}},
                 "deletes by what is within a column",
             ),
-            (SCHEMA, {"content_type": "application/avro"}, "is 'application/avro' in 'identity'"),
+            (SCHEMA, {"content_type": "text/psv"}, "is 'text/psv' in 'identity'"),
             (
                 pa.schema([SCHEMA.field(0), SCHEMA.field(1).with_metadata({"DELTACAT:merge_order": "x"})]),
                 {"type": "upsert"},
@@ -467,20 +697,43 @@ class TestWhatIsNotKnown:
     def test_one_that_is_more_than_there_is_memory_for(self, world, partition):
         content = gzip.compress(b"1,a\n".ljust(2**28, b"\n"), 1)
         partition(1, content, content_type="text/csv", meta={"content_encoding": "gzip"})
-        usual = resource.getrlimit(resource.RLIMIT_AS)
-        with open("/proc/self/statm") as said:
-            mine = int(said.read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (mine + 2**27, usual[1]))
-        try:
+        with small_memory():
             done, _ = world.bring()
-        finally:
-            resource.setrlimit(resource.RLIMIT_AS, usual)
         [said] = why(done)
-        assert said == "it is not rewritten: its rows do not fit into the memory of one task: give executors more"
+        part = "a 64th of its rows does not fit into the memory of one task"
+        assert said == f"it is not rewritten: {part}: give executors more"
         # who gives more gets them
         assert why(world.bring()[0]) == []
         assert (world.written, world.rows()) == (1, [(1, "a")])
         assert (world.bring()[0].unchanged, world.written) == (2, 0)
+
+    def test_one_whose_parts_fit_comes_part_by_part(self, world, partition):
+        """Twelve files that fit into memory one by one, and not together; each names rows of the one before."""
+        text = "x" * 2000
+        for number in range(12):
+            rows = data(*((at, f"{number}{text}") for at in range(number * 9_000, number * 9_000 + 10_000)))
+            partition(number + 1, rows, type="upsert")
+        with small_memory():
+            done, _ = world.bring()
+        assert why(done) == []
+        assert done.created[0].rows == 109_000
+        assert len(world.files()) > 1
+        found = OlympiaCatalog.of(Catalog(world.store)).load_table("n.t").scan().to_arrow()
+        assert sorted(
+            zip(found["id"].to_pylist(), (name[:-2000] for name in found["name"].to_pylist()), strict=True)
+        ) == [(at, str(min(at // 9_000, 11))) for at in range(109_000)]
+
+    @pytest.mark.parametrize("keys", [(), ({"key": ["id"], "transform": {"name": "identity"}},)], ids=["", "by id"])
+    def test_what_a_part_became_goes_if_another_part_cannot_be_written(self, world, monkeypatch, keys):
+        """Files that no metadata names would stay for ever."""
+        monkeypatch.setattr(rewriting, "_AT_ONCE", 1)
+        with world.made.transaction() as txn:
+            found = txn.partition(txn.table(txn.namespace("n"), "t", SCHEMA, keys), [1] if keys else None)
+        for number, content in enumerate([b"junk", b"1,a\n", b"2,b\n"]):
+            with world.made.transaction() as txn:
+                txn.delta(found, number + 1, content, content_type="text/csv")
+        assert "cannot be read" in "".join(why(world.bring()[0]))
+        assert not [file.path for file in world.store.list() if file.path.endswith(".parquet")]
 
     def test_a_reader_that_the_machine_ends_says_nothing_of_the_file(self):
         with pytest.raises(MemoryError):

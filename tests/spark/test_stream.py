@@ -106,7 +106,7 @@ def test_a_stream_survives_expire_unless_it_fell_behind(spark, catalog, tmp_path
         query.awaitTermination(300)
     found = explain(raised.value)
     assert type(found) is VersionNotFound
-    assert "goes on at version 8, which does not exist any more: the oldest is 9" in str(found)
+    assert "continues at version 8, which does not exist any more: the oldest is 9" in str(found)
 
 
 class TestOffsets:
@@ -142,7 +142,7 @@ class TestOffsets:
         assert stream.partitions({"version": 5}, {"version": 5}) == []
 
     def test_another_catalog_under_the_same_name(self, catalog):
-        with pytest.raises(VersionNotFound, match="start it anew"):
+        with pytest.raises(VersionNotFound, match="start a new stream"):
             self.stream(catalog).partitions({"version": 1}, {"version": 50})
 
     @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import typer
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Changed, Session
 from olympia_cli.cli.input import lines_of
-from olympia_cli.cli.params import Atomic, DryRun, Message, Output, RetryFor, parse_seconds
+from olympia_cli.cli.params import Atomic, DryRun, Message, RetryFor, parse_seconds
 
 EXAMPLES = [
     "olympia apply changes.jsonl -m 'adopt the warehouse'",
@@ -74,8 +74,5 @@ def run(
         except KeyboardInterrupt:
             session.say(f"{plural(total, 'line')} committed; run the same command again, with the same N, to go on")
             raise
-    if session.output in (Output.JSON, Output.JSONL):
-        value = {"version": version, "actions": [], "lines": total, "done_before": skipped}
-        render.document(session, value)
-    elif not session.quiet:
-        render.line(session, f"v{version}  applied {plural(total, 'line')}")
+    value = {"version": version, "actions": [], "lines": total, "done_before": skipped}
+    render.outcome(session, value, f"v{version}  applied {plural(total, 'line')}")

@@ -6,7 +6,7 @@ import typer
 
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import DryRun, Message, Output, RetryFor
+from olympia_cli.cli.params import DryRun, Message, RetryFor
 
 EXAMPLES = ["olympia compact", "olympia compact --fill 80 --dry-run"]
 
@@ -47,16 +47,13 @@ def run(
     if not dry_run:
         commit = session.catalog.commit(transaction, message, retry_for=parse_seconds(retry_for))
         version, actions = commit.version, commit.actions
-    if session.output in (Output.JSON, Output.JSONL):
-        value = {
-            "version": version,
-            "actions": describe_actions(actions),
-            "dry_run": dry_run,
-            "nodes_before": nodes_before,
-            "nodes_after": nodes_after,
-        }
-        render.document(session, value)
-    elif not session.quiet:
-        did = "would compact" if dry_run else "compacted"
-        text = "nothing to do" if nothing else f"{did} {plural(nodes_before, 'node')} to {nodes_after:,}"
-        render.line(session, f"v{version}  {text}")
+    value = {
+        "version": version,
+        "actions": describe_actions(actions),
+        "dry_run": dry_run,
+        "nodes_before": nodes_before,
+        "nodes_after": nodes_after,
+    }
+    did = "would compact" if dry_run else "compacted"
+    text = "nothing to do" if nothing else f"{did} {plural(nodes_before, 'node')} to {nodes_after:,}"
+    render.outcome(session, value, f"v{version}  {text}")

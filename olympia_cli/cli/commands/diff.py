@@ -14,6 +14,7 @@ EXAMPLES = [
     "olympia diff v12",
     "olympia diff 2d latest",
     "olympia diff v12..v20 --json",
+    "olympia diff -p yesterday",
 ]
 
 
@@ -28,14 +29,18 @@ def run(
         typer.Argument(metavar="[REF]", help="To; otherwise latest.", autocompletion=complete_reference),
     ] = None,
     stat: Annotated[bool, typer.Option("--stat", help="Only count the changes.")] = False,
+    patch: Annotated[
+        bool, typer.Option("--patch", "-p", help="With all fields of created and dropped objects, too.")
+    ] = False,
 ) -> None:
     """Show what changed between two versions.
 
     None means the last version, one means from there to the latest, and A..B works too. What both versions share is not
-    read.
+    read. Fields that differ are always shown.
     """
     from olympia_cli.cli.escape import visible
-    from olympia_cli.cli.log_patch import change_line, field_lines, told_changes
+    from olympia_cli.cli.log_patch import all_fields, change_line, field_lines, told_changes
+    from olympia_cli.cli.log_render import painter, style
     from olympia_cli.errors import InvalidOption
     from olympia_cli.ops.look.diff import ObjectChange, changed_fields, describe_change, diff
 
@@ -74,19 +79,24 @@ def run(
         counts[key] = counts.get(key, 0) + 1
         return change
 
+    paint, fields = painter(session), all_fields if patch else ObjectChange.fields
     with session.out(paged=True) as out:
         if session.is_tty and session.output is not Output.NAME:
             out.write(f"v{before.version} → v{after.version}\n")
-        if session.is_tty and session.output is not Output.NAME and not stat:
-            out.writelines(f"{line}\n" for line, _ in told_changes(map(count, changes)))
-        for change in map(count, changes):
-            if session.output is Output.NAME:
-                out.write(visible(str(change.name)) + "\n")
-            elif not stat:
-                out.write("\t".join([change_line(change), *field_lines(change.fields())]) + "\n")
+        if session.output is Output.NAME:
+            out.writelines(f"{visible(str(change.name))}\n" for change in map(count, changes))
+        elif stat:
+            for _ in map(count, changes):
+                pass
+            out.writelines(f"{number}\t{what}\n" for what, number in sorted(counts.items()))
+        elif session.is_tty:
+            told = (line for line, _ in told_changes(map(count, changes), fields))
+            out.writelines(f"{paint(line, style(line))}\n" for line in told)
+        else:
+            for change in map(count, changes):
+                out.write("\t".join([change_line(change), *field_lines(fields(change))]) + "\n")
         if catalog and session.output is not Output.NAME and not stat:
-            out.write("~ catalog\n" + "".join(f"    {line}\n" for line in field_lines(catalog)))
-        if stat:
-            out.write("".join(f"{number}\t{what}\n" for what, number in sorted(counts.items())))
+            lines = ["~ catalog", *(f"    {line}" for line in field_lines(catalog))]
+            out.writelines(f"{paint(line, style(line))}\n" for line in lines)
     if not counts and not catalog:
         session.say(f"v{before.version} and v{after.version} have the same content")

@@ -85,28 +85,35 @@ def _write(session: Session, out: TextIO, values: dict[str, Any]) -> None:
     elif session.output is Output.NAME:
         bad = [row["check"] for row in values["checks"] if row["state"] in ("attention", "failed")]
         out.writelines(f"{visible(check)}\n" for check in bad)
+    elif session.quiet and not values["exit_code"]:
+        return
     elif not session.is_tty:
         for row in values["checks"]:
-            out.write("\t".join(map(visible, ("check", row["check"], row["state"], row["text"]))) + "\n")
-        for row in values["settings"]:
+            if not session.quiet or row["state"] in ("attention", "failed"):
+                out.write("\t".join(map(visible, ("check", row["check"], row["state"], row["text"]))) + "\n")
+        for row in () if session.quiet else values["settings"]:
             cells = ("setting", row["name"], row["value"] or "", row["source"], row["from"])
             out.write("\t".join(map(visible, cells)) + "\n")
-        for name, version in values["versions"].items():
+        for name, version in () if session.quiet else values["versions"].items():
             out.write(f"version\t{name}\t{visible(version or 'not installed')}\n")
         out.write("\t".join(map(visible, ("next", command, values["next"]["why"]))) + "\n")
     else:
         _draw(session, out, values)
         out.write(f"\nnext  {visible(command)}\n")
-        out.writelines(f"      {line}\n" for line in _wrapped(session, visible(values["next"]["why"]), 6))
+        out.writelines(f"      {line}\n" for line in render.wrapped(session, visible(values["next"]["why"]), 6))
 
 
 def _draw(session: Session, out: TextIO, values: dict[str, Any]) -> None:
     for row in values["checks"]:
+        if session.quiet and row["state"] in ("ok", "note"):
+            continue
         state = row["state"].ljust(9)
         shown = f"\x1b[{_COLORS[row['state']]}m{state}\x1b[0m" if session.color else state
-        first, *rest = _wrapped(session, visible(row["text"]), 31)
+        first, *rest = render.wrapped(session, visible(row["text"]), 31)
         out.write(f"{shown}  {row['check'].ljust(18)}  {first}\n")
         out.writelines(f"{' ' * 31}{line}\n" for line in rest)
+    if session.quiet:
+        return
     out.write("\n")
     width = max((len(row["name"]) for row in values["settings"]), default=0)
     for row in values["settings"]:
@@ -114,12 +121,4 @@ def _draw(session: Session, out: TextIO, values: dict[str, Any]) -> None:
         out.write(f"{visible(row['name']).ljust(width)}  {visible(row['value'] or 'not set')}  ({visible(where)})\n")
     out.write("\n")
     there = ", ".join(f"{name} {version}" for name, version in values["versions"].items() if version is not None)
-    out.writelines(f"{line}\n" for line in _wrapped(session, visible(there), 0))
-
-
-def _wrapped(session: Session, text: str, indent: int) -> list[str]:
-    """The text in lines that fit beside what stands before it. No word is broken: a path is copied in one piece."""
-    from textwrap import wrap
-
-    room = max(session.width - indent, 20)
-    return wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
+    out.writelines(f"{line}\n" for line in render.wrapped(session, visible(there), 0))

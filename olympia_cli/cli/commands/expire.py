@@ -97,8 +97,12 @@ def run(
     On Spark, expire and `expire purge` follow the trees, list the files and delete them on the executors; the roots of
     versions go one by one from here. --simulate, --plan and --apply are not for Spark, and undo touches no files.
 
-    Exit status: 0 done, or nothing to do, as for a run that another one overtook; 3 some files are left, run it again;
-    12 refused; 20 another commit was in the way; 40 something that is kept cannot be read.
+    `expire undo` reads all that rests first. Where some of it is no longer there it brings back the versions after
+    that, which are whole, and leaves the others in quarantine.
+
+    Exit status: 0 done, or nothing to do, as for a run that another one overtook; 3 some files are left, run it again,
+    or an undo could not bring back all versions; 12 refused; 20 another commit was in the way; 40 something that is
+    kept cannot be read.
     """
     from olympia_cli.errors import InvalidOption
     from olympia_cli.names import parse_duration
@@ -232,16 +236,21 @@ def _purge(
 
 
 def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: float) -> None:
-    from olympia_cli.ops.expire.expire import plan_undo, undo
+    from olympia_cli.ops.expire.expire import undo
+    from olympia_cli.ops.fsck.resting import plan_whole_undo
 
     head = session.snapshot()
-    plan, version = plan_undo(head), head.version
-    show.undo(session, plan)
+    version = head.version
+    with session.progress() as progress:
+        plan, errors = plan_whole_undo(head, progress)
+    show.undo(session, plan, errors)
     if not dry_run and not plan.is_empty:
         confirm("Undo the expire?", yes)
-        commit = undo(session.catalog, message, retry_for=seconds)
+        commit = undo(session.catalog, message, back_to=plan.oldest, retry_for=seconds)
         version = version if commit is None else commit.version
-    show.undone(session, plan, dry_run, version)
+    show.undone(session, plan, errors, dry_run, version)
+    if plan.left:
+        raise typer.Exit(3)
 
 
 # Plan files

@@ -9,7 +9,7 @@ from olympia_cli.cli.complete import complete_export
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.export_options import DestProfile, open_dest
 from olympia_cli.cli.input import confirm
-from olympia_cli.cli.params import DryRun, Message, Output, RetryFor, Yes, parse_seconds
+from olympia_cli.cli.params import DryRun, Message, RetryFor, Yes, parse_seconds
 
 EXAMPLES = ["olympia export drop friday --dry-run", "olympia export drop friday --delete-files --yes"]
 
@@ -29,25 +29,33 @@ def run(
     """Forget an export.
 
     What it shares with the catalog is no longer kept for it. Nothing at its location is touched, unless --delete-files
-    asks for it; that is refused when the location holds anything that the export did not write.
+    asks for it; that is refused when the location holds anything that the export did not write. One that is unfinished
+    is forgotten too: it makes no version, and its files stay.
     """
     from olympia_cli.catalog.exports import location_of, read_exports
     from olympia_cli.cli.escape import plural
     from olympia_cli.errors import ExportNotFound, Refused, quoted
     from olympia_cli.masking import masked
+    from olympia_cli.ops.export.drop import BY_HAND, drop_export, plan_deletion
     from olympia_cli.ops.export.drop import delete_files as delete
-    from olympia_cli.ops.export.drop import drop_export, plan_deletion
+    from olympia_cli.ops.export.listing import forget_unfinished, unfinished_exports
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     latest = session.catalog.begin().base
     exports = read_exports(latest.definition)
-    if name not in exports:
+    unfinished = next((row for row in unfinished_exports(latest) if row["name"] == name), None)
+    if name not in exports and unfinished is None:
         raise ExportNotFound(
             f"there is no export {quoted(name)}", hint="see which exports there are", command=("export", "ls")
         )
-    record, location = exports[name], location_of(latest.definition.exported_snapshots.get(name, ""))
+    record = exports.get(name, "is missing")
+    location = location_of(latest.definition.exported_snapshots.get(name, ""))
     plan = None
-    if delete_files:
+    if name not in exports and unfinished is not None:
+        location = unfinished["location"]
+        if delete_files:
+            raise Refused(f"the export {name} is unfinished, and may be under way", hint=BY_HAND)
+    elif delete_files:
         if isinstance(record, str):
             raise Refused(f"the record of the export {name} {record}", hint="drop it without --delete-files")
         with session.progress() as progress:
@@ -63,21 +71,20 @@ def run(
     version = latest.version
     if not dry_run:
         confirm(f"Forget the export {name}?" if plan is None else f"Delete the export {name}?", yes)
-        version = drop_export(session.catalog, name, message, seconds)
+        if name in exports:
+            version = drop_export(session.catalog, name, message, seconds)
+        else:
+            forget_unfinished(latest, name)
         if plan is not None:
             with session.progress() as progress:
                 delete(plan, progress)
-    if session.output in (Output.JSON, Output.JSONL):
-        deleted = plan.count if plan is not None else None
-        value = {
-            "version": version,
-            "name": name,
-            "location": masked(location),
-            "dropped": not dry_run,
-            "dry_run": dry_run,
-            "deleted_files": 0 if deleted is None else deleted.files,
-            "deleted_bytes": 0 if deleted is None else deleted.bytes,
-        }
-        render.document(session, value)
-    elif not session.quiet:
-        render.line(session, f"v{version}  {'would drop' if dry_run else 'dropped'} export {name}")
+    value = {
+        "version": version,
+        "name": name,
+        "location": masked(location),
+        "dropped": not dry_run,
+        "dry_run": dry_run,
+        "deleted_files": 0 if plan is None else plan.count.files,
+        "deleted_bytes": 0 if plan is None else plan.count.bytes,
+    }
+    render.outcome(session, value, f"v{version}  {'would drop' if dry_run else 'dropped'} export {name}")

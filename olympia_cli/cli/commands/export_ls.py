@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import typer
 
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
+from olympia_cli.cli.params import Output
 from olympia_cli.cli.render import Column
 
 EXAMPLES = ["olympia export ls", "olympia export ls --json | jq '.exports[] | select(.state == \"expired\")'"]
@@ -12,13 +16,24 @@ EXAMPLES = ["olympia export ls", "olympia export ls --json | jq '.exports[] | se
 def run(ctx: typer.Context) -> None:
     """List the exports.
 
-    One that is expired no longer keeps anything; its files stay where they are until somebody deletes them.
+    One that is expired no longer keeps anything; its files stay where they are until somebody deletes them. One that is
+    unfinished is under way or was interrupted: export resume goes on with it, and export drop forgets it. Lists for
+    programs have the recorded ones alone, and JSON has the others under "unfinished".
     """
+    from itertools import chain
+
     from olympia_cli.catalog.clock import SystemClock
-    from olympia_cli.ops.export.listing import list_exports
+    from olympia_cli.ops.export.listing import list_exports, unfinished_exports
+    from olympia_cli.ops.export.note import resume_command
 
     session = Session(ctx)
     latest = session.snapshot()
+
+    def go_on(export: Mapping[str, Any]) -> list[str]:
+        return session.argv(resume_command(export["name"], export["location"]))
+
+    unfinished = unfinished_exports(latest) if session.output in (Output.TABLE, Output.WIDE, Output.JSON) else []
+    shown = ({**row, "state": "unfinished"} for row in unfinished if session.output is not Output.JSON)
     columns = [
         Column("name", "EXPORT"),
         Column("at_version", "VERSION", right=True),
@@ -33,7 +48,8 @@ def run(ctx: typer.Context) -> None:
         session,
         "exports",
         columns,
-        list_exports(latest, SystemClock().now_millis()),
+        chain(list_exports(latest, SystemClock().now_millis()), shown),
         head={"version": latest.version},
+        tail=lambda: {"unfinished": [{**row, "command": go_on(row)} for row in unfinished]},
         title="exports",
     )

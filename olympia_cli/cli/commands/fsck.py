@@ -116,7 +116,7 @@ def run(
     Both engines find the same, but that the listing at the level of structure is the local one's. So are --since-last,
     --max-duration, --repair and --salvage.
     """
-    from olympia_cli.cli.fsck_advice import next_commands, say_next, say_standing, with_commands
+    from olympia_cli.cli.fsck_advice import data_checks, next_commands, say_next, say_standing, with_commands
     from olympia_cli.cli.fsck_render import print_report
     from olympia_cli.cli.fsck_repair import check_options, exit_code, repair_shown, salvage_shown
     from olympia_cli.cli.params import Output, parse_seconds
@@ -160,7 +160,7 @@ def run(
             clock=clock,
             verified=_verified(clock, age) if since_last else None,
             max_duration=seconds,
-            data=_data_checks(session) if level is LevelWord.DATA else None,
+            data=data_checks(session) if level is LevelWord.DATA else None,
             progress=progress,
         )
         fsck_report = work.fsck(session.store, request)
@@ -210,13 +210,6 @@ def _verified(clock: Clock, age: float | None) -> Verified:
     from olympia_cli.ops.fsck.verified import Verified, state_home
 
     return Verified(state_home(), clock.now_millis(), None if age is None else int(age * 1000))
-
-
-def _data_checks(session: Session) -> Any:
-    from olympia_cli.iceberg.data_checks import IcebergDataChecks
-
-    scheme, separator, _ = session.location.uri.partition("://")
-    return IcebergDataChecks(session.location.options or None, scheme if separator else "")
 
 
 def _check_file(session: Session, path: str | None) -> None:

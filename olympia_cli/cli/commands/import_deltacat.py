@@ -96,7 +96,7 @@ def run(
     if check:
         _check(session, origin, before)
     elif inspect:
-        _inspect(session, origin, before, into)
+        _inspect(session, origin, source, before, into)
         return
     where = EngineWord.SPARK if rewrite else EngineWord.LOCAL
     with engine(session, where, master, remote, parallelism, conf) as work:
@@ -117,15 +117,12 @@ def _import(
 ) -> None:
     from olympia_cli.cli.iceberg_tables import iceberg_catalog
     from olympia_cli.cli.import_render import print_imported
-    from olympia_cli.iceberg.settings import io_properties
     from olympia_cli.importers.deltacat.adoption import Adoption
     from olympia_cli.importers.deltacat.importing import import_at, import_history
     from olympia_cli.importers.parquet_footers import open_io
     from olympia_cli.importers.renaming import Renaming
-    from olympia_cli.storage.open import scheme_of
 
-    base = f"file://{origin.store.uri}" if scheme_of(source) == "file" else source.rstrip("/")
-    properties = io_properties(source, session.options_for(source))
+    base, properties = _place(session, origin, source)
     with (
         session.progress() as progress,
         iceberg_catalog(session, message=message, retry_for=retry_for) as catalog,
@@ -138,13 +135,34 @@ def _import(
     print_imported(session, outcome, version, dry_run, "object")
 
 
-def _inspect(session: Session, origin: Source, before: int, into: str | None) -> None:
+def _inspect(session: Session, origin: Source, source: str, before: int, into: str | None) -> None:
+    """Show what an import into an empty catalog does."""
+    from olympia_cli.catalog.catalog import Catalog
     from olympia_cli.cli.deltacat_render import print_inspected
-    from olympia_cli.format.node import Sizes
+    from olympia_cli.iceberg.catalog import OlympiaCatalog
+    from olympia_cli.importers.deltacat.adoption import Adoption
     from olympia_cli.importers.deltacat.inspecting import look
+    from olympia_cli.importers.parquet_footers import open_io
     from olympia_cli.importers.renaming import Renaming
+    from olympia_cli.storage.memory import MemoryStore
 
-    print_inspected(session, *look(origin, before, Renaming(Sizes(128, 100, 100, 100), into)))
+    empty = Catalog.create(MemoryStore())
+    renaming = Renaming(empty.snapshot().sizes, into)
+    with session.progress() as progress:
+        progress.phase("reading tables")
+        base, properties = _place(session, origin, source)
+        io = open_io(base, properties)
+        outcome, log = look(Adoption(origin, base, io, OlympiaCatalog.of(empty), renaming, True), before)
+    print_inspected(session, outcome, log)
+
+
+def _place(session: Session, origin: Source, source: str) -> tuple[str, dict[str, str]]:
+    """Where the files of the source are, and PyIceberg's properties to read them."""
+    from olympia_cli.iceberg.settings import io_properties
+    from olympia_cli.storage.open import scheme_of
+
+    base = f"file://{origin.store.uri}" if scheme_of(source) == "file" else source.rstrip("/")
+    return base, io_properties(source, session.options_for(source))
 
 
 def _check(session: Session, origin: Source, before: int) -> NoReturn:

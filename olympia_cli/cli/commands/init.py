@@ -6,7 +6,7 @@ import typer
 
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import IfNotExists, Message, Output, Properties, parse_properties
+from olympia_cli.cli.params import IfNotExists, Message, Properties, parse_properties
 
 EXAMPLES = [
     "olympia init ./catalog",
@@ -60,9 +60,7 @@ def run(
             raise
         catalog, created = Catalog.open(session.store), False
     snapshot = catalog.snapshot()
-    if session.output in (Output.JSON, Output.JSONL):
-        value = {"catalog": session.store.uri, "id": snapshot.definition.id, "version": snapshot.version}
-        render.document(session, {**value, "created": created})
-    elif not session.quiet:
-        state = "created" if created else "exists already:"
-        render.line(session, f"v{snapshot.version}  {state} the catalog {session.store.uri}")
+    value = {"catalog": session.store.uri, "id": snapshot.definition.id, "version": snapshot.version}
+    state = "created" if created else "exists already:"
+    text = f"v{snapshot.version}  {state} the catalog {session.store.uri}"
+    render.outcome(session, {**value, "created": created}, text)

@@ -73,7 +73,6 @@ def _promote(session: Session, there: Session, yes: bool, dry_run: bool, message
     from olympia_cli.cli import render
     from olympia_cli.cli.fsck_advice import say_standing
     from olympia_cli.cli.input import confirm
-    from olympia_cli.cli.params import Output
     from olympia_cli.ops.fsck.fsck import FsckRequest, fsck
     from olympia_cli.ops.fsck.last_fsck import note_fsck
     from olympia_cli.ops.repair.promote import apply_promotion, describe_promotion, open_copy, plan_promotion
@@ -94,11 +93,9 @@ def _promote(session: Session, there: Session, yes: bool, dry_run: bool, message
             report = fsck(session.store, FsckRequest(clock=clock, progress=progress))
         standing = note_fsck(session.store, report, clock, False)
     there.store.close()
-    if session.output in (Output.JSON, Output.JSONL):
-        render.document(session, {**describe_promotion(plan), "dry_run": dry_run, "latest": latest})
-    elif not session.quiet:
-        did = "is already" if plan.is_done else "would promote" if dry_run else "promoted"
-        render.line(session, f"v{plan.version}  {did} v{copy.snapshot.version} of {copy.uri}")
+    value = {**describe_promotion(plan), "dry_run": dry_run, "latest": latest}
+    did = "is already" if plan.is_done else "would promote" if dry_run else "promoted"
+    render.outcome(session, value, f"v{plan.version}  {did} v{copy.snapshot.version} of {copy.uri}")
     if latest is None:
         return 0
     if report.damaged:
@@ -157,7 +154,6 @@ def _forget(session: Session, offline: bool, yes: bool, dry_run: bool, message: 
     from olympia_cli.cli.escape import plural, size
     from olympia_cli.cli.expire_render import versions_said
     from olympia_cli.cli.input import confirm
-    from olympia_cli.cli.params import Output
     from olympia_cli.ops.expire.expire import mark
     from olympia_cli.ops.repair.promote import describe_forget, plan_forget
 
@@ -175,7 +171,5 @@ def _forget(session: Session, offline: bool, yes: bool, dry_run: bool, message: 
             commit = mark(planner.catalog, plan, message)
             version = version if commit is None else commit.version
         text = f"{'would forget' if dry_run else 'forgot'} {what}, into quarantine"
-    if session.output in (Output.JSON, Output.JSONL):
-        render.document(session, {**describe_forget(planner, plan), "dry_run": dry_run, "version": version})
-    elif not session.quiet:
-        render.line(session, f"v{version}  {text}")
+    value = {**describe_forget(planner, plan), "dry_run": dry_run, "version": version}
+    render.outcome(session, value, f"v{version}  {text}")

@@ -66,8 +66,10 @@ def run(
         check_target(session.snapshot(), changes)
     except CatalogNotFound:
         if dry_run:
+            from olympia_cli.catalog.catalog import check_free
             from olympia_cli.storage.memory import MemoryStore
 
+            check_free(session.store)
             outcome = bring(Catalog.create(MemoryStore(), **_like(former)).begin())
             print_imported(session, outcome, 0, True, "object", hint=_HINT)
             return

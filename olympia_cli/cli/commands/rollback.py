@@ -8,7 +8,7 @@ from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_reference
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.input import confirm, confirm_unknown
-from olympia_cli.cli.params import DryRun, Message, Output, RetryFor, Yes, parse_seconds
+from olympia_cli.cli.params import DryRun, Message, RetryFor, Yes, parse_seconds
 
 EXAMPLES = ["olympia rollback v12 --dry-run", "olympia rollback 2h -m 'bad load'", "olympia rollback latest~1 --yes"]
 
@@ -66,9 +66,7 @@ def run(
         confirm(f"Roll back to v{target.version}?", yes)
     if not dry_run:
         version = session.catalog.commit(transaction, message, retry_for=seconds).version
-    if session.output in (Output.JSON, Output.JSONL):
-        value = {"version": version, "rolled_back_from": current.version, "rolled_back_to": target.version}
-        render.document(session, {**value, "dry_run": dry_run, "changes": None if unknown else changes})
-    elif not session.quiet:
-        did = "would roll back" if dry_run else "rolled back"
-        render.line(session, f"v{version}  {did} from v{current.version} to v{target.version}")
+    value = {"version": version, "rolled_back_from": current.version, "rolled_back_to": target.version}
+    did = "would roll back" if dry_run else "rolled back"
+    text = f"v{version}  {did} from v{current.version} to v{target.version}"
+    render.outcome(session, {**value, "dry_run": dry_run, "changes": None if unknown else changes}, text)

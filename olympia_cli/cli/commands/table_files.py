@@ -59,6 +59,8 @@ def run(
     They are those of the current snapshot of each Iceberg table, as its manifests describe them: with partition values,
     and in JSON and Parquet with statistics of the columns. Whether the files exist is not looked at; fsck --level data
     does that. A table that cannot be read, or not to the end, is a warning, and the exit code is 3.
+
+    On a terminal, locations are short where they do not fit; -o wide shows them whole.
     """
     from olympia_cli.cli.files_render import Problems
     from olympia_cli.cli.log_text import parse_object

@@ -21,7 +21,8 @@ def run(
 ) -> None:
     """Show all revisions of a table, through renames.
 
-    The table is followed by its id, newest first. One that was dropped is followed from there.
+    The table is followed by its id, newest first. One that was dropped is followed from there. On a terminal, the names
+    of metadata files are short where they do not fit; -o wide shows them whole.
     """
     from olympia_cli.cli.log_text import age, short_location
     from olympia_cli.errors import Damaged, TableNotFound
@@ -70,7 +71,7 @@ def run(
         Column("created_at", "TIME"),
         Column("change", "CHANGE"),
         Column("table", "TABLE"),
-        Column("metadata", "METADATA"),
+        Column("metadata", "METADATA", place=True),
         Column("changed", "CHANGED"),
         Column("by", "BY"),
         Column("message", "MESSAGE", wide=True),

@@ -8,32 +8,39 @@ import typer
 from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_reference
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import Output
+from olympia_cli.cli.params import At, Output
 
 EXAMPLES = [
     "olympia time-travel 2026-11-15",
     "olympia time-travel latest~10 --json",
-    "olympia time-travel 2h -o name",
+    "olympia time-travel --at 2h -o name",
 ]
 
 
 def run(
     ctx: typer.Context,
     reference: Annotated[
-        str,
-        typer.Argument(metavar="REF", help="A version, a time, a duration ago, …", autocompletion=complete_reference),
-    ],
+        str | None,
+        typer.Argument(metavar="[REF]", help="A version, a time, a duration ago, …", autocompletion=complete_reference),
+    ] = None,
+    at: At = None,
 ) -> None:
     """Show the catalog as it was.
 
-    A time means the newest version created at or before it. Every reading command takes --at for the same.
+    A time means the newest version created at or before it. REF and --at mean the same, and so does --at of the
+    commands that show or list objects.
     """
     from olympia_cli.cli.escape import visible
     from olympia_cli.cli.log_text import age
+    from olympia_cli.errors import InvalidOption
     from olympia_cli.names import NamespaceName, ObjectName, time_text
 
     session = Session(ctx)
-    snapshot = session.snapshot(reference)
+    if (reference is None) == (at is None):
+        problem = "it is not said which version" if at is None else "REF and --at do not go together"
+        raise InvalidOption(problem, hint="give REF or --at REF")
+    requested = at if reference is None else reference
+    snapshot = session.snapshot(requested)
 
     def objects() -> Iterator[ObjectName]:
         yield from snapshot.namespaces()
@@ -44,7 +51,7 @@ def run(
         value: dict[str, Any] = {
             "version": snapshot.version,
             "created_at": time_text(snapshot.created_at_millis),
-            "requested": reference,
+            "requested": requested,
             "namespaces": [{"name": name.namespace} for name in snapshot.namespaces()],
             "tables": [{"namespace": name.namespace, "name": name.name} for name in snapshot.tables()],
             "views": [{"namespace": name.namespace, "name": name.name} for name in snapshot.views()],

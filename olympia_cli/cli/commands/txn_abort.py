@@ -8,7 +8,7 @@ from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_transaction
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.input import confirm
-from olympia_cli.cli.params import DryRun, Output, Yes
+from olympia_cli.cli.params import DryRun, Yes
 
 EXAMPLES = ["olympia txn abort $ID", "olympia txn abort $ID --yes"]
 
@@ -36,7 +36,5 @@ def run(
     if not dry_run:
         confirm("Give it up?", yes)
         distributed.abort(session.catalog, save)
-    if session.output in (Output.JSON, Output.JSONL):
-        render.document(session, {"id": save.id, "aborted": not dry_run, "dry_run": dry_run, "actions": count})
-    elif not session.quiet:
-        render.line(session, f"{'would abort' if dry_run else 'aborted'} transaction {save.id}")
+    value = {"id": save.id, "aborted": not dry_run, "dry_run": dry_run, "actions": count}
+    render.outcome(session, value, f"{'would abort' if dry_run else 'aborted'} transaction {save.id}")

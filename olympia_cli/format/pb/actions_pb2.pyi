@@ -251,10 +251,12 @@ class RollbackDef(_message.Message):
     def __init__(self, from_version: _Optional[int] = ..., to_version: _Optional[int] = ...) -> None: ...
 
 class RestoreDef(_message.Message):
-    __slots__ = ("from_version",)
+    __slots__ = ("from_version", "replaces")
     FROM_VERSION_FIELD_NUMBER: _ClassVar[int]
+    REPLACES_FIELD_NUMBER: _ClassVar[int]
     from_version: int
-    def __init__(self, from_version: _Optional[int] = ...) -> None: ...
+    replaces: bool
+    def __init__(self, from_version: _Optional[int] = ..., replaces: _Optional[bool] = ...) -> None: ...
 
 class ExportDef(_message.Message):
     __slots__ = ("name", "location", "mode", "version", "dropped", "expires_at_millis", "pin")
@@ -297,15 +299,19 @@ class CompactDef(_message.Message):
     def __init__(self, fill_percent: _Optional[int] = ...) -> None: ...
 
 class RepairDef(_message.Message):
-    __slots__ = ("description", "lost_keys", "source", "source_version", "source_root")
+    __slots__ = ("description", "lost_keys", "named_latest", "source", "source_version", "source_root", "answers")
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     LOST_KEYS_FIELD_NUMBER: _ClassVar[int]
+    NAMED_LATEST_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     SOURCE_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOURCE_ROOT_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
     description: str
     lost_keys: _containers.RepeatedScalarFieldContainer[str]
+    named_latest: int
     source: str
     source_version: int
     source_root: str
-    def __init__(self, description: _Optional[str] = ..., lost_keys: _Optional[_Iterable[str]] = ..., source: _Optional[str] = ..., source_version: _Optional[int] = ..., source_root: _Optional[str] = ...) -> None: ...
+    answers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, description: _Optional[str] = ..., lost_keys: _Optional[_Iterable[str]] = ..., named_latest: _Optional[int] = ..., source: _Optional[str] = ..., source_version: _Optional[int] = ..., source_root: _Optional[str] = ..., answers: _Optional[_Iterable[str]] = ...) -> None: ...

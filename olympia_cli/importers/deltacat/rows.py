@@ -1,9 +1,11 @@
-"""The rows of a file of DeltaCAT, whatever it is written in, under the columns that its table has by now."""
+"""Read the rows of a DeltaCAT file, in any of its formats, with the present columns of its table."""
 
 from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -13,15 +15,18 @@ import pyarrow.json
 import pyarrow.orc
 import pyarrow.parquet as pq
 
+from olympia_cli.errors import Damaged, Unsupported
+from olympia_cli.iceberg.avro import AvroRecords
 from olympia_cli.importers.deltacat.bodies import Entry, TableVersion
 from olympia_cli.importers.deltacat.msgpack import Malformed, decode
-from olympia_cli.importers.deltacat.schemas import DEFAULT, ID, Unfit, arrow_schema, former_names
+from olympia_cli.importers.deltacat.schemas import DEFAULT, ID, Unfit, arrow_schema, column_ids, former_names
 from olympia_cli.importers.footer_check import check_footer
 from olympia_cli.importers.iox.wire import Garbled
 from olympia_cli.importers.surviving import survives
 
 _SCHEMA_ID = b"DELTACAT:schema_id"
 _ENCODINGS = ("identity", "gzip")
+_RECORDS_AT_ONCE = 2**14
 
 
 def is_readable(entry: Entry) -> bool:
@@ -29,7 +34,7 @@ def is_readable(entry: Entry) -> bool:
 
 
 def read_rows(data: bytes, entry: Entry, version: TableVersion, keys: Sequence[str]) -> pa.Table:
-    """The rows of a file; Unfit where it cannot be read, or lacks one of the keys."""
+    """Return the rows of a file. Raise Unfit if it is unreadable, or lacks one of the keys."""
     try:
         return fitted(_read(data, entry, version), version, entry.rows, keys)
     except MemoryError:
@@ -39,8 +44,9 @@ def read_rows(data: bytes, entry: Entry, version: TableVersion, keys: Sequence[s
 
 
 def fitted(rows: pa.Table, version: TableVersion, count: int | None, keys: Sequence[str]) -> pa.Table:
-    """The rows of a file, so many if that is said, under the present columns. One that it lacks is empty, or has the
-    value that it has for older files. Unfit where its columns are not to be told, or it lacks one of the keys."""
+    """Return the rows of a file with the present columns. A missing column is empty, or has its value for older files.
+    Raise Unfit if the file has another number of rows than `count`, its columns are ambiguous, or it lacks one of the
+    keys."""
     assert version.schema is not None
     if count is not None and rows.num_rows != count:
         raise Unfit(f"it has {rows.num_rows:,} of the {count:,} rows that its manifest says")
@@ -58,12 +64,13 @@ def fitted(rows: pa.Table, version: TableVersion, count: int | None, keys: Seque
 
 
 def _columns(schema: pa.Schema, version: TableVersion) -> Mapping[str, int]:
-    """Where in a file the present columns are: by their ids if it has them, else by the names that they have or had."""
+    """Return the positions of the present columns in a file: by their ids if these count, else by their present or
+    former names."""
     assert version.schema is not None
     present = arrow_schema(version.schema)
-    ids = [(column.metadata or {}).get(ID) for column in schema]
-    if ids and None not in ids:
-        by_id = {int(id): at for at, id in enumerate(ids) if id is not None}
+    ids = column_ids(list(schema), version)
+    if ids is not None:
+        by_id = {id: at for at, id in enumerate(ids)}
         return {
             column.name: by_id[id] for column in present if (id := int((column.metadata or {}).get(ID, -1))) in by_id
         }
@@ -72,6 +79,11 @@ def _columns(schema: pa.Schema, version: TableVersion) -> Mapping[str, int]:
     named: dict[int, set[str]] = {}
     for id, name in former_names(version):
         named.setdefault(id, set()).add(name)
+    if any(ID in (column.metadata or {}) for column in schema):
+        # the ids are wrong: a column of an unknown name may be one that the table has under another one
+        strange = set(schema.names) - set(present.names) - set().union(*named.values())
+        if strange:
+            raise Unfit(f"the ids of its columns are wrong, and {min(strange)!a} is none of the table's")
     found: dict[str, int] = {}
     for column in present:
         former = named.get(int((column.metadata or {}).get(ID, -1)), set()) - set(present.names)
@@ -90,7 +102,7 @@ def _default(column: pa.Field) -> pa.Scalar:
     try:
         value = decode(data)
     except Malformed:
-        # newer releases write it so
+        # newer releases encode it as Base64
         value = decode(b64decode(data, validate=True))
     return pa.scalar(value, column.type)
 
@@ -100,13 +112,13 @@ def _read(data: bytes, entry: Entry, version: TableVersion) -> pa.Table:
         with pa.CompressedInputStream(pa.BufferReader(data), "gzip") as stream:
             data = stream.read()
     rows = _READERS[entry.content_type](data, _schema_of(entry, version))
-    # what leads out of the file is found here, before it is followed, and text that is none
+    # this finds offsets beyond the file before they are followed, and text that is not UTF-8
     rows.validate(full=True)
     return rows
 
 
 def _schema_of(entry: Entry, version: TableVersion) -> pa.Schema:
-    """The schema that a file was written with; the present one where that is not said."""
+    """Return the schema with which a file was written; the present one if that is not stated."""
     assert version.schema is not None
     for data in version.schemas:
         schema = arrow_schema(data)
@@ -131,8 +143,9 @@ def _orc(data: bytes, schema: pa.Schema) -> pa.Table:
 
 
 def _csv(data: bytes, schema: pa.Schema) -> pa.Table:
-    """DeltaCAT writes no names of columns: they are those of the schema, in its order. NULL is an empty cell, and no
-    word is: some of its writers put text without quotes. Text may have lines, which Arrow would cut a file at."""
+    """Read CSV as DeltaCAT writes it. It has no header: the columns are those of the schema, in order. NULL is an empty
+    cell, and no word means NULL: some of its writers put text without quotes. Text may contain newlines, at which Arrow
+    would otherwise split a file."""
     return pa.csv.read_csv(
         pa.BufferReader(data),
         read_options=pa.csv.ReadOptions(column_names=schema.names),
@@ -151,8 +164,110 @@ def _json(data: bytes, schema: pa.Schema) -> pa.Table:
     return pa.json.read_json(pa.BufferReader(data), parse_options=pa.json.ParseOptions(explicit_schema=plain))
 
 
+def _avro(data: bytes) -> pa.Table:
+    """Read the records in parts: as Python objects they take many times the memory of a column."""
+    try:
+        records = AvroRecords(data, "", None)
+        type, convert = _avro_type(records.schema)
+        rows, parts = iter(records), []
+        while some := list(islice(rows, _RECORDS_AT_ONCE)):
+            parts.append(pa.array(map(convert, some), type))
+    except (Damaged, Unsupported) as error:
+        raise Unfit(error.message.removeprefix(": ")) from None
+    except (OverflowError, TypeError, RecursionError) as error:
+        raise Unfit(f"its records are garbled: {error}") from None
+    if not pa.types.is_struct(type):
+        raise Unfit("it holds no records")
+    return pa.Table.from_batches([pa.RecordBatch.from_struct_array(part) for part in parts], pa.schema(list(type)))
+
+
+_Convert = Callable[[Any], Any]
+_AVRO = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_AVRO_LOGICAL = {
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): pa.time64("us"),
+    ("long", "timestamp-millis"): pa.timestamp("ms", "UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
+    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+}
+
+
+def _avro_type(schema: Any) -> tuple[pa.DataType, _Convert]:
+    """Return the Arrow type for an Avro type, and the function that converts its values. Raise Unfit for a named type
+    that is used again, and for a union of several types: DeltaCAT writes neither."""
+    match schema:
+        case str() if schema in _AVRO:
+            return _AVRO[schema], _same
+        case [*branches] if len(given := [one for one in branches if one != "null"]) == 1:
+            return _avro_type(given[0])
+        case {"type": dict() | list() as inner}:
+            return _avro_type(inner)
+        case {"type": "bytes" | "fixed", "logicalType": "decimal", "precision": int(digits)} if 0 < digits <= 76:
+            scale = int(schema.get("scale", 0))
+            type = (pa.decimal128 if digits <= 38 else pa.decimal256)(digits, scale)
+            return type, lambda value: None if value is None else _decimal(value, scale)
+        case {"type": "fixed", "size": int(size)}:
+            return pa.binary(size), _same
+        case {"type": "enum", "symbols": list(symbols)}:
+            return pa.string(), lambda value: None if value is None else _symbol(symbols, value)
+        case {"type": "array", "items": items}:
+            type, convert = _avro_type(items)
+            return pa.list_(type), _each(convert)
+        case {"type": "map", "values": values}:
+            type, convert = _avro_type(values)
+            pairs = _each(lambda pair: (pair[0], convert(pair[1])))
+            return pa.map_(pa.string(), type), lambda value: pairs(None if value is None else value.items())
+        case {"type": "record", "fields": list(fields)}:
+            inner = {str(field["name"]): _avro_type(field["type"]) for field in fields}
+            if len(inner) < len(fields):
+                raise Unfit("two of its columns have one name")
+            return pa.struct([(name, type) for name, (type, _) in inner.items()]), _record_of(
+                {name: convert for name, (_, convert) in inner.items()}
+            )
+        case {"type": str(plain)} if plain in _AVRO:
+            return _AVRO_LOGICAL.get((plain, schema.get("logicalType")), _AVRO[plain]), _same
+    raise Unfit(f"it has a type that is not read here: {str(schema)[:60]}")
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _decimal(value: bytes, scale: int) -> Decimal:
+    number = int.from_bytes(value, "big", signed=True)
+    return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
+
+
+def _symbol(symbols: Sequence[Any], at: int) -> Any:
+    if not 0 <= at < len(symbols):
+        raise ValueError("a symbol that its type does not have")
+    return symbols[at]
+
+
+def _each(convert: _Convert) -> _Convert:
+    return lambda values: None if values is None else [convert(value) for value in values]
+
+
+def _record_of(converts: Mapping[str, _Convert]) -> _Convert:
+    if all(convert is _same for convert in converts.values()):
+        return _same
+    return lambda value: None if value is None else {name: convert(value[name]) for name, convert in converts.items()}
+
+
 _READERS: dict[str, Callable[[bytes, pa.Schema], Any]] = {
     "application/parquet": _parquet,
+    "application/avro": lambda data, _: _avro(data),
     "application/feather": lambda data, _: pa.feather.read_table(pa.BufferReader(data)),
     "application/orc": _orc,
     "application/json": _json,

@@ -1,4 +1,4 @@
-"""A table of DeltaCAT as an Iceberg table: made, or brought to where its source is by now. Its data files stay."""
+"""Create or move on a DeltaCAT table as an Iceberg table. Its data files stay where they are."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from pyiceberg.typedef import Record
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.identifiers import identifier_of
 from olympia_cli.iceberg.table_changes import TableState
-from olympia_cli.importers.deltacat.bodies import TableVersion
+from olympia_cli.importers.deltacat.bodies import PARQUET, Entry, TableVersion
 from olympia_cli.importers.deltacat.contents import Contents, SourceFile
-from olympia_cli.importers.deltacat.rewriting import OutOfMemory, Piece, Rewriter
+from olympia_cli.importers.deltacat.rewriting import OutOfMemory, Piece, PieceFile, Rewriter, Step
 from olympia_cli.importers.deltacat.schemas import (
-    Lacking,
+    Rewritable,
     Unfit,
     check_file,
     former_names,
@@ -48,8 +48,8 @@ from olympia_cli.names import TableName
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """What a table is to be: its columns, its files with what they say of themselves, and what is left out of it.
-    `is_torn` says that some of it, or a file that it has already, cannot be read as what it is to be."""
+    """The plan for a table: its columns, its files with their footers, and what is left out. `is_torn` says that a part
+    of the source, or a file that the table has, is unreadable or does not fit."""
 
     schema: Schema
     spec: PartitionSpec
@@ -64,26 +64,31 @@ class TablePlan:
         counts = [file.rows if footer is None else footer.num_rows for file, footer, _ in self.files.values()]
         return None if None in counts else sum(count or 0 for count in counts)
 
+    @property
+    def size(self) -> int:
+        return sum(file.size or 0 for file, _, _ in self.files.values())
+
 
 def plan(
     base: str, io: FileIO, contents: Contents, spec: PartitionSpec | None = None, known: frozenset[str] = frozenset()
 ) -> TablePlan:
-    """What a table is to be. `known` are the files that it has already, whose footers are not read again, and `spec` is
-    how it is partitioned. Unfit when Iceberg cannot have it."""
+    """Return the plan for a table. `known` are the files that it already has, whose footers are not read again, and
+    `spec` is its partition spec. A file that Iceberg cannot have as it is becomes a piece of its own if rows may be
+    rewritten. Raise Unfit if Iceberg cannot have the table."""
     version = contents.version
     schema, names, defaults = table_schema(version), former_names(version), with_default(version)
     wanted, at = partition_spec(version, schema)
     if spec is None:
-        # what is partitioned in several ways is found as well without any
+        # rows of several partition schemes are found without partitions, too
         one_way = all(file.values is not None and len(file.values) == len(version.keys) for file in contents.files)
         spec = wanted if one_way else UNPARTITIONED_PARTITION_SPEC
     elif [field.source_id for field in spec.fields] != [field.source_id for field in wanted.fields]:
         at = ()
     files: dict[str, tuple[SourceFile, pq.FileMetaData | None, Record]] = {}
-    skipped, is_torn = list(contents.skipped), contents.is_torn
-    # one that is missing is told already, and stays in a table that has it
+    skipped, is_torn, pieces = list(contents.skipped), contents.is_torn, list(contents.pieces)
+    # a missing file is already reported, and stays in a table that has it
     present = [file for file in contents.files if file.size is not None or f"{base}/{file.path}" in known]
-    # a column may have come with a value for files that are known
+    # a new column may have a value for known files
     new = [file for file in present if file.size is not None and (defaults or f"{base}/{file.path}" not in known)]
     ends = LocalFooters(base, io).read([ParquetFile(file.path, file.size or 0, {}) for file in new])
     footers = {file.path: end if isinstance(end, str) else end.metadata for file, end in zip(new, ends, strict=True)}
@@ -94,21 +99,32 @@ def plan(
             if isinstance(footer, str):
                 raise Unfit(footer)
             if not is_known:
-                # the table has noted the values of one that it has
+                # the table already records the values of a known file
                 values = partition_values(file.values, spec, at, schema) if at or not spec.fields else _other_way()
             if footer is not None:
                 check_file(footer, schema, names, defaults)
                 _check(file, footer, () if is_known else spec.fields, values)
         except Unfit as error:
-            # the source has it still, so its rows are not taken out
+            if isinstance(error, Rewritable) and contents.rewrites:
+                pieces.append(_piece_of(file))
+                continue
+            # the source still has the file, so its rows are not removed
             is_torn = is_torn or is_known
             stays = "; its table has it, and stays as it is" if is_known else ""
             skipped.append(
-                LeftOut(file.path, f"{error}{stays}", contents.remedy if isinstance(error, Lacking) else None)
+                LeftOut(file.path, f"{error}{stays}", contents.remedy if isinstance(error, Rewritable) else None)
             )
             continue
         files[f"{base}/{file.path}"] = (file, footer, Record(*values))
-    return TablePlan(schema, spec, files, tuple(skipped), is_torn, version, contents.pieces)
+    return TablePlan(schema, spec, files, tuple(skipped), is_torn, version, tuple(pieces))
+
+
+def _piece_of(file: SourceFile) -> Piece:
+    """Return a piece for a single file whose rows are rewritten. No delta changes them, so other files are not
+    affected."""
+    size = file.size or 0
+    entry = Entry(file.path, file.rows, size, PARQUET, "identity", "data")
+    return Piece((Step("append", (PieceFile(file.path, size, entry),)),))
 
 
 def _other_way() -> list[object]:
@@ -118,7 +134,7 @@ def _other_way() -> list[object]:
 def _check(
     file: SourceFile, footer: pq.FileMetaData, fields: Sequence[PartitionField], values: Sequence[object]
 ) -> None:
-    """Refuse a file that does not hold what its manifest and its partition say."""
+    """Raise Unfit for a file that does not match its manifest or its partition."""
     if file.rows is not None and footer.num_rows != file.rows:
         raise Unfit(f"it has {footer.num_rows:,} of the {file.rows:,} rows that its manifest says")
     for field, value in zip(fields, values, strict=True):
@@ -128,7 +144,7 @@ def _check(
 
 
 def _bounds(footer: pq.FileMetaData, name: str) -> Iterator[object]:
-    """The least and the greatest value of a column, group by group, where the file says so."""
+    """Yield the least and the greatest value of a column per row group, if the file states them."""
     at = next((at for at in range(footer.num_columns) if footer.schema.column(at).path == name), None)
     for group in range(footer.num_row_groups if at is not None else 0):
         statistics = footer.row_group(group).column(at).statistics
@@ -138,7 +154,7 @@ def _bounds(footer: pq.FileMetaData, name: str) -> Iterator[object]:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The data files that the pieces of a table became, and those that became none; whether more memory would do."""
+    """The data files of rewritten pieces, and the pieces without files. `may_come` says that more memory would help."""
 
     files: tuple[DataFile, ...] = ()
     skipped: tuple[LeftOut, ...] = ()
@@ -157,7 +173,8 @@ class Written:
 def make(
     staged: OlympiaCatalog, name: TableName, id: str, plan: TablePlan, rewriter: Rewriter | None
 ) -> tuple[TableState, Written]:
-    """The metadata of a new table, its manifests being written; it counts when a definition names it."""
+    """Return the metadata of a new table; its manifests are written. The table exists once a definition names the
+    metadata."""
     place = staged._resolve_table_location(None, name.namespace, name.name)
     metadata = TableMetadataV2.model_validate(
         {
@@ -180,8 +197,8 @@ def make(
 
 
 def bring(staged: OlympiaCatalog, name: TableName, plan: TablePlan, rewriter: Rewriter | None) -> Written:
-    """Bring a table to where its source is: new columns, files that came, files that went. What was written anew before
-    goes, and is written once more; where that fails for a part of it, the table stays as it is."""
+    """Move a table on to the state of its source: new columns, added files, removed files. Earlier rewritten files are
+    removed and rewritten; if that fails for a part, the table stays as it is."""
     table = staged.load_table(identifier_of(name))
     known = known_files(table)
     come = [path for path in plan.files if path not in known]
@@ -221,7 +238,7 @@ def _data_file(table: TableMetadata, path: str, plan: TablePlan) -> DataFile:
     assert file.size is not None
     told = {"record_count": footer.num_rows}
     with suppress(KeyError):
-        # a column that the table no longer has is in no statistics, and then none is told
+        # a column that the table no longer has is in no statistics, and then none are stated
         told = data_file_statistics_from_parquet_metadata(
             parquet_metadata=footer,
             stats_columns=compute_statistics_plan(plan.schema, table.properties),

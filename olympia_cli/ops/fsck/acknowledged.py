@@ -1,7 +1,7 @@
-"""Damage of the past that people know of: the catalog's definition holds it, and fsck no longer raises an alarm.
+"""Known damage of older versions: acknowledged by users, or answered by a repair. It is reported, but does not count.
 
-A finding is the same one when its code and its file are, and it hits no version that was not known to be hit. It is
-still told; damage that is new, of the same file too, counts as ever.
+Acknowledged findings are stored in the catalog's definition. A finding is acknowledged if code and file match, and if
+all its versions were acknowledged. New damage counts, even of the same file.
 """
 
 from __future__ import annotations
@@ -15,22 +15,29 @@ from olympia_cli.catalog.known_damage import KnownDamage, read_acknowledged
 from olympia_cli.catalog.protection import kept_aside_before
 from olympia_cli.catalog.quarantine import purged_before
 from olympia_cli.catalog.snapshot import ACKNOWLEDGED
+from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.ops.fsck.actions import read_actions
+from olympia_cli.ops.fsck.chain import ChainReader
 from olympia_cli.ops.fsck.findings import REPAIR, Finding, Severity, merge
+from olympia_cli.ops.walk.flaws import Flaw
 
 MOST = 1000
-"""So many findings are held: every version reads them."""
+"""The largest number of findings to store. Every reader reads them."""
 
 _GAP = "F101"
 _OF_ALL = frozenset({_GAP, "F102", "F103"})
-"""What is wrong with history as a whole, and so with its latest version."""
+"""The codes that concern the history as a whole, and so its latest version."""
 
 
 def of_the_past(finding: Finding, latest: int | None, oldest: int | None) -> bool:
-    """Whether a finding is about older versions alone: nothing of the latest one is damaged by it, and nothing that a
-    live transaction or an export needs. Readers may stop at a gap, unless it is the oldest versions that are missing.
+    """Return whether a finding concerns only older versions.
+
+    False if the latest version, a live transaction or an export is affected. A gap counts as older only if the oldest
+    versions are missing, as readers may stop at any other gap.
     """
-    if finding.severity is not Severity.ERROR or latest is None or not (finding.path and finding.versions):
+    is_error = finding.severity is Severity.ERROR or finding.mended_in is not None
+    if not is_error or latest is None or not (finding.path and finding.versions):
         return False
     # where vn/oldest of a full export is lost, a repair writes it
     if finding.held_by or finding.hint == REPAIR:
@@ -42,8 +49,9 @@ def of_the_past(finding: Finding, latest: int | None, oldest: int | None) -> boo
 def recognised(
     findings: Iterable[Finding], definition: CatalogDef | None, latest: int, oldest: int | None
 ) -> list[Finding]:
-    """The findings, those that are acknowledged marked as such. So is all that is wrong with a former catalog, which a
-    promotion keeps aside."""
+    """Return the findings, with the acknowledged ones marked. All findings about a former catalog, which a promotion
+    keeps aside, are marked too.
+    """
     known_damage = {} if definition is None else read_acknowledged(definition)
     aside = 0 if definition is None else kept_aside_before(definition)
     return [
@@ -55,9 +63,39 @@ def recognised(
 
 
 def _is_aside(finding: Finding, aside: int) -> bool:
-    """Whether a finding is about versions below `aside` alone, and nothing that is alive needs what is damaged."""
+    """Return whether a finding concerns only versions below `aside`, and no live transaction or export."""
     is_old = bool(finding.versions) and finding.versions[-1][1] < aside
     return finding.severity is Severity.ERROR and is_old and not finding.held_by
+
+
+def answered(findings: Iterable[Finding], reader: ChainReader) -> list[Finding]:
+    """Return the findings, with older damage that a repair answers turned into warnings.
+
+    The answering repair is the version directly after the affected versions. It names the files that it answers.
+    """
+    findings, chain = list(findings), reader.chain
+    past = [finding for finding in findings if finding.is_damage and of_the_past(finding, chain.latest, chain.oldest)]
+    hit = merge(span for finding in past for span in finding.versions)
+    files = {last + 1: _answers(reader, last + 1) for _, last in hit}
+
+    def answer(finding: Finding) -> Finding:
+        after = next(last + 1 for first, last in hit if first <= finding.versions[-1][0] <= last)
+        if finding.path not in files[after]:
+            return finding
+        message = f"{finding.message}; the repair in v{after} answers it"
+        return replace(finding, severity=Severity.WARNING, message=message, mended_in=after)
+
+    return [answer(finding) if finding in past else finding for finding in findings]
+
+
+def _answers(reader: ChainReader, version: int) -> frozenset[str]:
+    """Return the files that a version answers. Empty if it is not a repair."""
+    for root in reader.roots([version]) if version in reader.chain.existing else ():
+        actions = None if root.data is None else read_actions(root.data, root.path)
+        for action in () if actions is None or isinstance(actions, Flaw) else actions:
+            if action.type == ActionType.CATALOG_REPAIR:
+                return frozenset(action.parse_payload(RepairDef).answers)
+    return frozenset()
 
 
 def _covers(known_damage: KnownDamage, finding: Finding) -> bool:
@@ -66,11 +104,11 @@ def _covers(known_damage: KnownDamage, finding: Finding) -> bool:
 
 
 def acknowledge(catalog: Catalog, findings: Sequence[Finding], message: str = "") -> int | None:
-    """Commit that these findings are known; the version, or None when there is nothing to commit."""
+    """Commit the findings as acknowledged. Return the version, or None if there is nothing to commit."""
     transaction = catalog.begin()
     definition = transaction.base.definition
     known_damage, purged = read_acknowledged(definition), purged_before(definition)
-    # what is gone for good is no longer found; an undo of an expire brings back the rest
+    # forget findings about purged versions; those in quarantine may return with an undo
     known_damage = {key: spans for key, spans in known_damage.items() if any(last >= purged for _, last in spans)}
     for finding in findings:
         key = (finding.code, finding.path)

@@ -1,34 +1,56 @@
-"""What to do next about what fsck found: commands, the one that loses least first.
+"""Advice after fsck: commands to run next, the one with the smallest loss first.
 
-A command is planned before it is named, so that what it loses is known and that it does what it says. Where nothing is
-wrong nothing is planned.
+Each command is planned before it is advised, so that its effect and its loss are known. Without damage nothing is
+planned.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.repair_commit import Source
-from olympia_cli.errors import OlympiaError, Refused, StorageDenied, StorageFailed, Unsupported
-from olympia_cli.names import AtVersion
+from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
+from olympia_cli.errors import (
+    Damaged,
+    OlympiaError,
+    Refused,
+    StorageDenied,
+    StorageFailed,
+    Unsupported,
+    command_words,
+)
+from olympia_cli.format.paths import root_path
+from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
+from olympia_cli.names import AtVersion, TableName, ViewName
+from olympia_cli.ops.export.note import read_note, resume_words
 from olympia_cli.ops.fsck.acknowledged import of_the_past
 from olympia_cli.ops.fsck.chain import list_versions
+from olympia_cli.ops.fsck.data import DataChecks
 from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, Severity
 from olympia_cli.ops.fsck.fsck import Level, Report
+from olympia_cli.ops.fsck.versions import inside
 from olympia_cli.ops.look.diff import diff
+from olympia_cli.ops.look.history import history
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.repair.content import MOST_VERSIONS
 from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport
 from olympia_cli.ops.repair.repair import plan_repair
-from olympia_cli.ops.repair.salvage import plan_salvage
+from olympia_cli.ops.repair.salvage import plan_salvage, salvaged_from
 from olympia_cli.storage.protocol import Store
 
 MOST_NODES = 2000
-"""A plan reads all that the latest version reaches. Where that is more than so many nodes it is left to the command."""
+"""A plan reads all files of the latest version. If it has more nodes than this, the command is advised without
+a plan.
+"""
 
 MOST_ADVICE = 5
+MOST_LOCATIONS = 50
+"""The largest number of older metadata files of a table to check."""
 
 _NOT_PLANNED = "what it loses is known when it is planned: add --dry-run"
 _LOOKS = ("dump-node", "table history")
@@ -36,53 +58,94 @@ _LOOKS = ("dump-node", "table history")
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A command, as words after the program and the place of the catalog. `loses` is how many objects that are there
-    now are gone or older afterwards; None where nobody knows."""
+    """A command, as words after the program and the catalog's location.
+
+    `loses` is the number of present objects that are missing or older afterwards; None if unknown. `catalog` is the
+    location if the command runs on another catalog.
+    """
 
     words: tuple[str, ...]
     loses: int | None
     why: str
     leaves_versions: int = 0
-    """Older versions that a new catalog does not have."""
+    """The number of older versions that a new catalog lacks."""
+    catalog: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a new catalog can go, and the finished salvages beside it, each with what it was written from."""
+    """A free location for a new catalog, and the finished salvages beside it, each with its source."""
 
     empty: str
     salvages: Mapping[str, Source]
 
 
 def advise(
-    store: Store, report: Report, looked: Sequence[str], places: Callable[[], Places], progress: Progress = SILENT
+    store: Store,
+    report: Report,
+    looked: Sequence[str],
+    places: Callable[[], Places],
+    progress: Progress = SILENT,
+    data: DataChecks | None = None,
 ) -> list[Advice]:
-    """For what is wrong with the latest version the best first, then for what is wrong beside it. `looked` are the
-    options that fsck looked with, `places` looks for places for a new catalog."""
+    """Return advice: first for the latest version, the best command first, then for other damage.
+
+    `looked` are the options of this fsck. `places` finds locations for a new catalog, `data` checks older metadata of
+    tables.
+    """
     if report.read_only:
         return []
+    if report.version is None and report.latest is None:
+        return [*_unfinished(store), *_planned(store, report, places, progress, data)]
     damage = [finding for finding in report.findings if finding.is_damage]
     past = [finding for finding in damage if of_the_past(finding, report.latest, report.oldest)]
     advice: list[Advice] = []
     if past and report.version != report.latest:
-        # whether the latest version has it, too, decides about what to do, and nobody looked
+        # unknown whether the latest version is damaged too, which decides about the repair
         depth = () if report.level is Level.STRUCTURE else ("--level", str(report.level))
         why = f"v{report.version} alone was looked at: this looks at all versions, and says what to do"
         return [Advice(("fsck", *depth, "--all-versions"), 0, why)]
     if past and len(past) == len(damage):
         why = f"v{report.latest} is whole; what is damaged before it stays in history, and raises no more alarm"
         advice.append(Advice(("fsck", *looked, "--acknowledge"), 0, why))
+    elif not damage and report.latest is not None and any(map(_is_answered, report.findings)):
+        looked = [*(word for word in looked if word != "--all-versions"), "--all-versions"]
+        why = f"v{report.latest} is whole; a look at all versions raises an alarm about what is damaged before it"
+        advice.append(Advice(("fsck", *looked, "--acknowledge"), 0, why))
     if len(past) < len(damage) or any(map(_is_hint, report.findings)):
-        advice += _planned(store, report, places, progress)
+        advice += sorted(_planned(store, report, places, progress, data), key=_cost)
     return [*advice, *_own(damage)]
+
+
+def _cost(advice: Advice) -> tuple[bool, int]:
+    return advice.loses is None, advice.loses or 0
+
+
+def _unfinished(store: Store) -> Iterator[Advice]:
+    """Yield the command that completes an unfinished export or salvage at this location."""
+    with suppress(Damaged):
+        if (note := read_note(store)) is not None:
+            words = tuple(shlex.split(resume_words(note.name, store.uri)))
+            why = f"this place holds a part of the export {note.name!a}, which this finishes"
+            yield Advice(words, 0, why, catalog=note.source)
+    if (source := salvaged_from(store)) is not None:
+        why = f"this place holds a part of a salvage of {source}, which this finishes"
+        yield Advice((*SALVAGE.split()[:-1], store.uri), None, why, catalog=source)
+
+
+def _is_answered(finding: Finding) -> bool:
+    return finding.mended_in is not None and not finding.acknowledged
 
 
 def _is_hint(finding: Finding) -> bool:
     return finding.severity is Severity.WARNING and finding.hint == REPAIR
 
 
-def _planned(store: Store, report: Report, places: Callable[[], Places], progress: Progress) -> Iterator[Advice]:
-    if report.level is Level.HINTS or not report.complete or report.checked["nodes"] > MOST_NODES:
+def _planned(
+    store: Store, report: Report, places: Callable[[], Places], progress: Progress, data: DataChecks | None
+) -> Iterator[Advice]:
+    is_large = report.checked["nodes"] > MOST_NODES or (_root_is_lost(report) and _kept(report) > MOST_VERSIONS)
+    if report.level is Level.HINTS or not report.complete or is_large:
         yield Advice(tuple(REPAIR.split()), None, _NOT_PLANNED)
         return
     try:
@@ -91,19 +154,35 @@ def _planned(store: Store, report: Report, places: Callable[[], Places], progres
         yield from _salvage(store, refused.message, places(), progress)
         return
     except (StorageFailed, StorageDenied) as error:
-        # what was found is told all the same
+        # the findings are still reported
         yield Advice(tuple(REPAIR.split()), None, f"it could not be planned: {error.message}")
         return
     except Unsupported:
-        return  # whoever wrote it has a program that may mend it
+        return  # the program that wrote it may be able to repair it
     if plan.steps:
         yield Advice(tuple(REPAIR.split()), _lost(plan.steps), _why(plan))
         for step in plan.alternatives:
             yield Advice((*REPAIR.split(), "--prefer", step.kind), _lost([step]), step.text)
+        if any(step.lost_ranges for step in plan.steps):
+            yield from _salvage(store, "a repair leaves something open", places(), progress)
     elif any(finding.hint == SALVAGE for finding in report.findings):
         yield from _salvage(store, "a repair does not close a gap", places(), progress)
-    elif report.last_sound_version is not None:
-        yield from _rollback(store, report.last_sound_version)
+    else:
+        yield from _tables(store, report, data)
+        if report.last_sound_version is not None:
+            yield from _rollback(store, report.last_sound_version)
+
+
+def _root_is_lost(report: Report) -> bool:
+    """Return whether a repair searches files that no version reaches. For that it reads all versions."""
+    if report.latest is None:
+        return False
+    lost = root_path(report.latest)
+    return any(finding.code == "F114" or finding.path == lost for finding in report.findings if finding.is_damage)
+
+
+def _kept(report: Report) -> int:
+    return (report.latest or 0) - (report.oldest or 0)
 
 
 def _lost(steps: Sequence[RepairStep]) -> int | None:
@@ -114,8 +193,7 @@ def _lost(steps: Sequence[RepairStep]) -> int | None:
 
 def _why(plan: RepairPlan) -> str:
     unsure = [str(lost) for step in plan.steps for lost in step.lost_ranges]
-    more = "; --salvage looks further, through what nothing points to" if unsure else ""
-    return "; ".join([step.text for step in plan.steps] + unsure[:1]) + more
+    return "; ".join([step.text for step in plan.steps] + unsure[:1])
 
 
 def _salvage(store: Store, refused: str, places: Places, progress: Progress) -> Iterator[Advice]:
@@ -149,7 +227,9 @@ def _left_behind(report: SalvageReport) -> int | None:
 
 
 def _rollback(store: Store, version: int) -> Iterator[Advice]:
-    """Where a repair has nothing to mend: what is wrong is wrong with what the objects are about."""
+    """Yield a rollback to the last sound version. Called if there is nothing to repair: only data of objects is
+    damaged.
+    """
     catalog = Catalog(store)
     try:
         head = catalog.snapshot()
@@ -161,8 +241,56 @@ def _rollback(store: Store, version: int) -> Iterator[Advice]:
         yield Advice(("rollback", f"v{version}"), len(changes) - changes.count("created"), why)
 
 
+def _tables(store: Store, report: Report, data: DataChecks | None) -> Iterator[Advice]:
+    """Yield advice for each table and view with lost metadata or data: the newest sound metadata, or a drop."""
+    lost = [finding for finding in report.findings if finding.is_damage and finding.code.startswith("F60")]
+    names = [name for finding in lost if inside(report.latest or 0, finding.versions) for name in finding.objects]
+    head = Catalog(store).snapshot()
+    found = [one for name in dict.fromkeys(names[:MOST_ADVICE]) if (one := head.get(name)) is not None]
+    for one in found if data is not None else []:
+        assert data is not None, "or nothing is looked at"
+        yield from islice(_older(head, one, data), 1)
+    for one in found:
+        word, name = one.name.kind.word, str(one.name)
+        yield Advice(command_words(word, "drop", names=[name]), 1, f"without the {word} {name}, whose data is lost")
+
+
+def _older(head: Snapshot, found: CatalogObject[ObjectDefinition], data: DataChecks) -> Iterator[Advice]:
+    """Yield the commands that return to older sound metadata of an object, the newest first."""
+    name, now = found.name, found.definition
+    if isinstance(name, TableName) and isinstance(now, TableDef):
+        for location in islice(_older_locations(head, name, now), MOST_LOCATIONS):
+            older = TableDef(id=now.id, table_format=now.table_format, iceberg_metadata_location=location)
+            if not any(True for _ in data.check([(name, older)], SILENT)):
+                words = command_words("table", "alter", "--metadata-location", location, names=[str(name)])
+                yield Advice(
+                    words, 1, f"the table {name} goes back to {location}, which is whole with all that it names"
+                )
+    elif isinstance(name, ViewName):
+        for revision in islice(history(head, name), 1, MOST_LOCATIONS):
+            view = None if revision.after is None else revision.after.definition
+            if (
+                isinstance(view, ViewDef)
+                and revision.name == name
+                and not any(True for _ in data.check([(name, view)], SILENT))
+            ):
+                words = command_words("view", "restore", "--at", f"v{revision.entry.version}", names=[str(name)])
+                yield Advice(words, 1, f"the view {name} as v{revision.entry.version} has it, whose metadata is whole")
+
+
+def _older_locations(head: Snapshot, name: TableName, now: TableDef) -> Iterator[str]:
+    """Yield the earlier metadata locations of a table, the newest first."""
+    seen = {"", now.iceberg_metadata_location}
+    former = (revision.after.definition for revision in history(head, name) if revision.after is not None)
+    locations = (table.iceberg_metadata_location for table in former if isinstance(table, TableDef))
+    for location in chain([now.iceberg_previous_metadata_location], locations):
+        if location not in seen:
+            seen.add(location)
+            yield location
+
+
 def _own(damage: Sequence[Finding]) -> list[Advice]:
-    """What findings about transactions and exports say for themselves."""
+    """Return the advice of findings about transactions and exports."""
     own = (finding for finding in damage if finding.hint and (finding.held_by or not finding.versions))
     hints = {finding.hint: finding.message for finding in own}
     words = {hint: message for hint, message in hints.items() if hint not in (REPAIR, SALVAGE)}
@@ -172,6 +300,8 @@ def _own(damage: Sequence[Finding]) -> list[Advice]:
 
 def _advice_of(words: tuple[str, ...], message: str) -> Advice:
     if words[:2] == ("txn", "abort"):
-        # what it staged is no object yet, and somebody's work all the same
+        # staged actions are not objects yet, but they are lost work
         return Advice(words, None, f"{message}; this gives up all that it staged")
+    if words[:2] == ("export", "drop"):
+        return Advice(words, None, f"{message}; this gives up what the export needs of this catalog")
     return Advice(words, 0, message)

@@ -1,8 +1,7 @@
-"""Mending a catalog by rolling forward: a plan that is shown first, then one new version, and the hints.
+"""Repair a catalog by rolling forward: a plan to show first, then one new version, and the hints.
 
-Nothing is overwritten but the hints `vn/latest` and `vn/oldest`, and nothing is removed but a root that is no part of
-history, which is kept elsewhere. A damaged version stays as it is, in history; the
-version that is committed on top of it is whole.
+A repair overwrites only the hints `vn/latest` and `vn/oldest`. It removes only stray roots, and keeps copies of them. A
+damaged version stays in the history unchanged; the version on top of it is sound.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from typing import Literal
 
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import Author, written_by_java
-from olympia_cli.catalog.protection import keep_protection
+from olympia_cli.catalog.protection import keep_protection, names_lost
 from olympia_cli.catalog.quarantine import purged_before, write_quarantine
 from olympia_cli.catalog.repair_commit import Built, Repair, check_head, commit_repair
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, check_supported, expired_before
-from olympia_cli.catalog.versions import Hints, catalog_not_found, read_hints
+from olympia_cli.catalog.versions import Hints, catalog_not_found, read_hints, what_remains
 from olympia_cli.errors import InvalidOption, OlympiaError, PartlyDone, Refused
 from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec
@@ -28,12 +27,12 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.chain import list_versions
 from olympia_cli.ops.fsck.findings import SALVAGE
-from olympia_cli.ops.fsck.hints import true_oldest
+from olympia_cli.ops.fsck.hints import latest_ahead, true_oldest
 from olympia_cli.ops.fsck.sound import LatestVersion
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.aside import plan_aside, set_aside
 from olympia_cli.ops.repair.catalog import FormerCatalog, newest_catalog
-from olympia_cli.ops.repair.content import Content, put_together
+from olympia_cli.ops.repair.content import Content, is_same, put_together
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.hints import plan_hints
 from olympia_cli.ops.repair.plan import NO_COST, RepairPlan, RepairStep, name_order
@@ -49,15 +48,17 @@ _SALVAGE = f"write what can be read into a new catalog with: {SALVAGE}"
 def plan_repair(
     store: Store, *, prefer: Prefer = "auto", alternatives: bool = False, progress: Progress = SILENT
 ) -> RepairPlan:
-    """What to do about the latest version and the hints. It only reads. `alternatives` asks what else could be done
-    where what is chosen loses nothing, too.
+    """Plan the repair of the latest version and the hints. This only reads.
 
-    Refused when versions are missing between others: whoever commits into the gap would tie two histories together.
+    With `alternatives`, find alternatives even if the chosen way loses nothing. Raise Refused if versions are missing
+    between others: a commit into the gap would join two histories.
     """
     if prefer not in ("auto", "rollback", "rebuild"):
         raise InvalidOption(f"{prefer!a} is not a way to repair", hint="use auto, rollback or rebuild")
     files = RepairFiles(store, progress=progress)
     progress.phase("reading versions")
+    # before the listing: a hint is written after its root, so a hint that is ahead proves that a root is lost
+    hints = read_hints(store)
     latest = files.latest(existing_versions(store))
     every, head = latest.chain.existing, latest.chain.latest
     errors = latest.errors()
@@ -65,40 +66,51 @@ def plan_repair(
     if catalog is None:
         raise Refused("no version has a catalog definition that can be read", hint=_SALVAGE)
     check_supported(catalog.definition, catalog.path or root_path(catalog.version))
-    hints = read_hints(store)
     versions = _counting(every, catalog, hints)
-    catalog = _settled(catalog, every, versions[0], hints)
-    codec = KeyCodec.of(sizes_of(catalog.definition))
-    content = Content()
-    if errors:
+    codec, content = KeyCodec.of(sizes_of(catalog.definition)), Content()
+    ahead = hints.latest if names_lost(hints.latest, head, catalog.definition) else None
+    strays = [stray.version for stray in latest.chain.strays]
+    # without a hint nobody can say that the root that a copy stands in the place of never was
+    overwritten = head + 1 if hints.latest is None and head + 1 in strays else None
+    if errors or ahead is not None or overwritten is not None:
         progress.phase("reading what the latest version holds")
-        # what rests in quarantine can be read, and its log tells what was written
+        # versions in quarantine can be read, and their logs record what was written
         resting = min(purged_before(catalog.definition), versions[0])
         readable = [version for version in every if version >= resting]
-        content = put_together(files, readable, codec, catalog.definition)
+        content = put_together(files, readable, codec, catalog.definition, ahead or overwritten, errors)
+        if content.lost_commits is not None:
+            # a change of the catalog's definition would have left a definition file
+            catalog = replace(catalog, exact=content.brought_back and not content.lost_ranges)
         if catalog.path is None:
             origin = f"v{catalog.version} and the log have it" if catalog.exact else f"v{catalog.version} has it"
             content.notes.insert(0, f"the catalog definition is taken as {origin}")
+    catalog = _settled(catalog, every, versions[0], hints)
     # which of two objects of one id is to stay is for people to say
-    damaged = any(error.code != "F305" for error in errors)
+    damaged = ahead is not None or overwritten is not None or any(error.code != "F305" for error in errors)
     hint_steps, writes, stays = plan_hints(store, hints, versions, catalog, damaged)
     aside_steps, asides = plan_aside(latest.chain.strays, head)
     steps, unmended = (*aside_steps, *hint_steps), (*content.unmended, *stays)
     plan = RepairPlan(store.uri, head, steps, unmended=unmended, hints=tuple(writes), asides=asides)
     if not damaged:
         return plan
-    damage = tuple(f"{error.path}: {error.message}" if error.path else error.message for error in errors)
-    return _Mending(files, codec, versions, latest, catalog, content, damage).choose(prefer, alternatives, plan)
+    lost = [] if ahead is None else [latest_ahead(ahead, head)]
+    damage = tuple(f"{error.path}: {error.message}" if error.path else error.message for error in [*lost, *errors])
+    roots = () if content.lost_commits is None else tuple(map(root_path, content.lost_commits.versions))
+    answers = tuple(dict.fromkeys([*(error.path for error in errors if error.path), *roots]))
+    mending = _Mending(files, versions, latest, catalog, content, damage, ahead, answers)
+    return mending.choose(prefer, alternatives, plan)
 
 
 def apply_repair(
     store: Store, clock: Clock, plan: RepairPlan, author: Author, progress: Progress = SILENT
 ) -> int | None:
-    """Do what the plan says; the new version, or None when only hints were written. In this order:
+    """Apply the plan. Return the new version, or None if only hints were written. The order:
 
-    1 roots that are no part of history are set aside; 2 the version that mends the tree, as a commit; 3 the hints
+    1. Move stray roots aside.
+    2. Commit the repaired version.
+    3. Write the hints.
 
-    CommitConflict when somebody committed since it was planned; then no version and no hint was changed. Raise
+    Raise CommitConflict if another process has committed since the plan; then no version and no hint has changed. Raise
     PartlyDone at the end if a hint could not be written.
     """
     set_aside(store, plan.asides)
@@ -124,25 +136,25 @@ def apply_repair(
 
 
 def existing_versions(store: Store) -> list[int]:
-    """Every version that has a root, ascending. A listing, since a gap hides from probes all that is behind it."""
+    """Return every version with a root, ascending, from a listing: probes would stop at a gap."""
     versions, width = list_versions(store)
     if versions and width == JAVA_WIDTH:
         raise written_by_java(store.uri)
     if versions:
         return versions
-    if any(True for _ in store.list("node/")) or any(True for _ in store.list("def/")):
+    if what_remains(store):
         raise Refused(f"{store.uri} has no root of any version", hint=_SALVAGE)
     raise catalog_not_found(store)
 
 
 def missing_versions(versions: Sequence[int], most: int) -> tuple[list[int], int]:
-    """The first of the versions that are missing between others, and how many there are."""
+    """Return the first versions that are missing between others, and the number of all."""
     gaps = [range(before + 1, after) for before, after in pairwise(versions)]
     return list(islice(itertools.chain.from_iterable(gaps), most)), sum(map(len, gaps))
 
 
 def _counting(every: Sequence[int], catalog: FormerCatalog, hints: Hints) -> list[int]:
-    """The versions that count; Refused when one of them is missing between others."""
+    """Return the versions that count. Raise Refused if one is missing between others."""
     head = every[-1]
     oldest = true_oldest(every, catalog.definition, catalog.exact, hints.oldest)
     counting = [version for version in every if version >= min(oldest, head)]
@@ -159,9 +171,9 @@ def _counting(every: Sequence[int], catalog: FormerCatalog, hints: Hints) -> lis
 
 
 def _settled(catalog: FormerCatalog, every: Sequence[int], first: int, hints: Hints) -> FormerCatalog:
-    """The definition, with nothing in quarantine where it is an older one: what rested then may be purged since.
+    """Return the definition. If it is an older one, empty its quarantine, as the files may be purged since.
 
-    Nothing is freed by that: the files that are still there are found again by the next expire.
+    This frees no file: the next expire finds the existing ones again.
     """
     if catalog.exact:
         return catalog
@@ -169,7 +181,7 @@ def _settled(catalog: FormerCatalog, every: Sequence[int], first: int, hints: Hi
     definition.CopyFrom(catalog.definition)
     oldest = expired_before(definition)
     if first - 1 not in every and hints.oldest is not None and hints.oldest >= first:
-        # the roots are gone, and the hint says that an expire took them
+        # the roots are gone, and by the hint an expire has deleted them
         oldest = max(oldest, first)
     if oldest:
         definition.properties[EXPIRE_OLDEST] = definition.properties[EXPIRE_PURGED] = str(oldest)
@@ -182,16 +194,23 @@ def _settled(catalog: FormerCatalog, every: Sequence[int], first: int, hints: Hi
 
 @dataclass(frozen=True, slots=True)
 class _Mending:
-    """A damaged version, and all that is known of what it held."""
+    """A damaged version, and the readable information about its content."""
 
     files: RepairFiles
-    codec: KeyCodec
     versions: Sequence[int]
     latest: LatestVersion
     catalog: FormerCatalog
     content: Content
     damage: tuple[str, ...]
-    """What is wrong with the version, as fsck says it."""
+    """The damage of the version, in the words of fsck."""
+    ahead: int | None
+    """The version that `vn/latest` names, if it is later than the last root."""
+    answers: tuple[str, ...]
+    """The damaged files."""
+
+    @property
+    def codec(self) -> KeyCodec:
+        return KeyCodec.of(sizes_of(self.catalog.definition))
 
     def choose(self, prefer: Prefer, alternatives: bool, plan: RepairPlan) -> RepairPlan:
         rebuild = self._rebuild_step()
@@ -208,21 +227,30 @@ class _Mending:
                     chosen, others, repair = rollback, [rebuild], self._rollback(rollback, target)
                 else:
                     others = [rollback]
-        # what a rebuild leaves as it is, an older version has otherwise
+        # damage that only a rebuild would leave does not apply to the rollback
         left = () if chosen is rebuild else self.content.unmended
         unmended = tuple(text for text in plan.unmended if text not in left)
         return replace(plan, steps=(chosen, *plan.steps), alternatives=tuple(others), unmended=unmended, repair=repair)
 
+    @property
+    def _origin(self) -> str:
+        lost = self.content.lost_commits
+        if lost is not None and self.content.brought_back:
+            return f"v{lost.base.version} and what {lost.named} left"
+        return f"what can be read of v{self.versions[-1]}"
+
     def _rebuild_step(self) -> RepairStep:
         head, content = self.versions[-1], self.content
         lost = tuple(sorted(set(content.lost), key=name_order))
-        text = f"build v{head + 1} from what can be read of v{head}: {len(content.entries):,} objects"
+        text = f"build v{head + 1} from {self._origin}: {len(content.entries):,} objects"
         nothing = "none known to be lost" if content.lost_ranges else "none lost"
         text += f", {len(lost):,} lost" if lost else f", {nothing}"
         if content.lost_keys:
             text += f"; {len(content.lost_keys):,} keys that no object can have are dropped"
-        stale, details = tuple(sorted(set(content.stale), key=name_order)), (*self.damage, *content.notes)
-        return RepairStep("rebuild", text, lost, stale, tuple(content.lost_ranges), details)
+        stale, doubtful = (tuple(sorted(set(names), key=name_order)) for names in (content.stale, content.doubtful))
+        doubts = [f"doubtful: {name.kind.word} {name}: {content.doubtful[name]}" for name in doubtful]
+        details, unsure = (*self.damage, *content.notes, *doubts), tuple(content.lost_ranges)
+        return RepairStep("rebuild", text, lost, stale, unsure, details, doubtful=doubtful)
 
     def _rollback_step(self, target: int) -> RepairStep:
         root, content, codec = self.files.root(target).root, self.content, self.codec
@@ -232,7 +260,9 @@ class _Mending:
         loses = {codec.decode(key, "") for key in now if key not in entries}
         loses |= {name for name in content.lost if codec.encode(name) not in entries}
         # what is not known for sure is not known there either
-        reverts = {codec.decode(key, "") for key, value in entries.items() if now.get(key) != value}
+        reverts = {
+            codec.decode(key, "") for key, path in entries.items() if not is_same(self.files, key, now.get(key), path)
+        }
         returns = {codec.decode(key, "") for key in entries if key not in now} - set(content.lost)
         reverts |= set(content.stale)
         unsure = tuple(replace(lost, after=None, before=None, as_of=target) for lost in content.lost_ranges[:1])
@@ -253,8 +283,10 @@ class _Mending:
             tree=Built(content.entries, names),
             catalog=self.catalog.definition,
             not_before_millis=self._newest_time(),
-            description=f"tree built anew from what could be read of v{head}: " + _summary(self.damage),
+            description=f"tree built anew from {self._origin}: " + _summary(self.damage),
             lost_keys=lost + content.lost_keys,
+            named_latest=self.ahead,
+            answers=self.answers,
         )
 
     def _rollback(self, step: RepairStep, target: int) -> Repair:
@@ -269,16 +301,18 @@ class _Mending:
             not_before_millis=self._newest_time(),
             description=f"content of v{target}, the last sound version: " + _summary(step.details),
             lost_keys=[self.codec.encode(name) for name in step.loses],
+            named_latest=self.ahead,
+            answers=self.answers,
         )
 
     def _newest_time(self) -> int:
-        """When the newest version that can be read was created: times never decrease."""
+        """Return the time of the newest readable version. Times never decrease."""
         roots = (self.files.root(version).root for version in reversed(self.versions))
         return next((root.created_at_millis for root in roots if root is not None), 0)
 
 
 def _objects(count: int, what: str) -> str:
-    """`1 object is lost`, `3 objects are lost`; nothing of none."""
+    """Return `1 object is lost` or `3 objects are lost`; an empty string for none."""
     if not count:
         return ""
     singular = count == 1

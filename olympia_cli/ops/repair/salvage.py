@@ -1,19 +1,19 @@
-"""A new catalog, elsewhere, from whatever can be read of a damaged one. The source is only read.
+"""Write a new catalog at another location from the readable parts of a damaged one. The source is only read.
 
-What the newest version holds comes first, put together from its own files, older versions and the log. Where that
-leaves something open, nodes that nothing readable points to are looked through, and at last definitions that nothing
-names.
+The content of the newest version comes first, from its own files, older versions and the log. If parts are missing,
+nodes without a readable pointer are searched, and finally definitions that no node names.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from olympia_cli.catalog.catalog import DAY_MILLIS
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import Author
-from olympia_cli.catalog.protection import without_protection
+from olympia_cli.catalog.protection import names_lost, without_protection
 from olympia_cli.catalog.quarantine import purged_before
 from olympia_cli.catalog.repair_commit import Built, Repair, Source, create_repaired
 from olympia_cli.catalog.snapshot import MAJOR_VERSION, Snapshot, check_supported, expired_before
@@ -25,15 +25,16 @@ from olympia_cli.errors import (
     InvalidLocation,
     LocationNotEmpty,
     OutcomeUnknown,
+    PathMissing,
     PathTaken,
     Refused,
     StorageFailed,
     VersionNotFound,
 )
 from olympia_cli.format import definitions
-from olympia_cli.format.definitions import definition_id, sizes_of
+from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec
-from olympia_cli.format.paths import FileKind, file_kind
+from olympia_cli.format.paths import SALVAGE_NOTE, FileKind, file_kind
 from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, ObjectName
@@ -42,9 +43,10 @@ from olympia_cli.ops.fsck.sound import LatestVersion
 from olympia_cli.ops.fsck.strays import stray_findings
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.catalog import newest_catalog
-from olympia_cli.ops.repair.content import Content, missing_namespaces, put_together
+from olympia_cli.ops.repair.content import Content, missing_namespaces, put_together, suspect
 from olympia_cli.ops.repair.files import RepairFiles
-from olympia_cli.ops.repair.leftovers import Leftovers
+from olympia_cli.ops.repair.leftovers import Leftovers, Suspect
+from olympia_cli.ops.repair.lost_commits import NEAR
 from olympia_cli.ops.repair.plan import SalvageReport, name_order
 from olympia_cli.ops.repair.repair import existing_versions, missing_versions
 from olympia_cli.ops.walk.flaws import Flaw
@@ -54,17 +56,15 @@ from olympia_cli.uuids import new_uuid
 
 AT_ONCE = 256
 
-NEAR = 64
-"""Versions that a hint may be ahead of the last root and still be believed: that many roots get lost, no more."""
-
 MOST_MISSING = 1000
-"""So many of the versions that are missing between others are named one by one."""
+"""The largest number of missing versions to name one by one."""
 
 
 @dataclass(slots=True)
 class _NewCatalog:
-    """What goes into the new catalog: its definition, and for each object the path of its definition, or the
-    definition. `content` is what the newest of the `versions` holds, as far as it is known."""
+    """The new catalog: its definition, and the objects, each with the path of its definition or the definition itself.
+    `content` is the known content of the newest of the `versions`.
+    """
 
     catalog: CatalogDef
     versions: Sequence[int]
@@ -83,15 +83,19 @@ class _NewCatalog:
 def salvage(
     store: Store, dest: Store, clock: Clock, author: Author, progress: Progress = SILENT, *, dry_run: bool = False
 ) -> SalvageReport:
-    """Write a catalog of what can be read into an empty place, and say exactly what could not be.
+    """Write a catalog of all readable objects to an empty location, and report the others. The order:
 
-    1 the definitions, under the names they had; 2 nodes; 3 root 0, created exclusively: the new catalog exists. What is
-    interrupted before leaves no catalog, and running it again finishes. With `dry_run` nothing is written.
+    1. The note that names the source.
+    2. The definitions, under their former names.
+    3. The nodes.
+    4. Root 0, created exclusively: the new catalog exists.
+
+    An interrupted salvage leaves no catalog; run it again to finish. With `dry_run` nothing is written.
     """
     if dest.uri == store.uri:
         raise InvalidLocation(f"{dest.uri} is the damaged catalog itself", hint="choose a place of its own")
     check_apart(store.uri, dest.uri)
-    check_free(dest)
+    check_free(dest, store.uri)
     files = RepairFiles(store, tolerant=True, progress=progress)
     gathered = gather(files)
     report = _report(files, gathered, dest.uri)
@@ -102,35 +106,38 @@ def salvage(
 
 
 def plan_salvage(store: Store, destination: str, progress: Progress = SILENT) -> SalvageReport:
-    """What a salvage to a place would find; the place is not looked at."""
+    """Return the report of a salvage to a location, without reading the location."""
     files = RepairFiles(store, tolerant=True, progress=progress)
     return _report(files, gather(files), destination)
 
 
 def gather(files: RepairFiles) -> _NewCatalog:
-    """What the newest version holds, then what nothing points to where that leaves something open."""
+    """Collect the content of the newest version, and fill missing parts from leftovers."""
     store, progress = files.store, files.progress
     progress.phase("reading versions")
+    hint = read_hints(store).latest
     every = _versions(store)
     latest = files.latest(every) if every else None
     every = latest.chain.existing if latest is not None else []
     former, notes = _catalog(files, every, latest)
-    # a root at a name that an expire has freed is no part of history
+    # a root under a name that an expire has freed is not part of the history
     versions = [version for version in every if version >= purged_before(former)] or every
+    if versions and not names_lost(hint, versions[-1], former):
+        hint = None
     gathered = _NewCatalog(without_protection(former), versions, notes)
-    if versions:
+    if versions and latest is not None:
         progress.phase("reading what the newest version holds")
         codec = gathered.codec
-        content = gathered.content = put_together(files, versions, codec, gathered.catalog)
+        content = gathered.content = put_together(files, versions, codec, gathered.catalog, hint, latest.errors())
         gathered.values = {codec.decode(key, ""): value for key, value in content.entries.items()}
         gathered.origins["versions"] = len(gathered.values)
         gathered.notes += content.notes + content.unmended
-        gathered.doubtful |= dict.fromkeys(content.stale, "as an older version has it")
-    gathered.missing = _missing(store, versions, expired_before(former), notes)
-    suspect = _suspect(files, gathered)
-    if suspect.ranges:
+        gathered.doubtful |= dict.fromkeys(content.stale, "as an older version has it") | content.doubtful
+    gathered.missing = _missing(gathered, hint, expired_before(former))
+    where = _suspect(files, gathered)
+    if where.ranges:
         progress.phase("looking through what nothing points to")
-        _take_leftovers(files, Leftovers(files, versions, sizes_of(gathered.catalog)), suspect, gathered)
+        _take_leftovers(Leftovers(files, versions, sizes_of(gathered.catalog)), where, gathered)
     return gathered
 
 
@@ -152,7 +159,7 @@ def _report(files: RepairFiles, gathered: _NewCatalog, destination: str) -> Salv
 
 
 def salvage_source(store: Store) -> Source | None:
-    """The catalog that a salvage wrote this one from; None if no salvage wrote it."""
+    """Return the source from which a salvage wrote this catalog. None if no salvage wrote it."""
     try:
         actions = Snapshot(store, read_root(store, 0)).actions()
     except (VersionNotFound, Damaged):
@@ -164,14 +171,38 @@ def salvage_source(store: Store) -> Source | None:
     return Source(repair.source, repair.source_version if repair.HasField("source_version") else None)
 
 
-def check_free(dest: Store) -> None:
-    """Raise LocationNotEmpty unless the place is free. What an interrupted salvage left there is no obstacle."""
+def check_free(dest: Store, source: str) -> None:
+    """Raise LocationNotEmpty unless the location is free. Files of an interrupted salvage of the same catalog are
+    allowed.
+    """
+    begun = False
+    for file in dest.list("ops/"):
+        begun = file.path == SALVAGE_NOTE and dest.read(SALVAGE_NOTE) == _note(source)
+        if not begun:
+            raise _not_empty(dest, file.path)
     for file in dest.list():
         kind = file_kind(file.path)
         if kind is FileKind.ROOT or kind is FileKind.HINT:
             raise LocationNotEmpty(f"{dest.uri} holds a catalog already")
-        if kind in (FileKind.UNKNOWN, FileKind.DATA, FileKind.TRANSACTION, FileKind.OPERATION):
-            raise LocationNotEmpty(f"{dest.uri} is not empty: it holds {file.path!a}, for example")
+        left_behind = file.path == SALVAGE_NOTE or kind in (FileKind.NODE, FileKind.DEFINITION)
+        if not (left_behind and begun):
+            raise _not_empty(dest, file.path)
+
+
+def _not_empty(dest: Store, path: str) -> LocationNotEmpty:
+    return LocationNotEmpty(f"{dest.uri} is not empty: it holds {path!a}, for example")
+
+
+def _note(source: str) -> bytes:
+    return (json.dumps({"format": 1, "source": source}) + "\n").encode()
+
+
+def salvaged_from(store: Store) -> str | None:
+    """Return the source of a salvage that was begun at this location, or None."""
+    try:
+        return str(json.loads(store.read(SALVAGE_NOTE))["source"])
+    except (PathMissing, ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 # What to start from
@@ -186,22 +217,25 @@ def _versions(store: Store) -> list[int]:
         raise CatalogNotFound(f"there is nothing of a catalog at {store.uri}", hint="check the location") from None
 
 
-def _missing(store: Store, versions: Sequence[int], oldest: int, notes: list[str]) -> tuple[int, ...]:
-    """The versions that were there for sure: gaps in those that count, and what the hint names beyond the last root."""
-    hint = read_hints(store).latest
+def _missing(gathered: _NewCatalog, hint: int | None, oldest: int) -> tuple[int, ...]:
+    """Return the versions that certainly existed: gaps, and versions up to the hint beyond the last root, unless all
+    were recovered.
+    """
+    versions, content = gathered.versions, gathered.content
     if not versions:
         return () if hint is None else (hint,)
     missing, count = missing_versions([version for version in versions if version >= oldest], MOST_MISSING)
     if count > MOST_MISSING:
-        notes.append(f"{count:,} versions are missing between others, and {MOST_MISSING:,} of them are named")
-    # a hint far ahead is garbage that reads as a number
-    if hint is not None and versions[-1] < hint <= versions[-1] + NEAR:
+        gathered.notes.append(f"{count:,} versions are missing between others, and {MOST_MISSING:,} of them are named")
+    has_all = content.brought_back and not content.lost_ranges
+    # a hint far ahead is garbage that happens to be a number
+    if hint is not None and versions[-1] < hint <= versions[-1] + NEAR and not has_all:
         missing += range(versions[-1] + 1, hint + 1)
     return tuple(missing)
 
 
 def _catalog(files: RepairFiles, versions: Sequence[int], latest: LatestVersion | None) -> tuple[CatalogDef, list[str]]:
-    """The definition of the catalog as it was, as far as that is known, and what there is to say about it."""
+    """Return the former definition of the catalog, as far as it is known, and notes about it."""
     notes = [] if latest is None else [f"left out: {stray.message}" for stray in stray_findings(latest.chain)]
     former = newest_catalog(files, versions, latest) if latest is not None else None
     definition = former.definition if former is not None else left_definition(files)
@@ -227,7 +261,7 @@ def _catalog(files: RepairFiles, versions: Sequence[int], latest: LatestVersion 
 
 
 def left_definition(files: RepairFiles) -> CatalogDef | None:
-    """The newest catalog definition that lies about."""
+    """Return the newest catalog definition in the store that can be read, even if no version names it."""
     listed = sorted(files.store.list("def/catalog/"), key=lambda file: file.modified_at_millis, reverse=True)
     for path, data in files.read_all(file.path for file in listed):
         definition = files.parse(Kind.CATALOG, path, data)
@@ -239,49 +273,21 @@ def left_definition(files: RepairFiles) -> CatalogDef | None:
 # What nothing points to
 
 
-@dataclass(frozen=True, slots=True)
-class _Suspect:
-    """Where something may be missing: ranges of keys, and since when.
-
-    `nameless` says that objects may be missing of which not even the name is known.
-    """
-
-    ranges: tuple[tuple[str, str | None], ...]
-    since_millis: int = 0
-    nameless: bool = False
-
-
-def _suspect(files: RepairFiles, gathered: _NewCatalog) -> _Suspect:
-    content, versions, missing = gathered.content, gathered.versions, gathered.missing
+def _suspect(files: RepairFiles, gathered: _NewCatalog) -> Suspect:
+    versions, missing = gathered.versions, gathered.missing
     if not versions:
-        return _Suspect((("", None),), nameless=True)
+        return Suspect((("", None),), nameless=True)
     if missing and missing[-1] > versions[-1]:
-        # what the lost versions wrote is younger than the last one that is there
-        return _Suspect((("", None),), files.root(versions[-1]).created_at_millis, nameless=True)
-    lost = list(map(gathered.codec.encode, content.lost))
-    ranges = [(hole.start, hole.end) for hole in content.holes] + [(key, key + "\0") for key in lost]
-    times = [0 if lost.as_of is None else files.root(lost.as_of).created_at_millis for lost in content.lost_ranges]
-    return _Suspect(tuple(ranges), 0 if lost else min(times, default=0), nameless=bool(content.holes))
+        # the lost versions' files are younger than the last existing version
+        return Suspect((("", None),), files.root(versions[-1]).created_at_millis, nameless=True)
+    return suspect(files, gathered.codec, gathered.content)
 
 
-def _take_leftovers(files: RepairFiles, leftovers: Leftovers, suspect: _Suspect, gathered: _NewCatalog) -> None:
-    ids = {
-        files.id_of(name.kind, value) if isinstance(value, str) else definition_id(name.kind, value)
-        for name, value in gathered.values.items()
-    }
-    for name, path, node in leftovers.from_nodes(suspect.ranges, suspect.since_millis):
-        # an object that was renamed has two names in nodes of different age
-        id = files.id_of(name.kind, path)
-        if name not in gathered.values and id not in ids:
-            ids.add(id)
-            gathered.values[name] = path
-            gathered.origins["nodes"] += 1
-            gathered.doubtful[name] = f"only {node}, which nothing points to, names it"
-    if suspect.nameless:
-        for name, path in leftovers.from_definitions(ids, gathered.values.keys(), suspect.since_millis):
-            gathered.values[name] = path
-            gathered.origins["definitions"] += 1
-            gathered.doubtful[name] = f"only its definition {path} is left: where it was is not known for sure"
+def _take_leftovers(leftovers: Leftovers, where: Suspect, gathered: _NewCatalog) -> None:
+    for left in leftovers.objects(gathered.values, where, unnamed=True):
+        gathered.values[left.name] = left.path
+        gathered.origins[left.origin] += 1
+        gathered.doubtful[left.name] = left.doubt
     for namespace, content in missing_namespaces(gathered.values):
         gathered.values[namespace] = content
         gathered.content.recreated.append(namespace)
@@ -295,6 +301,7 @@ def _write(
     files: RepairFiles, dest: Store, clock: Clock, author: Author, gathered: _NewCatalog, report: SalvageReport
 ) -> None:
     check_exclusive_create(dest)
+    _create(dest, {SALVAGE_NOTE: _note(files.store.uri)})
     codec, values = gathered.codec, gathered.values
     entries = {codec.encode(name): value for name, value in values.items()}
     names = {codec.encode(name): name for name, value in values.items() if isinstance(value, bytes)}
@@ -303,16 +310,13 @@ def _write(
     for at in range(0, len(paths), AT_ONCE):
         copied = {}
         for path, data in files.read_all(paths[at : at + AT_ONCE]):
-            # a definition without a digest gets one, and what changed under our eyes is an error
+            # a definition without a digest gets one; a change since the first read is an error
             definition = files.parse(kinds[path], path, data)
             if isinstance(definition, Flaw):
                 reason = f"it was read before, and now: {definition.reason}"
                 raise Damaged(definition.code, path, reason, hint="run it again")
             copied[path] = definitions.encode(definitions.body(definition), path)
-        try:
-            dest.create_many(copied)
-        except (OutcomeUnknown, PathTaken) as error:
-            raise StorageFailed(f"{error.message}; no catalog was made") from error
+        _create(dest, copied)
     lost = [codec.encode(name) for name in report.lost]
     where = "leftover files" if report.from_version is None else f"v{report.from_version}"
     description = f"salvaged from {where} of {report.source}"
@@ -322,3 +326,10 @@ def _write(
         create_repaired(dest, clock, repair, author)
     except CommitConflict:
         raise LocationNotEmpty(f"{dest.uri} holds a catalog by now") from None
+
+
+def _create(dest: Store, files: dict[str, bytes]) -> None:
+    try:
+        dest.create_many(files)
+    except (OutcomeUnknown, PathTaken) as error:
+        raise StorageFailed(f"{error.message}; no catalog was made") from error

@@ -13,6 +13,7 @@ from olympia_cli.format.paths import root_path
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.export.drop import delete_files, drop_export, plan_deletion
 from olympia_cli.ops.export.export import create_export, resume_export
+from olympia_cli.ops.export.listing import unfinished_exports
 from olympia_cli.ops.export.note import Mode, read_note, scope
 from olympia_cli.ops.export.verify import note_of, verify_export
 from olympia_cli.storage.memory import MemoryStore
@@ -70,6 +71,7 @@ def finish(source: MemoryStore, dest: MemoryStore, wanted: str) -> None:
         resume_export(catalog, counting, "friday")
         assert not there & set(counting.paths("create", "create_many")), "what was there is not copied again"
     definition = catalog.snapshot().definition
+    assert unfinished_exports(catalog.snapshot()) == []
     record = find_export("friday", definition)
     assert (record.version, record.mode) == (AT, SCOPES[wanted].mode)
     checked = verify_export(dest, note_of(dest, record), source)
@@ -97,14 +99,14 @@ def test_at_the_destination(begun, wanted):
 @pytest.mark.parametrize("wanted", SCOPES)
 def test_at_the_source(begun, wanted):
     total = writes(begun, wanted)[0]
-    assert total == (4 if wanted == "full" else 5)
+    assert total == (6 if wanted == "full" else 7)
     for cut in range(total):
         source, dest = copy(begun), MemoryStore("dest")
         with pytest.raises(PowerCut):
             create_export(Catalog(CuttingStore(source, cut), FakeClock()), dest, "friday", SCOPES[wanted])
         check_catalog(source)
         recorded = "friday" in Catalog(source, FakeClock()).snapshot().definition.exported_snapshots
-        assert recorded is (cut >= total - 2), "only the hint was missing, or the note for status"
+        assert recorded is (cut >= total - 3), "only the hint was missing, or the notes for status"
         finish(source, dest, wanted)
         # what the interrupted commit left behind: a definition, and perhaps a pin
         assert len(orphans(source)) <= 3

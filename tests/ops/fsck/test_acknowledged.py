@@ -5,16 +5,20 @@ from __future__ import annotations
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.commit import Author
 from olympia_cli.catalog.known_damage import read_acknowledged
 from olympia_cli.catalog.snapshot import ACKNOWLEDGED
 from olympia_cli.errors import InvalidOption
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType
+from olympia_cli.names import AtVersion
 from olympia_cli.ops.fsck.acknowledged import acknowledge, of_the_past
 from olympia_cli.ops.fsck.fsck import Level, Report
+from olympia_cli.ops.repair.advice import Places, advise
+from olympia_cli.ops.repair.repair import apply_repair, plan_repair
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.clock import FakeClock
-from tests.helpers.damage import set_property
+from tests.helpers.damage import FILE_DAMAGE, set_property, spoil
 from tests.helpers.expire import mark, purge
 from tests.helpers.fsck import fsck
 from tests.helpers.names import location, ns, table
@@ -163,3 +167,80 @@ def test_nobody_sets_it_by_hand(store):
     transaction = Catalog(store, CLOCK).begin()
     with pytest.raises(InvalidOption, match="kept by the program"):
         transaction.alter_catalog({ACKNOWLEDGED: "[]"})
+
+
+# What a repair answers
+
+
+def mend(store: MemoryStore) -> int:
+    version = apply_repair(store, CLOCK, plan_repair(store), Author(by="mender@test"))
+    assert version is not None
+    return version
+
+
+def told(report: Report) -> list[tuple[str, str, int | None]]:
+    """What is wrong with files: how bad it is, the file, and the repair that answers it."""
+    bad = [found for found in report.findings if found.severity != "info"]
+    return [(str(found.severity), found.path, found.mended_in) for found in bad]
+
+
+@pytest.mark.parametrize("how", FILE_DAMAGE[:-1])
+@pytest.mark.parametrize("level", list(Level)[:3])
+def test_what_a_repair_answers_is_a_warning_in_a_look_at_the_latest_version(store, level, how):
+    spoil(store, root_path(LATEST), how)
+    before = {found.code for found in fsck(store, level=level).findings if found.versions == ((LATEST, LATEST),)}
+    assert mend(store) == LATEST + 1
+    for _ in range(2):
+        report = fsck(store, level=level)
+        assert not report.damaged
+        # what is wrong with its log alone is no fault of the chain
+        assert {found.code for found in report.findings} <= before
+        assert set(told(report)) <= {("warning", root_path(LATEST), LATEST + 1)}
+        whole = everything(store)
+        assert whole.damaged
+        assert all(severity == "error" and mended is None for severity, _, mended in told(whole))
+        with Catalog(store, CLOCK).transaction() as transaction:
+            transaction.create_namespace(ns(f"after{transaction.base.version}"))
+    note(store)
+    assert not everything(store).damaged
+    assert [found.acknowledged for found in fsck(store, level=level).findings] == [True] * len(fsck(store).findings)
+
+
+def test_a_root_before_it_that_nothing_answers_is_an_error(store):
+    """Damaged before the repair, but not what it was about; and damaged since."""
+    store.overwrite(root_path(2), b"")
+    store.overwrite(root_path(LATEST), b"")
+    mend(store)
+    store.overwrite(root_path(LATEST - 1), b"")
+    report = fsck(store)
+    assert report.damaged
+    assert set(told(report)) == {
+        ("error", root_path(2), None),
+        ("error", root_path(LATEST - 1), None),
+        ("warning", root_path(LATEST), LATEST + 1),
+    }
+
+
+def test_all_roots_that_a_repair_answers(store):
+    for version in (LATEST, LATEST - 1, LATEST - 2):
+        store.overwrite(root_path(version), b"")
+    mend(store)
+    report = fsck(store)
+    assert not report.damaged
+    assert {mended for _, _, mended in told(report)} == {LATEST + 1}
+    assert len(report.findings) == 3
+
+
+def test_a_look_at_that_version_calls_it_damaged(store):
+    store.overwrite(root_path(LATEST), b"")
+    mend(store)
+    assert fsck(store, at=AtVersion(LATEST)).damaged
+
+
+def test_the_next_command_acknowledges_what_is_answered(store):
+    store.overwrite(root_path(LATEST), b"")
+    mend(store)
+    [following] = advise(store, fsck(store), [], lambda: Places("x", {}))
+    assert (following.words, following.loses) == (("fsck", "--all-versions", "--acknowledge"), 0)
+    note(store)
+    assert advise(store, fsck(store), [], lambda: Places("x", {})) == []

@@ -1,0 +1,54 @@
+"""The check of the versions in quarantine as if they were history: an undo restores only sound ones."""
+
+from __future__ import annotations
+
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.format.paths import OLDEST
+from olympia_cli.ops.expire.expire import plan_undo
+from olympia_cli.ops.expire.values import UndoPlan
+from olympia_cli.ops.fsck.acknowledged import recognised
+from olympia_cli.ops.fsck.chain import list_versions
+from olympia_cli.ops.fsck.examined import FULL, new_examined
+from olympia_cli.ops.fsck.findings import Finding
+from olympia_cli.ops.fsck.hints import check_gaps, open_chain, read_hint
+from olympia_cli.ops.fsck.local import LocalEngine
+from olympia_cli.ops.fsck.sound import compare_with_log
+from olympia_cli.ops.fsck.verdict import Verdict
+from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.walk.files import Files, failures_pass
+from olympia_cli.storage.protocol import Store
+
+
+def plan_whole_undo(head: Snapshot, progress: Progress = SILENT) -> tuple[UndoPlan, list[Finding]]:
+    """Plan an undo of the versions in quarantine from the first one that is sound with all later ones.
+
+    Also return the findings about the versions before it, the newest first. All versions in quarantine are read.
+    """
+    plan = plan_undo(head)
+    if not plan.versions:
+        return plan, []
+    errors = _check(head.store, plan.versions, progress)
+    return plan_undo(head, max([plan.oldest, *(_last(error, plan.versions) + 1 for error in errors)])), errors
+
+
+def _check(store: Store, versions: range, progress: Progress) -> list[Finding]:
+    """Return the damage of these versions, without acknowledged findings."""
+    files = Files(store, lambda: False, progress, patience=1)
+    with failures_pass():
+        progress.phase("reading what is in quarantine")
+        chain, _ = open_chain(files, *list_versions(store), read_hint(files, OLDEST))
+        chain.oldest = versions.start
+        gaps = list(check_gaps(store, chain))
+        examined = new_examined(files, chain, FULL)
+        there = [version for version in chain.existing if version in versions]
+        LocalEngine().examine(examined, there, None, tuple)
+        compare_with_log(examined, all_versions=True)
+        findings = [*gaps, *Verdict(examined, there).findings(objects=False)]
+        findings = recognised(findings, chain.reference, chain.latest, chain.oldest)
+    hit = [finding for finding in findings if finding.is_damage and _last(finding, versions) >= versions.start]
+    return sorted(hit, key=lambda finding: -_last(finding, versions))
+
+
+def _last(finding: Finding, versions: range) -> int:
+    """Return the last of the versions that a finding affects; -1 if it affects none."""
+    return max((min(last, versions[-1]) for first, last in finding.versions if first <= versions[-1]), default=-1)
