@@ -263,7 +263,7 @@ class _Planner:
         return _same(now, expected)
 
     def _stays(self) -> Iterator[ObjectName]:
-        """Yield the tables and views that kept their names while their namespaces were exchanged, and have them still."""
+        """Yield the tables and views that keep their names although their namespaces were exchanged."""
         before, after = self._plan.before, self._after
         spaces = {name for change in self._plan.changes for name in (change.name, change.old_name)}
         for space, was in self._was.items():
